@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The version, and the name of the inline namespace that holds everything.
+//
+// The inline namespace encodes what changes the code that is generated from these headers: the version and the
+// instruction set that the file is compiled for. Files built with different flags then have different symbols and
+// link into one program without one silently taking the other's functions.
+#pragma once
+
+#define CUPOLA_VERSION_MAJOR 0
+#define CUPOLA_VERSION_MINOR 1
+#define CUPOLA_VERSION_PATCH 0
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define CUPOLA_ABI v0_1_avx512
+#elif defined(__AVX2__) && defined(__FMA__)
+#define CUPOLA_ABI v0_1_avx2
+#else
+#define CUPOLA_ABI v0_1_baseline
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct Version {
+    int major, minor, patch;
+};
+
+inline constexpr Version version{CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH};
+
+/// The instruction set that this file's own kernels are compiled for (oneDNN chooses its own at run time).
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+inline constexpr const char* compiled_isa = "avx512";
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr const char* compiled_isa = "avx2";
+#else
+inline constexpr const char* compiled_isa = "baseline";
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a device is: a type that names its options, its context and its memory.
+//
+//   Options   how one device object is set up (threads, ordinal); a plain struct.
+//   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared.
+//   Arena     one aligned allocation on the device; freed by its destructor.
+//
+// `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/architecture.md has the list.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class D>
+concept HasDeviceName = requires {
+    { D::name } -> std::convertible_to<std::string_view>;
+};
+
+template <class D>
+concept HasContext = requires(int ordinal, const typename D::Options& options) {
+    typename D::Options;
+    typename D::Context;
+    requires std::constructible_from<typename D::Context, int, const typename D::Options&>;
+};
+
+template <class D>
+concept HasArena = requires(typename D::Arena& arena) {
+    requires std::constructible_from<typename D::Arena, std::size_t, std::string_view>;
+    { arena.data() } -> std::same_as<std::byte*>;
+    { arena.size() } -> std::convertible_to<std::size_t>;
+    { D::available_memory() } -> std::convertible_to<std::size_t>;
+};
+
+template <class D>
+concept HasCopies = requires(typename D::Context& context, std::byte* to, const std::byte* from, std::size_t bytes) {
+    { D::copy_from_host(context, to, from, bytes) };
+    { D::copy_to_host(context, to, from, bytes) };
+};
+
+template <class D>
+concept Device = HasDeviceName<D> && HasContext<D> && HasArena<D> && HasCopies<D>;
+
+/// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.
+inline constexpr std::size_t alignment = 64;
+
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
+[[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
+    const auto write = [&](std::size_t unit, const char* name) {
+        const std::size_t tenth = unit / 10, t = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
+        return text(t / 10, '.', t % 10, ' ', name);
+    };
+    // What would round to 1000.0 of a unit is written in the next.
+    if (bytes >= 999'950'000) return write(1'000'000'000, "GB");
+    if (bytes >= 999'950) return write(1'000'000, "MB");
+    if (bytes >= 1'000) return write(1'000, "kB");
+    return text(bytes, " bytes");
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

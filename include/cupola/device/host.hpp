@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU as a device: a fixed number of OpenMP threads a device object, oneDNN's engine and stream, and memory.
+//
+// Results depend on the number of threads (oneDNN splits weight gradients by it), so it is fixed when a device is made
+// and a team of any other size is refused. Several `Host` devices in one process are several teams.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include <omp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/device/impl/dnnl.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// Zero-filled memory of the process, aligned to a page; large arenas ask for huge pages. Throws OutOfMemory.
+class HostArena {
+public:
+    HostArena() = default;
+    /// `what` names the arena in the error: "the activations of device 0".
+    HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
+        if (bytes == 0) return;
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which the system refused");
+        constexpr std::size_t huge_page = std::size_t{1} << 21;
+        if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: no error where there are none
+        data_ = static_cast<std::byte*>(memory);
+    }
+    HostArena(HostArena&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    HostArena& operator=(HostArena&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~HostArena() {
+        if (data_ != nullptr) munmap(data_, size_);
+    }
+    [[nodiscard]] std::byte* data() { return data_; }
+    [[nodiscard]] const std::byte* data() const { return data_; }
+    [[nodiscard]] std::size_t size() const { return size_; }
+
+private:
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+struct HostOptions {
+    /// OpenMP threads of this device.
+    int threads = 1;
+};
+
+/// The team of threads and the oneDNN handles of one host device. Made and used by one thread.
+class HostContext {
+public:
+    /// Throws DeviceError if the OpenMP runtime grants fewer threads than asked for.
+    HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads) {
+        require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
+                " threads, not ", options.threads);
+        const Team scope = team();
+        int granted = 0;
+#pragma omp parallel
+        {
+#pragma omp single
+            granted = omp_get_num_threads();
+        }
+        require<DeviceError>(granted == threads_, "host device ", ordinal, " asked for ", threads_,
+                             " OpenMP threads and was given ", granted,
+                             "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
+        impl::check_dnnl(dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "dnnl_engine_create");
+        impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags),
+                         "dnnl_stream_create");
+    }
+
+    /// While one of these lives, OpenMP regions that this thread starts have this device's number of threads.
+    class Team {
+    public:
+        explicit Team(int threads) : before_(omp_get_max_threads()) {
+            if (threads != before_) omp_set_num_threads(threads);
+        }
+        Team(const Team&) = delete;
+        Team& operator=(const Team&) = delete;
+        ~Team() {
+            if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+        }
+
+    private:
+        int before_;
+    };
+    [[nodiscard]] Team team() const { return Team(threads_); }
+
+    [[nodiscard]] int ordinal() const { return ordinal_; }
+    [[nodiscard]] int threads() const { return threads_; }
+    [[nodiscard]] dnnl_engine_t engine() const { return engine_.get(); }
+    [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
+
+    /// Lets every thread of the team treat numbers below 1e-38 as zero, as every training system does: they cost
+    /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
+    void flush_denormals() const {
+#if defined(__SSE__)
+        const Team scope = team();
+#pragma omp parallel
+        _mm_setcsr(_mm_getcsr() | 0x8040U);  // flush to zero, denormals are zero
+#endif
+    }
+
+private:
+    static constexpr int max_threads = 4096;
+    int ordinal_;
+    int threads_;
+    impl::DnnlEngine engine_;
+    impl::DnnlStream stream_;
+};
+
+namespace impl {
+
+/// The number after `key` in a file such as /proc/meminfo; `fallback` where there is none.
+inline std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback) {
+    std::FILE* file = std::fopen(path, "re");
+    if (file == nullptr) return fallback;
+    char line[256];
+    std::size_t result = fallback;
+    while (std::fgets(line, sizeof line, file) != nullptr) {
+        const std::string_view view(line);
+        if (view.substr(0, key.size()) != key) continue;
+        unsigned long long value = 0;
+        if (std::sscanf(line + key.size(), "%llu", &value) == 1) result = static_cast<std::size_t>(value);
+        break;
+    }
+    std::fclose(file);
+    return result;
+}
+
+}  // namespace impl
+
+/// The CPU as a device.
+struct Host {
+    static constexpr std::string_view name = "Host";
+    using Options = HostOptions;
+    using Context = HostContext;
+    using Arena = HostArena;
+
+    /// Bytes that this process can still take: what the system says is available, or what its control group leaves.
+    [[nodiscard]] static std::size_t available_memory() {
+        constexpr std::size_t unlimited = ~std::size_t{0};
+        const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
+        const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
+        const std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
+        const std::size_t group = limit == unlimited ? unlimited : limit - (used < limit ? used : limit);
+        return system < group ? system : group;
+    }
+    static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        std::memcpy(to, from, bytes);
+    }
+    static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        std::memcpy(to, from, bytes);
+    }
+    /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,
+    /// what the bits of a result depend on.
+    [[nodiscard]] static std::string library_version() {
+        const dnnl_version_t* v = dnnl_version();
+        return text(v->major, '.', v->minor, '.', v->patch);
+    }
+    [[nodiscard]] static std::string library_isa();
+};
+
+inline std::string Host::library_isa() {
+    switch (dnnl_get_effective_cpu_isa()) {
+        case dnnl_cpu_isa_sse41: return "sse41";
+        case dnnl_cpu_isa_avx: return "avx";
+        case dnnl_cpu_isa_avx2: return "avx2";
+        case dnnl_cpu_isa_avx2_vnni: return "avx2_vnni";
+        case dnnl_cpu_isa_avx512_core: return "avx512_core";
+        case dnnl_cpu_isa_avx512_core_vnni: return "avx512_core_vnni";
+        case dnnl_cpu_isa_avx512_core_bf16: return "avx512_core_bf16";
+        case dnnl_cpu_isa_avx512_core_amx: return "avx512_core_amx";
+        default: return text("isa ", static_cast<int>(dnnl_get_effective_cpu_isa()));
+    }
+}
+
+static_assert(Device<Host>);
+
+}  // namespace cupola::inline CUPOLA_ABI

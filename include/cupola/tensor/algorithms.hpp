@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element-wise algorithms and sums on `Host`.
+//
+// Work is handed out in blocks of a fixed number of elements, by Thrust's OpenMP system; inside a block the loop is
+// the caller's, a plain one that the compiler turns into vector instructions. A sum adds within a block and then
+// over the blocks in their order, so it has the same bits whatever the number of threads, their affinity and the
+// number of processors. (Thrust's own OpenMP reduction splits by the number of processors, and allocates.)
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/tensor/impl/thrust_omp.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// Elements a block: 16 KB of float, half of a first-level cache.
+inline constexpr std::int64_t block_size = 4096;
+
+/// Calls f(i) for i in [0, count), in parallel, in no order. For work that is large for each i.
+template <class Function>
+void parallel_for(const HostContext& context, std::int64_t count, Function&& f) {
+    if (count <= 0) return;
+    const HostContext::Team team = context.team();
+    thrust::for_each_n(thrust::omp::par, thrust::counting_iterator<std::int64_t>(0), count, f);
+}
+
+/// Calls f(begin, end) for each block of [0, count), in parallel, in no order.
+template <class Function>
+void for_each_block(const HostContext& context, std::int64_t count, Function&& f) {
+    parallel_for(context, (count + block_size - 1) / block_size, [&](std::int64_t block) {
+        f(block * block_size, std::min(count, (block + 1) * block_size));
+    });
+}
+
+/// to[i] = f(from[i]).
+template <class To, class From, class Function>
+void transform(const HostContext& context, std::span<const From> from, std::span<To> to, Function f) {
+    for_each_block(context, static_cast<std::int64_t>(from.size()), [&](std::int64_t begin, std::int64_t end) {
+        const From* source = from.data();
+        To* target = to.data();
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) target[i] = f(source[i]);
+    });
+}
+
+template <class T>
+void fill(const HostContext& context, std::span<T> to, T value) {
+    for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
+        std::fill(to.data() + begin, to.data() + end, value);
+    });
+}
+
+/// The sum of f(begin, end), a double for each block of [0, count), added in block order. No allocation: blocks are
+/// taken in rounds whose partial sums fit on the stack.
+template <class Function>
+[[nodiscard]] double sum_blocks(const HostContext& context, std::int64_t count, Function&& f) {
+    constexpr std::int64_t blocks_a_round = 512;
+    double partial[blocks_a_round];
+    double total = 0;
+    const std::int64_t blocks = (count + block_size - 1) / block_size;
+    for (std::int64_t first = 0; first < blocks; first += blocks_a_round) {
+        const std::int64_t here = std::min(blocks_a_round, blocks - first);
+        parallel_for(context, here, [&](std::int64_t i) {
+            const std::int64_t begin = (first + i) * block_size;
+            partial[i] = f(begin, std::min(count, begin + block_size));
+        });
+        for (std::int64_t i = 0; i < here; ++i) total += partial[i];
+    }
+    return total;
+}
+
+/// The sum of the squares.
+[[nodiscard]] inline double sum_of_squares(const HostContext& context, std::span<const float> values) {
+    return sum_blocks(context, static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
+        const float* data = values.data();
+        double sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t i = begin; i < end; ++i) sum += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+        return sum;
+    });
+}
+
+/// A 64-bit hash of the bits of `values`. Each element is mixed with its place and the results are added, so any
+/// device computes the same hash in any order.
+[[nodiscard]] inline std::uint64_t hash_of(const HostContext& context, std::span<const float> values) {
+    std::uint64_t total = 0;
+    constexpr std::int64_t blocks_a_round = 512;
+    std::uint64_t partial[blocks_a_round];
+    const auto count = static_cast<std::int64_t>(values.size());
+    const std::int64_t blocks = (count + block_size - 1) / block_size;
+    for (std::int64_t first = 0; first < blocks; first += blocks_a_round) {
+        const std::int64_t here = std::min(blocks_a_round, blocks - first);
+        parallel_for(context, here, [&](std::int64_t b) {
+            const std::int64_t begin = (first + b) * block_size, end = std::min(count, begin + block_size);
+            std::uint64_t sum = 0;
+            for (std::int64_t i = begin; i < end; ++i) {
+                // The finaliser of splitmix64 (Steele, Lea, Flood 2014) over the bits and the place.
+                std::uint64_t x = (static_cast<std::uint64_t>(i) << 32) ^ std::bit_cast<std::uint32_t>(values.data()[i]);
+                x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+                x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+                sum += x ^ (x >> 31);
+            }
+            partial[b] = sum;
+        });
+        for (std::int64_t b = 0; b < here; ++b) total += partial[b];
+    }
+    return total;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI
