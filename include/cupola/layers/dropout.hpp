@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout<rate>: in training, each element is zero with probability `rate` and else divided by 1 - rate; in evaluation
+// the identity (ops/dropout.hpp says which random numbers).
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/dropout.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <Number rate>
+struct Dropout {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+
+    static constexpr Inferred output(const Shape& input) {
+        if (!(rate >= 0.0 && rate < 1.0)) return Mistake{"has a rate outside [0, 1)"};
+        return input;
+    }
+
+    template <class Site>
+    static auto operation(const Site& site) {
+        return ops::Dropout<typename Site::DeviceType, typename Site::Element>(site, rate);
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flatten: height x width x channels seen as one extent, in that order (feature = (y * width + x) * channels + c).
+// Nothing is copied: output and input are the same memory.
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct Flatten {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false, .view = true};
+
+    static constexpr Inferred output(const Shape& input) { return Shape{input.size()}; }
+
+    /// A view computes nothing.
+    struct Nothing {
+        template <class Pass>
+        void forward(const Pass&) const {}
+        template <class Pass>
+        void backward(const Pass&) const {}
+    };
+    template <class Site>
+    static Nothing operation(const Site&) {
+        return {};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a parameter starts: values that are template arguments of a layer, `Conv2d<64, 5, weights(truncated_normal(0.05))>`,
+// or entries of a list given at construction.
+//
+// Element i of a parameter is a function of the seed, the parameter's place in the arena and i alone.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/core/philox.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+enum class Distribution : std::uint8_t { constant, uniform, normal, truncated_normal, glorot_uniform, he_normal };
+
+/// A distribution and its one number.
+struct Initializer {
+    Distribution distribution = Distribution::constant;
+    Number value = 0.0;
+    bool operator==(const Initializer&) const = default;
+};
+
+[[nodiscard]] consteval Initializer constant(double value) { return {Distribution::constant, value}; }
+/// Uniform in [-limit, limit).
+[[nodiscard]] consteval Initializer uniform_within(double limit) { return {Distribution::uniform, limit}; }
+[[nodiscard]] consteval Initializer normal(double deviation) { return {Distribution::normal, deviation}; }
+/// Normal with this deviation, drawn again beyond two of them (TensorFlow's); its true deviation is 0.8796 of the value.
+[[nodiscard]] consteval Initializer truncated_normal(double deviation) {
+    return {Distribution::truncated_normal, deviation};
+}
+/// Uniform within sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010).
+[[nodiscard]] consteval Initializer glorot_uniform() { return {Distribution::glorot_uniform, 0.0}; }
+/// Normal with deviation sqrt(2 / fan in) (He et al. 2015).
+[[nodiscard]] consteval Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
+
+/// Writes the initial values of parameter number `parameter` of the network.
+inline void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
+                       std::uint64_t seed, std::uint32_t parameter) {
+    const double value = initializer.value;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const RandomStream stream(seed, Purpose::initialization, parameter, i);
+        const auto signed_unit = [&] { return 2.0 * static_cast<double>(uniform(stream.words(0)[0])) - 1.0; };
+        const auto gaussian = [&](double limit) {
+            for (std::uint32_t draw = 0;; ++draw) {
+                const auto words = stream.words(draw);
+                const double sample = standard_normal(words[0], words[1]);
+                if (std::abs(sample) <= limit) return sample;
+            }
+        };
+        constexpr double no_limit = 1e9;
+        double result = value;
+        switch (initializer.distribution) {
+            case Distribution::constant: break;
+            case Distribution::uniform: result = value * signed_unit(); break;
+            case Distribution::normal: result = value * gaussian(no_limit); break;
+            case Distribution::truncated_normal: result = value * gaussian(2.0); break;
+            case Distribution::glorot_uniform:
+                result = std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)) * signed_unit();
+                break;
+            case Distribution::he_normal:
+                result = std::sqrt(2.0 / static_cast<double>(fan_in)) * gaussian(no_limit);
+                break;
+        }
+        values[i] = static_cast<float>(result);
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contract of a layer: a type without state. docs/your-own-layer.md writes one from scratch.
+//
+//   static constexpr Inferred output(const Shape& input)       its output extents, or what is wrong with its input
+//   static auto operation(const Site& site)                    the object that computes it, for a device and batch size
+//
+// and, where they apply,
+//
+//   static constexpr Parameters parameters(const Shape& input)   names, extents and initialisers
+//   static constexpr LayerTraits traits                          what backward reads, what fuses, whether it is a view
+//   static constexpr std::int64_t multiply_adds(const Shape& input)
+//
+// Extents are values here and types at the network's border: see core/extents.hpp.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/layers/initializer.hpp>
+#include <cupola/ops/operation.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What is wrong with a layer's input; `text` completes "layer 3 (Linear<10>) ...".
+struct Mistake {
+    const char* text;
+};
+
+/// The output extents of a layer, or the mistake that prevents them.
+struct Inferred {
+    Shape shape;
+    const char* mistake = nullptr;
+
+    constexpr Inferred(const Shape& output) : shape(output) {}     // NOLINT: a shape is the usual answer
+    constexpr Inferred(Mistake wrong) : mistake(wrong.text) {}     // NOLINT
+};
+
+/// One parameter of a layer.
+struct Parameter {
+    const char* name = "";
+    Shape shape;
+    Initializer initializer;
+    std::int64_t fan_in = 1, fan_out = 1;
+};
+
+/// The parameters of a layer, at most `max_parameters`.
+struct Parameters {
+    std::array<Parameter, max_parameters> list{};
+    std::size_t count = 0;
+
+    constexpr Parameters() = default;
+    template <std::same_as<Parameter>... P>
+        requires(sizeof...(P) > 0 && sizeof...(P) <= max_parameters)
+    constexpr Parameters(const P&... parameters) : list{parameters...}, count(sizeof...(P)) {}  // NOLINT
+};
+
+/// What the passes over a network need to know of a layer. The defaults are the safe ones.
+struct LayerTraits {
+    /// Backward reads the layer's input, or its output: they are kept until then.
+    bool backward_reads_input = true;
+    bool backward_reads_output = true;
+    /// Output and input are the same memory.
+    bool view = false;
+    /// It is this activation and nothing else, so that a layer before it may take it in.
+    Activation activation = Activation::none;
+    /// Its operation can apply a ReLU to its output.
+    bool absorbs_relu = false;
+};
+
+template <class L>
+concept InfersOutput = requires(const Shape& input) {
+    { L::output(input) } -> std::convertible_to<Inferred>;
+};
+
+template <class L>
+concept HasParameters = requires(const Shape& input) {
+    { L::parameters(input) } -> std::convertible_to<Parameters>;
+};
+
+template <class L>
+concept HasTraits = requires {
+    { L::traits } -> std::convertible_to<LayerTraits>;
+};
+
+template <class L, class D>
+concept HasOperation = requires(const Site<D>& site) { L::operation(site); };
+
+/// The operation of layer `L` on device `D`.
+template <class L, class D>
+using OperationOf = decltype(L::operation(std::declval<const Site<D>&>()));
+
+/// What can stand in a `Sequential`, on any device.
+template <class L>
+concept Layer = InfersOutput<L>;
+
+/// What can be trained on device `D`.
+template <class L, class D>
+concept LayerOn = Layer<L> && HasOperation<L, D> && HasForward<OperationOf<L, D>, D> && HasBackward<OperationOf<L, D>, D>;
+
+template <class L>
+[[nodiscard]] constexpr Parameters parameters_of(const Shape& input) {
+    if constexpr (HasParameters<L>) {
+        return L::parameters(input);
+    } else {
+        return {};
+    }
+}
+
+template <class L>
+[[nodiscard]] constexpr LayerTraits traits_of() {
+    if constexpr (HasTraits<L>) {
+        return L::traits;
+    } else {
+        return {};
+    }
+}
+
+template <class L>
+[[nodiscard]] constexpr std::int64_t multiply_adds_of(const Shape& input) {
+    if constexpr (requires { { L::multiply_adds(input) } -> std::convertible_to<std::int64_t>; }) {
+        return L::multiply_adds(input);
+    } else {
+        return 0;
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear<features, options...>: y = x W^T + b (ops/linear.hpp).
+//
+//   input   in_features (put `Flatten` before it where the input has height and width)
+//   output  features
+//   weight  [features, in_features], He normal unless `weights(...)` says otherwise
+//   bias    [features], zero unless `biases(...)`; none with `no_bias`
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/layers/options.hpp>
+#include <cupola/ops/linear.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t features, auto... options>
+struct Linear {
+    static_assert((impl::one_of<std::remove_cv_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...),
+                  "Linear takes the options no_bias, weights(...) and biases(...)");
+    static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
+
+    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+
+    static constexpr Inferred output(const Shape& input) {
+        if (features < 1) return Mistake{"has a size of zero"};
+        if (input.rank != 1) return Mistake{"takes one extent, features: put Flatten before it"};
+        return Shape{features};
+    }
+
+    static constexpr Parameters parameters(const Shape& input) {
+        const Parameter weight{.name = "weight",
+                               .shape = {features, input[0]},
+                               .initializer = impl::option_or(WeightsOption{he_normal()}, options...).value,
+                               .fan_in = input[0],
+                               .fan_out = features};
+        if (!has_bias) return weight;
+        return {weight, Parameter{.name = "bias",
+                                  .shape = {features},
+                                  .initializer = impl::option_or(BiasesOption{}, options...).value}};
+    }
+
+    static constexpr std::int64_t multiply_adds(const Shape& input) { return input[0] * features; }
+
+    template <class Site>
+    static auto operation(const Site& site) {
+        return ops::Linear<typename Site::DeviceType, typename Site::Element>(
+            site, LinearShape{site.input[0], features, has_bias});
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

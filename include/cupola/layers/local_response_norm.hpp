@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LocalResponseNorm<radius, alpha, beta, bias>: each channel divided by a power of the squares around it
+// (ops/local_response_norm.hpp has the formula). The window is 2 radius + 1 channels; the defaults are those of
+// TensorFlow's CIFAR-10 tutorial.
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/local_response_norm.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, Number bias = 1.0>
+struct LocalResponseNorm {
+    static constexpr LayerTraits traits{.backward_reads_output = false};
+
+    static constexpr Inferred output(const Shape& input) {
+        if (radius < 0) return Mistake{"has a negative radius"};
+        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+        return input;
+    }
+
+    template <class Site>
+    static auto operation(const Site& site) {
+        return ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>(
+            site, LocalResponseNormShape{site.input.channels(), radius, static_cast<float>(bias),
+                                         static_cast<float>(alpha), static_cast<float>(beta)});
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MaxPool2d<window, stride = window, padding = same>: the largest value of each window, a channel at a time.
+//
+//   input   height x width x channels
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; the odd padding goes at the end
+#pragma once
+
+#include <cupola/layers/impl/pool2d.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t window, std::int64_t stride = window, Padding padding = Padding::same>
+struct MaxPool2d : impl::Pool2d<PoolingKind::max, window, stride, padding> {};
+
+}  // namespace cupola::inline CUPOLA_ABI

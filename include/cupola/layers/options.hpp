@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Options of layers, in any order after their sizes: `Conv2d<64, 5, stride(2), valid, no_bias, weights(he_normal())>`.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <cupola/layers/initializer.hpp>
+#include <cupola/ops/window.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct StrideOption {
+    std::int64_t value = 1;
+    bool operator==(const StrideOption&) const = default;
+};
+struct BiasOption {
+    bool value = true;
+    bool operator==(const BiasOption&) const = default;
+};
+struct WeightsOption {
+    Initializer value;
+    bool operator==(const WeightsOption&) const = default;
+};
+struct BiasesOption {
+    Initializer value;
+    bool operator==(const BiasesOption&) const = default;
+};
+
+[[nodiscard]] consteval StrideOption stride(std::int64_t value) { return {value}; }
+[[nodiscard]] consteval WeightsOption weights(Initializer value) { return {value}; }
+[[nodiscard]] consteval BiasesOption biases(Initializer value) { return {value}; }
+inline constexpr BiasOption no_bias{false};
+inline constexpr Padding same = Padding::same;
+inline constexpr Padding valid = Padding::valid;
+
+namespace impl {
+
+/// The option of type `Option` among `options`, or `fallback`.
+template <class Option, class... Options>
+[[nodiscard]] consteval Option option_or(Option fallback, Options... options) {
+    [[maybe_unused]] const auto take = [&](auto option) {
+        if constexpr (std::same_as<decltype(option), Option>) fallback = option;
+    };
+    (take(options), ...);
+    return fallback;
+}
+
+template <class Option, class... Known>
+inline constexpr bool one_of = (std::same_as<Option, Known> || ...);
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReLU: y = max(x, 0), of any extents. After `Conv2d` or `Linear` it is computed inside that layer's operation.
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/activation.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct ReLU {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .activation = Activation::relu};
+
+    static constexpr Inferred output(const Shape& input) { return input; }
+
+    template <class Site>
+    static auto operation(const Site& site) {
+        return ops::Relu<typename Site::DeviceType, typename Site::Element>(site);
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
+// handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
+// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/primitive.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+class Convolution<Host, float> {
+public:
+    Convolution(const Site<Host>& site, const ConvolutionShape& shape)
+        : shape_(shape), relu_(site.activation == Activation::relu), outputs_(site.batch * site.output.size()) {
+        const HostContext& context = site.context;
+        const auto [h, w] = std::pair(shape.height, shape.width);
+        const auto source = impl::dnnl_tensor({site.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc);
+        const auto target = impl::dnnl_tensor({site.batch, shape.out_channels, h.output, w.output}, dnnl_nhwc);
+        const auto packed = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
+        const auto plain = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_ohwi);
+        const auto bias = impl::dnnl_tensor({shape.out_channels}, dnnl_a);
+        const const_dnnl_memory_desc_t bias_or_none = shape.bias ? bias.get() : nullptr;
+        const dnnl_dims_t strides{h.stride, w.stride}, dilates{0, 0}, begin{h.pad_begin, w.pad_begin},
+            end{h.pad_end, w.pad_end};
+        const auto algorithm = dnnl_convolution_direct;
+        const auto kind = site.training ? dnnl_forward_training : dnnl_forward_inference;
+
+        const auto with_relu = impl::dnnl_attributes(relu_);
+        impl::DnnlPrimitiveDesc description;
+        auto status = dnnl_convolution_forward_primitive_desc_create(
+            description.out(), context.engine(), kind, algorithm, source.get(), packed.get(), bias_or_none, target.get(),
+            strides, dilates, begin, end, with_relu.get());
+        forward_ = impl::DnnlCall(context, status, std::move(description), "convolution");
+        forward_.add(DNNL_ARG_SRC, source.get());
+        forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
+        forward_.add(DNNL_ARG_DST, target.get());
+        if (shape.bias) forward_.add(DNNL_ARG_BIAS, bias.get());
+        pack_forward_ = impl::dnnl_reorder(context, plain.get(), forward_.query(dnnl_query_weights_md));
+        packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
+        if (!site.training) return;
+
+        const auto attributes = impl::dnnl_attributes();
+        impl::DnnlPrimitiveDesc weights_description;
+        status = dnnl_convolution_backward_weights_primitive_desc_create(
+            weights_description.out(), context.engine(), algorithm, source.get(), packed.get(), bias_or_none,
+            target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
+        backward_weights_ =
+            impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
+        backward_weights_.add(DNNL_ARG_SRC, source.get());
+        backward_weights_.add(DNNL_ARG_DIFF_DST, target.get());
+        backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
+        if (shape.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, bias.get());
+        const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
+        unpack_ = impl::dnnl_reorder(context, packed_gradient, plain.get());
+        unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, plain.get(), true);
+
+        if (!site.input_gradient) return;
+        impl::DnnlPrimitiveDesc data_description;
+        status = dnnl_convolution_backward_data_primitive_desc_create(
+            data_description.out(), context.engine(), algorithm, source.get(), packed.get(), target.get(), strides,
+            dilates, begin, end, forward_.description(), attributes.get());
+        backward_data_ = impl::DnnlCall(context, status, std::move(data_description), "input gradient of a convolution");
+        backward_data_.add(DNNL_ARG_DIFF_DST, target.get());
+        backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
+        backward_data_.add(DNNL_ARG_DIFF_SRC, source.get());
+        pack_backward_ = impl::dnnl_reorder(context, plain.get(), backward_data_.query(dnnl_query_weights_md));
+        packed_backward_bytes_ = aligned(backward_data_.bytes(dnnl_query_weights_md));
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        std::size_t scratch = 0;
+        for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_data_, &pack_forward_,
+                                           &pack_backward_, &unpack_, &unpack_adding_}) {
+            if (*call) scratch = std::max(scratch, aligned(call->scratch_bytes()));
+        }
+        return {.packed = packed_forward_bytes_ + packed_backward_bytes_,
+                .scratch = scratch + packed_gradient_bytes() + bias_bytes()};
+    }
+
+    /// Packs the weights. Called once after each change of the parameters.
+    void prepare(const Pass<Host>& pass) {
+        pack_forward_.run(pass.scratch, {pass.parameters[0], pass.packed});
+        if (pack_backward_) pack_backward_.run(pass.scratch, {pass.parameters[0], pass.packed + packed_forward_bytes_});
+    }
+
+    void forward(const Pass<Host>& pass) {
+        if (shape_.bias) {
+            forward_.run(pass.scratch, {pass.input, pass.packed, pass.output, pass.parameters[1]});
+        } else {
+            forward_.run(pass.scratch, {pass.input, pass.packed, pass.output});
+        }
+    }
+
+    void backward(const Pass<Host>& pass) {
+        if (relu_) {
+            impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
+        }
+        std::byte* const packed_gradient = pass.scratch;
+        auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
+        std::byte* const scratch = packed_gradient + packed_gradient_bytes() + bias_bytes();
+        if (shape_.bias) {
+            float* const bias_gradient = pass.accumulate ? bias_sum : pass.parameter_gradients[1];
+            backward_weights_.run(scratch, {pass.input, pass.output_gradient, packed_gradient, bias_gradient});
+            if (pass.accumulate) {
+                for (std::int64_t o = 0; o < shape_.out_channels; ++o) pass.parameter_gradients[1][o] += bias_sum[o];
+            }
+        } else {
+            backward_weights_.run(scratch, {pass.input, pass.output_gradient, packed_gradient});
+        }
+        (pass.accumulate ? unpack_adding_ : unpack_).run(scratch, {packed_gradient, pass.parameter_gradients[0]});
+        if (pass.input_gradient != nullptr) {
+            backward_data_.run(scratch,
+                               {pass.output_gradient, pass.packed + packed_forward_bytes_, pass.input_gradient});
+        }
+    }
+
+private:
+    [[nodiscard]] std::size_t packed_gradient_bytes() const {
+        return backward_weights_ ? aligned(backward_weights_.bytes(dnnl_query_diff_weights_md)) : 0;
+    }
+    [[nodiscard]] std::size_t bias_bytes() const {
+        return aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(float));
+    }
+
+    ConvolutionShape shape_;
+    bool relu_;
+    std::int64_t outputs_;
+    std::size_t packed_forward_bytes_ = 0, packed_backward_bytes_ = 0;
+    impl::DnnlCall forward_, backward_weights_, backward_data_;
+    impl::DnnlCall pack_forward_, pack_backward_, unpack_, unpack_adding_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling on `Host` by oneDNN. A maximum's place is saved by forward for backward.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/onednn/primitive.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+class Pooling<Host, float> {
+public:
+    Pooling(const Site<Host>& site, const PoolingShape& shape) {
+        const HostContext& context = site.context;
+        const auto [h, w] = std::pair(shape.height, shape.width);
+        const auto source = impl::dnnl_tensor({site.batch, shape.channels, h.input, w.input}, dnnl_nhwc);
+        const auto target = impl::dnnl_tensor({site.batch, shape.channels, h.output, w.output}, dnnl_nhwc);
+        const dnnl_dims_t strides{h.stride, w.stride}, window{h.window, w.window}, dilation{0, 0},
+            begin{h.pad_begin, w.pad_begin}, end{h.pad_end, w.pad_end};
+        const auto algorithm =
+            shape.kind == PoolingKind::max ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
+        const auto kind = site.training ? dnnl_forward_training : dnnl_forward_inference;
+        const auto attributes = impl::dnnl_attributes();
+
+        impl::DnnlPrimitiveDesc description;
+        auto status = dnnl_pooling_forward_primitive_desc_create(description.out(), context.engine(), kind, algorithm,
+                                                                 source.get(), target.get(), strides, window, dilation,
+                                                                 begin, end, attributes.get());
+        forward_ = impl::DnnlCall(context, status, std::move(description), "pooling");
+        forward_.add(DNNL_ARG_SRC, source.get());
+        forward_.add(DNNL_ARG_DST, target.get());
+        saved_bytes_ = forward_.bytes(dnnl_query_workspace_md);
+        if (saved_bytes_ != 0) forward_.add(DNNL_ARG_WORKSPACE, forward_.query(dnnl_query_workspace_md));
+        if (!site.training || !site.input_gradient) return;
+
+        impl::DnnlPrimitiveDesc backward_description;
+        status = dnnl_pooling_backward_primitive_desc_create(
+            backward_description.out(), context.engine(), algorithm, source.get(), target.get(), strides, window,
+            dilation, begin, end, forward_.description(), attributes.get());
+        backward_ = impl::DnnlCall(context, status, std::move(backward_description), "input gradient of a pooling");
+        backward_.add(DNNL_ARG_DIFF_DST, target.get());
+        backward_.add(DNNL_ARG_DIFF_SRC, source.get());
+        if (saved_bytes_ != 0) backward_.add(DNNL_ARG_WORKSPACE, backward_.query(dnnl_query_workspace_md));
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        return {.saved = saved_bytes_,
+                .scratch = std::max(forward_.scratch_bytes(), backward_ ? backward_.scratch_bytes() : 0)};
+    }
+
+    void forward(const Pass<Host>& pass) { run(forward_, pass, pass.input, pass.output); }
+
+    void backward(const Pass<Host>& pass) {
+        if (pass.input_gradient != nullptr) run(backward_, pass, pass.output_gradient, pass.input_gradient);
+    }
+
+private:
+    void run(impl::DnnlCall& call, const Pass<Host>& pass, const float* from, float* to) const {
+        if (saved_bytes_ != 0) {
+            call.run(pass.scratch, {from, to, pass.saved});
+        } else {
+            call.run(pass.scratch, {from, to});
+        }
+    }
+
+    std::size_t saved_bytes_ = 0;
+    impl::DnnlCall forward_, backward_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

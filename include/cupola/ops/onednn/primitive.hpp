@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One oneDNN primitive, ready to run: its description, its memory objects and its arguments. Pointers are set before
+// each call; nothing is created after construction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/host.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A description of a dense float tensor with dimensions `dims` in oneDNN's order, laid out as `tag` says.
+inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag) {
+    dnnl_dims_t values{};
+    int rank = 0;
+    for (const std::int64_t value : dims) values[rank++] = value;
+    DnnlMemoryDesc description;
+    check_dnnl(dnnl_memory_desc_create_with_tag(description.out(), rank, values, dnnl_f32, tag),
+               "dnnl_memory_desc_create_with_tag");
+    return description;
+}
+
+/// Attributes that every primitive has (scratch memory is the caller's), with a ReLU or a sum after it if asked for.
+inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
+    DnnlAttributes attributes;
+    check_dnnl(dnnl_primitive_attr_create(attributes.out()), "dnnl_primitive_attr_create");
+    check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user),
+               "dnnl_primitive_attr_set_scratchpad_mode");
+    if (relu || sum) {
+        DnnlPostOps post_ops;
+        check_dnnl(dnnl_post_ops_create(post_ops.out()), "dnnl_post_ops_create");
+        if (sum) {
+            check_dnnl(dnnl_post_ops_append_sum(post_ops.get(), 1.0F, 0, dnnl_data_type_undef),
+                       "dnnl_post_ops_append_sum");
+        }
+        if (relu) {
+            check_dnnl(dnnl_post_ops_append_eltwise(post_ops.get(), dnnl_eltwise_relu, 0.0F, 0.0F),
+                       "dnnl_post_ops_append_eltwise");
+        }
+        check_dnnl(dnnl_primitive_attr_set_post_ops(attributes.get(), post_ops.get()),
+                   "dnnl_primitive_attr_set_post_ops");
+    }
+    return attributes;
+}
+
+/// A primitive and its arguments.
+class DnnlCall {
+public:
+    DnnlCall() = default;
+
+    /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation
+    /// that oneDNN itself calls a reference is refused: it runs a thousand times slower than the others.
+    DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what)
+        : description_(std::move(description)) {
+        require<DeviceError>(status == dnnl_success && description_, "oneDNN ", Host::library_version(), " has no ", what,
+                             " of this shape: ", dnnl_status2str(status));
+        const char* name = "";
+        check_dnnl(dnnl_primitive_desc_query(description_.get(), dnnl_query_impl_info_str, 0, &name),
+                   "dnnl_primitive_desc_query");
+        require<DeviceError>(std::strncmp(name, "ref", 3) != 0, "oneDNN ", Host::library_version(), " has only its "
+                             "reference code (", name, ") for ", what, " of this shape on this processor");
+        check_dnnl(dnnl_primitive_create(primitive_.out(), description_.get()), "dnnl_primitive_create");
+        stream_ = context.stream();
+        engine_ = context.engine();
+        if (scratch_bytes() != 0) add(DNNL_ARG_SCRATCHPAD, query(dnnl_query_scratchpad_md));
+    }
+
+    [[nodiscard]] explicit operator bool() const { return static_cast<bool>(primitive_); }
+    [[nodiscard]] dnnl_primitive_desc_t description() const { return description_.get(); }
+    [[nodiscard]] const_dnnl_memory_desc_t query(dnnl_query_t what) const {
+        return dnnl_primitive_desc_query_md(description_.get(), what, 0);
+    }
+    /// The bytes of an argument's tensor, 0 if it has none.
+    [[nodiscard]] std::size_t bytes(dnnl_query_t what) const {
+        const const_dnnl_memory_desc_t md = query(what);
+        return md == nullptr ? 0 : dnnl_memory_desc_get_size(md);
+    }
+    [[nodiscard]] std::size_t scratch_bytes() const { return bytes(dnnl_query_scratchpad_md); }
+
+    /// Declares argument `id` with its layout; its pointer is given to `run` in the order of declaration.
+    void add(int id, const_dnnl_memory_desc_t layout) {
+        require<DeviceError>(count_ < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
+        check_dnnl(dnnl_memory_create(memories_[count_].out(), layout, engine_, DNNL_MEMORY_NONE), "dnnl_memory_create");
+        arguments_[count_] = {id, memories_[count_].get()};
+        ++count_;
+    }
+
+    /// Runs on these pointers: the scratch memory first if the primitive has any, then those declared, in order.
+    void run(std::byte* scratch, std::initializer_list<const void*> pointers) {
+        int i = 0;
+        if (count_ > 0 && arguments_[0].arg == DNNL_ARG_SCRATCHPAD) set(i++, scratch);
+        for (const void* pointer : pointers) set(i++, pointer);
+        check_dnnl(dnnl_primitive_execute(primitive_.get(), stream_, count_, arguments_), "dnnl_primitive_execute");
+    }
+
+private:
+    void set(int i, const void* pointer) {
+        // oneDNN's interface has one pointer type for what it reads and what it writes.
+        check_dnnl(dnnl_memory_set_data_handle(memories_[i].get(), const_cast<void*>(pointer)),
+                   "dnnl_memory_set_data_handle");
+    }
+
+    static constexpr int max_arguments = 6;
+    DnnlPrimitiveDesc description_;
+    DnnlPrimitive primitive_;
+    DnnlMemory memories_[max_arguments];
+    dnnl_exec_arg_t arguments_[max_arguments]{};
+    int count_ = 0;
+    dnnl_engine_t engine_ = nullptr;
+    dnnl_stream_t stream_ = nullptr;
+};
+
+/// A change of layout, `to = from`, or `to += from`.
+inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to,
+                             bool sum = false) {
+    const DnnlAttributes attributes = dnnl_attributes(false, sum);
+    DnnlPrimitiveDesc description;
+    const dnnl_status_t status = dnnl_reorder_primitive_desc_create(description.out(), from, context.engine(), to,
+                                                                    context.engine(), attributes.get());
+    DnnlCall call(context, status, std::move(description), "reorder");
+    call.add(DNNL_ARG_FROM, from);
+    call.add(DNNL_ARG_TO, to);
+    return call;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

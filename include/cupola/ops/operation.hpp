@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an operation is: an object made once for a device and a batch size, that knows how much memory it needs beside
+// its tensors, and computes forward and backward on pointers into arenas that it does not own.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/device/device.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The most parameters that one layer has (weight, bias, scale, shift).
+inline constexpr std::size_t max_parameters = 4;
+
+/// What is fused into the operation before it.
+enum class Activation : std::uint8_t { none, relu };
+
+/// Bytes that an operation needs beside its tensors.
+struct MemoryNeeds {
+    /// Lives as long as the operation: packed weights.
+    std::size_t packed = 0;
+    /// Written by forward, read by backward: the places of maxima, a mask.
+    std::size_t saved = 0;
+    /// Used within one call.
+    std::size_t scratch = 0;
+};
+
+/// Where an operation stands: what it is made from.
+template <class Device, class T = float>
+struct Site {
+    using DeviceType = Device;
+    using Element = T;
+    typename Device::Context& context;
+    std::int64_t batch;
+    Shape input;
+    Shape output;
+    /// Its place in the network: layers of one kind draw different random numbers.
+    std::uint32_t layer = 0;
+    Activation activation = Activation::none;
+    /// Whether backward is called at all, and whether it is asked for the gradient of the input.
+    bool training = true;
+    bool input_gradient = true;
+};
+
+/// The tensors of one call. `T` is the element type of activations; parameters and their gradients are float.
+/// Activations are batch x height x width x channels, or batch x features, in row-major order.
+template <class Device, class T = float>
+struct Pass {
+    typename Device::Context& context;
+    const T* input = nullptr;
+    T* output = nullptr;
+    /// In backward: the gradient of `output`. The operation may overwrite it.
+    T* output_gradient = nullptr;
+    /// In backward: written, not added to. Null where nobody wants it.
+    T* input_gradient = nullptr;
+    std::array<const float*, max_parameters> parameters{};
+    /// In backward: written, or added to where `accumulate` is set.
+    std::array<float*, max_parameters> parameter_gradients{};
+    bool accumulate = false;
+    /// As asked for in MemoryNeeds.
+    std::byte* packed = nullptr;
+    std::byte* saved = nullptr;
+    std::byte* scratch = nullptr;
+    /// Random numbers: of the run, of the step, and the place of this batch's first sample in the global batch.
+    bool training = true;
+    std::uint64_t seed = 0;
+    std::uint32_t step = 0;
+    std::int64_t first_sample = 0;
+};
+
+template <class Op, class Device, class T = float>
+concept HasForward = requires(Op& op, const Pass<Device, T>& pass) { op.forward(pass); };
+
+template <class Op, class Device, class T = float>
+concept HasBackward = requires(Op& op, const Pass<Device, T>& pass) { op.backward(pass); };
+
+template <class Op, class Device, class T = float>
+concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;
+
+/// An operation may say what memory it needs; one that does not needs none.
+template <class Op>
+[[nodiscard]] MemoryNeeds memory_needs(const Op& op) {
+    if constexpr (requires { { op.needs() } -> std::convertible_to<MemoryNeeds>; }) {
+        return op.needs();
+    } else {
+        return {};
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling over windows of height and width, channels last. Padding never wins a maximum and never counts in a mean
+// (TensorFlow's rule). The gradient of a maximum goes to the first of equal ones in scan order.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/operation.hpp>
+#include <cupola/ops/window.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+enum class PoolingKind : std::uint8_t { max, average };
+
+struct PoolingShape {
+    WindowAxis height, width;
+    std::int64_t channels = 0;
+    PoolingKind kind = PoolingKind::max;
+};
+
+namespace ops {
+
+/// Made as `Pooling(site, shape)`; specialised by each backend.
+template <class Device, class T>
+class Pooling;
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI
