@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CrossEntropy<classes>: softmax and cross-entropy of a network whose output is `classes` logits, the mean over a
+// replica's batch (ops/softmax_cross_entropy.hpp has the formula).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/ops/softmax_cross_entropy.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t classes>
+struct CrossEntropy {
+    static constexpr std::string_view name = "cross_entropy";
+
+    /// The share of the target that is spread over all classes, in [0, 1).
+    float label_smoothing = 0.0F;
+
+    /// What is wrong with a network of this output, or nothing.
+    static constexpr Sentence mistake(const Shape& output) {
+        Sentence sentence;
+        if (output != Shape{classes}) {
+            sentence << "CrossEntropy<" << classes << "> takes an output of " << classes << ", and the network's is "
+                     << output;
+        }
+        return sentence;
+    }
+
+    template <class Device>
+    [[nodiscard]] auto operation() const {
+        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing is in [0, 1), not ", label_smoothing);
+        return ops::SoftmaxCrossEntropy<Device, float>(classes, label_smoothing);
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loss collection: the loss of the data and what is added to it. Every part is reported by name, and a replica's
+// total is their sum.
+//
+//   using Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/loss/weight_decay.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class L>
+concept HasLossName = requires {
+    { L::name } -> std::convertible_to<std::string_view>;
+};
+
+template <class L>
+concept ChecksOutput = requires(const Shape& output) {
+    { L::mistake(output) } -> std::same_as<Sentence>;
+};
+
+template <class L, class Device>
+concept HasLossOperation = requires(const L& loss, typename Device::Context& context, const float* logits,
+                                    const std::int32_t* labels, std::int64_t batch, float* gradient) {
+    { loss.template operation<Device>().forward(context, logits, labels, batch, gradient) } -> std::same_as<LossResult>;
+};
+
+/// The loss of the data, the first of a collection.
+template <class L, class Device>
+concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasLossOperation<L, Device>;
+
+/// What depends on the parameters alone.
+template <class L>
+concept Regularizer = requires(std::span<const Row> rows) {
+    { L::mistake(rows) } -> std::same_as<Sentence>;
+    { L::value } -> std::convertible_to<double>;
+    L::names;
+};
+
+/// One regularised parameter: coefficient / 2 * sum of squares over `size` elements from `offset`.
+struct RegularizedParameter {
+    std::string name;
+    std::int64_t offset = 0, size = 0;
+    double coefficient = 0;
+};
+
+template <class Data, Regularizer... Regularizers>
+struct LossCollection {
+    using DataLossType = Data;
+    Data data{};
+
+    static constexpr Sentence mistake([[maybe_unused]] std::span<const Row> rows, const Shape& output) {
+        Sentence sentence = Data::mistake(output);
+        [[maybe_unused]] const auto add = [&](const Sentence& other) {
+            if (sentence.empty()) sentence = other;
+        };
+        (add(Regularizers::mistake(rows)), ...);
+        return sentence;
+    }
+
+    /// What is regularised, in the order of the list; named "weight_decay/local3".
+    static std::vector<RegularizedParameter> regularized([[maybe_unused]] std::span<const Row> rows) {
+        std::vector<RegularizedParameter> result;
+        [[maybe_unused]] const auto add = [&](std::string_view layer, double coefficient) {
+            for (const Row& row : rows) {
+                if (row.name != layer) continue;
+                result.push_back({text("weight_decay/", layer), row.offsets[0], row.parameters.list[0].shape.size(),
+                                  coefficient});
+            }
+        };
+        [[maybe_unused]] const auto add_all = [&]<class R>(R) {
+            for (const std::string_view layer : R::names) add(layer, R::value);
+        };
+        (add_all(Regularizers{}), ...);
+        return result;
+    }
+};
+
+namespace impl {
+
+/// A loss that is no collection is one of a single part.
+template <class L>
+struct AsCollection {
+    using Type = LossCollection<L>;
+};
+template <class Data, class... Regularizers>
+struct AsCollection<LossCollection<Data, Regularizers...>> {
+    using Type = LossCollection<Data, Regularizers...>;
+};
+
+}  // namespace impl
+
+template <class L>
+using CollectionOf = typename impl::AsCollection<L>::Type;
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WeightDecay<coefficient, "layer", ...>: coefficient / 2 times the sum of the squares of the named layers' weights
+// (never of their biases), TensorFlow's l2_loss. Its gradient is coefficient * w: each replica's total has it, so the
+// average has it once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/core/sentence.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <Number coefficient, FixedString... layers>
+struct WeightDecay {
+    static_assert(sizeof...(layers) > 0, "WeightDecay names at least one layer: WeightDecay<0.004, \"local3\">");
+    static constexpr double value = coefficient;
+    static constexpr std::array<std::string_view, sizeof...(layers)> names{layers.view()...};
+
+    static constexpr Sentence mistake(std::span<const Row> rows) {
+        Sentence sentence;
+        for (const std::string_view name : names) {
+            bool found = false;
+            for (const Row& row : rows) found = found || (row.name == name && row.parameters.count > 0);
+            if (!found && sentence.empty()) {
+                sentence << "WeightDecay names the layer " << name << ", and the network has none of that name with weights";
+            }
+        }
+        return sentence;
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network as a table for people: layer, output, parameters, multiply-adds of one sample's forward pass, and the memory
+// of its activations for a batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cupola/net/sequential.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// "1,068,298".
+[[nodiscard]] inline std::string grouped(std::int64_t number) {
+    std::string digits = text(number);
+    for (std::size_t i = digits.size(); i > 3;) digits.insert(i -= 3, 1, ',');
+    return digits;
+}
+
+/// Columns padded to their widest cell; the first two to the left, numbers to the right.
+[[nodiscard]] inline std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
+    std::vector<std::size_t> widths;
+    for (const auto& row : cells) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    }
+    std::string result;
+    for (const auto& row : cells) {
+        std::string line;
+        for (std::size_t c = 0; c < row.size(); ++c) {
+            const std::string space(widths[c] - row[c].size(), ' ');
+            line += c < 3 ? row[c] + space : space + row[c];
+            line += "  ";
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        result += line + '\n';
+    }
+    return result;
+}
+
+[[nodiscard]] inline std::string summary(std::span<const Row> rows, const Shape& input, bool fusion, std::int64_t batch,
+                                         std::size_t activation_arena) {
+    std::vector<StageInfo> stages(rows.size());
+    stages.resize(fuse(rows, fusion, stages));
+    std::vector<std::vector<std::string>> cells{{"name", "layer", "output", "parameters", "multiply-adds", "activations"}};
+    const auto bytes = [&](const Shape& shape) {
+        return bytes_text(static_cast<std::size_t>(batch * shape.size()) * sizeof(float));
+    };
+    cells.push_back({"", "Input", to_string(input), "", "", bytes(input)});
+    std::int64_t work = 0;
+    for (const StageInfo& stage : stages) {
+        for (std::size_t i = stage.row; i < stage.row + stage.rows; ++i) {
+            const Row& row = rows[i];
+            std::int64_t count = 0;
+            for (std::size_t p = 0; p < row.parameters.count; ++p) count += row.parameters.list[p].shape.size();
+            work += row.multiply_adds;
+            const bool written = !row.traits.view && i + 1 == stage.row + stage.rows;
+            cells.push_back({std::string(row.name), text(i > stage.row ? "+ " : "", row.type), to_string(row.output),
+                             count > 0 ? grouped(count) : "", row.multiply_adds > 0 ? grouped(row.multiply_adds) : "",
+                             row.traits.view ? "view" : written ? bytes(row.output) : "fused"});
+        }
+    }
+    cells.push_back({"total", "", "", grouped(count_parameters(rows)), grouped(work),
+                     text(bytes_text(activation_arena), " shared")});
+    return aligned_table(cells);
+}
+
+}  // namespace impl
+
+/// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
+template <Network Net>
+[[nodiscard]] std::string summary(std::int64_t batch) {
+    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch));
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Learning rates as pure functions of the step. Any callable from a step to a rate is a schedule; these are the usual
+// ones. Steps count from 0, the first update.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A rate for each step, and its description for the log.
+class Schedule {
+public:
+    /// A constant rate.
+    Schedule(double rate) : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {  // NOLINT
+        require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
+    }
+    template <class Function>
+        requires std::is_invocable_r_v<double, const Function&, std::int64_t>
+    Schedule(Function function, std::string description = "custom")  // NOLINT: any function of the step is a schedule
+        : rate_(std::move(function)), description_(std::move(description)) {}
+
+    [[nodiscard]] double operator()(std::int64_t step) const { return rate_(step); }
+    [[nodiscard]] const std::string& description() const { return description_; }
+
+private:
+    std::function<double(std::int64_t)> rate_;
+    std::string description_;
+};
+
+/// rate * factor^floor(step / decay_steps), TensorFlow's exponential_decay with `staircase`; without it the exponent is
+/// not rounded.
+[[nodiscard]] inline Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase = true) {
+    require(decay_steps > 0, "a schedule decays every 1 or more steps, not every ", decay_steps);
+    return {[=](std::int64_t step) {
+                const double exponent = staircase ? static_cast<double>(step / decay_steps)
+                                                  : static_cast<double>(step) / static_cast<double>(decay_steps);
+                return rate * std::pow(factor, exponent);
+            },
+            text(rate, ", times ", factor, " every ", decay_steps, " steps")};
+}
+
+/// values[0] before boundaries[0], values[1] from boundaries[0] on, and so on; one value more than boundaries.
+[[nodiscard]] inline Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
+    require(values.size() == boundaries.size() + 1, "a piecewise schedule of ", boundaries.size(), " boundaries has ",
+            boundaries.size() + 1, " values, not ", values.size());
+    for (std::size_t i = 1; i < boundaries.size(); ++i) {
+        require(boundaries[i - 1] < boundaries[i], "the boundaries of a piecewise schedule grow; ", boundaries[i],
+                " follows ", boundaries[i - 1]);
+    }
+    std::string description = text(values[0]);
+    for (std::size_t i = 0; i < boundaries.size(); ++i) {
+        description += text(", ", values[i + 1], " from step ", boundaries[i]);
+    }
+    return {[boundaries = std::move(boundaries), values = std::move(values)](std::int64_t step) {
+                std::size_t i = 0;
+                while (i < boundaries.size() && step >= boundaries[i]) ++i;
+                return values[i];
+            },
+            std::move(description)};
+}
+
+/// From `rate` to `last` along half a cosine over `steps` steps, and `last` after them (Loshchilov, Hutter 2016).
+[[nodiscard]] inline Schedule cosine(double rate, std::int64_t steps, double last = 0.0) {
+    require(steps > 0, "a cosine schedule lasts 1 or more steps, not ", steps);
+    return {[=](std::int64_t step) {
+                constexpr double pi = 3.141592653589793;
+                if (step >= steps) return last;
+                const double progress = static_cast<double>(step) / static_cast<double>(steps);
+                return last + (rate - last) * 0.5 * (1.0 + std::cos(pi * progress));
+            },
+            text("cosine from ", rate, " to ", last, " over ", steps, " steps")};
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contract of an averaging policy: how replicas agree on a gradient. docs/your-own-averaging.md writes one.
+//
+//   static constexpr std::string_view name
+//   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
+//
+// Each device calls `average` for its own slice of the columns, so what a column's result is may depend on that column
+// alone.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/device/device.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The stacked gradients: a slice of the columns of one matrix that has a row for each replica. Each row is the gradient
+/// of the mean loss over its own samples. Rows of replicas without samples are left out.
+struct GradientRows {
+    /// Where each row's slice begins, in replica order.
+    std::span<const float* const> rows;
+    /// How many samples each row is the mean of; never 0.
+    std::span<const std::int64_t> samples;
+    std::int64_t total_samples = 0;
+    std::int64_t columns = 0;
+};
+
+template <class A>
+concept HasPolicyName = requires {
+    { A::name } -> std::convertible_to<std::string_view>;
+};
+
+template <class A, class Device>
+concept AveragesRows = requires(const A& policy, typename Device::Context& context, const GradientRows& gradients,
+                                std::span<float> mean) { policy.average(context, gradients, mean); };
+
+template <class A, class Device>
+concept AveragingPolicy = std::copyable<A> && HasPolicyName<A> && AveragesRows<A, Device>;
+
+/// What is wrong with `A` as a policy on `Device`, or nothing.
+template <class A, class Device>
+[[nodiscard]] consteval Sentence averaging_mistake() {
+    Sentence sentence;
+    if constexpr (requires { A::template mistake<Device>(); }) {
+        sentence = A::template mistake<Device>();
+    } else if constexpr (!std::copyable<A>) {
+        sentence << type_name<A>() << " is no averaging policy: it cannot be copied";
+    } else if constexpr (!HasPolicyName<A>) {
+        sentence << type_name<A>() << " is no averaging policy: it lacks `static constexpr std::string_view name`";
+    } else if constexpr (!AveragesRows<A, Device>) {
+        sentence << type_name<A>() << " is no averaging policy on " << Device::name
+                 << ": it lacks `void average(Context&, const GradientRows&, std::span<float>) const`";
+    }
+    return sentence;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ConcatMean: stack the replicas' gradients, then take the mean along the new axis, weighted by samples:
+//
+//   mean = sum over replicas of (n_i / N) g_i,   in replica order
+//
+// so the result has the same bits wherever the replicas ran. On `Host` the gradient arenas are the rows of one matrix:
+// the stack is a view, and the mean reads each gradient once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/device/host.hpp>
+#include <cupola/parallel/averaging.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct ConcatMean {
+    static constexpr std::string_view name = "ConcatMean";
+
+    void average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const {
+        float* const to = mean.data();
+        for_each_block(context, gradients.columns, [&, to](std::int64_t begin, std::int64_t end) {
+            for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
+                const float* const row = gradients.rows[r];
+                const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /
+                                                       static_cast<double>(gradients.total_samples));
+                if (r == 0) {
+#pragma omp simd
+                    for (std::int64_t i = begin; i < end; ++i) to[i] = weight * row[i];
+                } else {
+#pragma omp simd
+                    for (std::int64_t i = begin; i < end; ++i) to[i] += weight * row[i];
+                }
+            }
+        });
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One worker thread a device, for as long as the training lives. A job runs on all of them at once; inside it they can
+// meet. Nothing is allocated for a job.
+#pragma once
+
+#include <barrier>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class DeviceThreads {
+public:
+    explicit DeviceThreads(int devices)
+        : errors_(static_cast<std::size_t>(devices)), edge_(devices + 1), inside_(devices) {
+        threads_.reserve(static_cast<std::size_t>(devices));
+        for (int device = 0; device < devices; ++device) {
+            threads_.emplace_back([this, device] { work(device); });
+        }
+    }
+    DeviceThreads(const DeviceThreads&) = delete;
+    DeviceThreads& operator=(const DeviceThreads&) = delete;
+    ~DeviceThreads() {
+        call_ = nullptr;
+        edge_.arrive_and_wait();
+        for (std::thread& thread : threads_) thread.join();
+    }
+
+    /// Runs job(device) on every thread and waits for all. What a job throws is thrown here, the first device's first.
+    template <class Job>
+    void run(Job&& job) {
+        object_ = const_cast<void*>(static_cast<const void*>(std::addressof(job)));
+        call_ = [](void* object, int device) { (*static_cast<std::remove_reference_t<Job>*>(object))(device); };
+        edge_.arrive_and_wait();
+        edge_.arrive_and_wait();
+        std::exception_ptr first;
+        for (std::exception_ptr& error : errors_) {
+            std::exception_ptr taken = std::exchange(error, nullptr);
+            if (!first) first = std::move(taken);
+        }
+        if (first) std::rethrow_exception(first);
+    }
+
+    /// Called by every thread inside a job: all go on when all have come. A job that meets must not throw before it has
+    /// met as often as the others.
+    void meet() { inside_.arrive_and_wait(); }
+
+private:
+    void work(int device) {
+        for (;;) {
+            edge_.arrive_and_wait();
+            if (call_ == nullptr) return;
+            try {
+                call_(object_, device);
+            } catch (...) {
+                errors_[static_cast<std::size_t>(device)] = std::current_exception();
+            }
+            edge_.arrive_and_wait();
+        }
+    }
+
+    void* object_ = nullptr;
+    void (*call_)(void*, int) = nullptr;
+    std::vector<std::exception_ptr> errors_;
+    std::barrier<> edge_, inside_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
