@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The flags of Cupola's own examples and tests. They live on this one target, which nothing links to that is exported,
+# so they never reach a consumer.
+add_library(cupola_dev_flags INTERFACE)
+target_compile_options(cupola_dev_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror
+    $<$<BOOL:${CUPOLA_NATIVE}>:-march=native>)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the headers, the CMake package (one file of targets a component) and the pkg-config files. All of it is
+# independent of the architecture and lies under share/ and include/.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/cupola)
+foreach(component IN ITEMS core host data)
+    if(TARGET cupola_${component})
+        install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS)
+        install(EXPORT cupola_${component} NAMESPACE cupola:: FILE cupola-${component}.cmake DESTINATION ${package_dir})
+    endif()
+endforeach()
+
+configure_package_config_file(cmake/cupola-config.cmake.in cupola-config.cmake INSTALL_DESTINATION ${package_dir}
+    NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(cupola-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES
+    ${CMAKE_CURRENT_BINARY_DIR}/cupola-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cupola-config-version.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake ${PROJECT_SOURCE_DIR}/cmake/cupola-thrust.cmake
+    DESTINATION ${package_dir})
+
+# pkg-config knows no compiler and no oneDNN (which has no such file): what was found here is written down.
+set(pc_core cupola)
+set(pc_host cupola-host)
+set(pc_data cupola-data)
+if(TARGET cupola_host)
+    get_target_property(dnnl_includedir DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
+    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO _DEBUG _NOCONFIG)
+        get_target_property(dnnl_libdir DNNL::dnnl IMPORTED_LOCATION${configuration})
+        if(dnnl_libdir)
+            break()
+        endif()
+    endforeach()
+    get_filename_component(dnnl_libdir ${dnnl_libdir} DIRECTORY)
+endif()
+foreach(component IN ITEMS core host data)
+    if(TARGET cupola_${component})
+        configure_file(cmake/${pc_${component}}.pc.in ${pc_${component}}.pc @ONLY)
+        install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${pc_${component}}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+    endif()
+endforeach()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Finds oneDNN 3 and checks that it shares the compiler's OpenMP runtime: two runtimes in one process are two teams of
+# threads that fight for the cores. Used by Cupola's own build and, installed beside it, by its package file. Sets
+# CUPOLA_ONEDNN_PROBLEM to nothing or to the sentence that says what is wrong and what to install.
+
+function(cupola_onednn_problem result)
+    set(install "Install oneDNN 3: a package of the system's or `pip install onednn-devel-cpu-gomp==2023.2.0\
+ onednn-cpu-gomp==2023.2.0` into a folder, and name that folder in CMAKE_PREFIX_PATH")
+    set(${result} "" PARENT_SCOPE)
+    if(NOT TARGET DNNL::dnnl)
+        set(found "")
+        if(DNNL_CONSIDERED_VERSIONS)
+            set(found " (found and too old: ${DNNL_CONSIDERED_VERSIONS})")
+        endif()
+        set(${result} "cupola::host needs oneDNN 3, which was not found${found}. ${install}." PARENT_SCOPE)
+        return()
+    endif()
+    if(DEFINED DNNL_CPU_THREADING_RUNTIME AND NOT DNNL_CPU_THREADING_RUNTIME STREQUAL "OMP")
+        set(${result} "cupola::host needs a oneDNN 3 that was built with OpenMP; the one in ${DNNL_DIR} runs on\
+ ${DNNL_CPU_THREADING_RUNTIME}. ${install}." PARENT_SCOPE)
+        return()
+    endif()
+    if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        return()
+    endif()
+    foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO _DEBUG _NOCONFIG)
+        get_target_property(library DNNL::dnnl IMPORTED_LOCATION${configuration})
+        if(library)
+            break()
+        endif()
+    endforeach()
+    if(NOT library OR NOT EXISTS "${library}" OR NOT CMAKE_READELF)
+        return()
+    endif()
+    execute_process(COMMAND ${CMAKE_READELF} -d ${library} OUTPUT_VARIABLE needed ERROR_QUIET)
+    if(needed MATCHES "libgomp")
+        get_filename_component(folder "${library}" REALPATH)
+        get_filename_component(folder "${folder}" DIRECTORY)
+        get_filename_component(beside "${folder}/libgomp.so.1" REALPATH)
+        if(NOT EXISTS "${beside}" OR NOT beside MATCHES "libomp[^/]*$")
+            set(${result} "clang's OpenMP is LLVM's libomp, but the oneDNN in ${folder} runs on g++'s libgomp: a program\
+ would hold two OpenMP runtimes. Give LLVM's library both names, `ln -s /usr/lib/llvm-16/lib/libomp.so.5\
+ <a copy of that folder>/libgomp.so.1`, and name the copy in CMAKE_PREFIX_PATH; or install a oneDNN 3 built for libomp\
+ or libiomp5; or compile with g++." PARENT_SCOPE)
+        endif()
+    endif()
+endfunction()
+
+find_package(DNNL 3 CONFIG QUIET HINTS ${CUPOLA_ONEDNN_HINTS} PATHS ${CUPOLA_ONEDNN_PATHS})
+cupola_onednn_problem(CUPOLA_ONEDNN_PROBLEM)

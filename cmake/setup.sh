@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What examples/run and tests/run share: `cupola_setup` puts in place what is missing (Debian packages as root or with
+# sudo, oneDNN into .deps/ of the checkout), `cupola_configure` makes a build folder of one preset, `cupola_logged` runs
+# a command quietly and shows what it printed only if it fails. Nothing missing costs no network and about 0.1 s.
+
+cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cupola_deps=$cupola_root/.deps
+cupola_log=$cupola_root/build/log
+
+cupola_say() { printf '%s\n' "-- $*"; }
+
+cupola_fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# cupola_logged NAME COMMAND...: the output goes to build/log/NAME.log.
+cupola_logged() {
+    local file=$cupola_log/$1.log
+    shift
+    mkdir -p "$cupola_log"
+    if ! "$@" >"$file" 2>&1; then
+        tail -n 60 "$file" >&2
+        printf 'error: "%s" failed; all of its output is in %s\n' "$*" "$file" >&2
+        return 1
+    fi
+}
+
+# Networks fail now and then: three tries, with a pause between them.
+cupola_retry() {
+    local try
+    for try in 1 2 3; do
+        "$@" && return 0
+        if [ "$try" -lt 3 ]; then sleep $((try * 5)); fi
+    done
+    return 1
+}
+
+# The first compiler that will do: what CXX names, or one that is installed. g++ 12 and clang 16 know enough C++20.
+cupola_compiler_suits() {
+    local macros
+    macros=$("$1" -dM -E -x c++ /dev/null 2>/dev/null) || return 1
+    if [[ $macros =~ __clang_major__\ ([0-9]+) ]]; then
+        [ "${BASH_REMATCH[1]}" -ge 16 ]
+    else
+        [[ $macros =~ __GNUC__\ ([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge 12 ]
+    fi
+}
+
+cupola_find_compiler() {
+    local name
+    if [ -n "${CXX:-}" ]; then
+        cupola_compiler_suits "${CXX%% *}" ||
+            cupola_fail "CXX names the compiler '$CXX'; Cupola needs g++ 12 or later, or clang++ 16 or later"
+        return 0
+    fi
+    for name in c++ g++ g++-14 g++-13 g++-12; do
+        if cupola_compiler_suits "$name"; then
+            if [ "$name" != c++ ]; then export CXX=$name; fi
+            return 0
+        fi
+    done
+    return 1
+}
+
+# At least this version of CMake: header sets that can be verified, and presets of schema 6.
+cupola_cmake_suits() {
+    local version
+    version=$(cmake --version 2>/dev/null) || return 1
+    [[ $version =~ ([0-9]+)\.([0-9]+) ]] && [ $((BASH_REMATCH[1] * 1000 + BASH_REMATCH[2])) -ge 3025 ]
+}
+
+cupola_has_header() {
+    local folder
+    for folder in "${cupola_include_folders[@]}"; do
+        if [ -e "$folder/$1" ]; then return 0; fi
+    done
+    return 1
+}
+
+# A oneDNN 3 of the system's, or one that the environment points to.
+cupola_has_onednn() {
+    local folder
+    if [ -n "${DNNL_DIR:-}${DNNL_ROOT:-}" ]; then return 0; fi
+    for folder in "${cupola_include_folders[@]}"; do
+        if grep -qsE '^#define DNNL_VERSION_MAJOR +([3-9]|[1-9][0-9])' "$folder/oneapi/dnnl/dnnl_version.h"; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+cupola_apt() { $cupola_sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=600 "$@"; }
+
+cupola_apt_install() {
+    # The lists of packages may be missing (container images) or older than the mirror: then they are fetched first.
+    cupola_apt install -y --no-install-recommends "$@" ||
+        { cupola_apt update && cupola_apt install -y --no-install-recommends "$@"; }
+}
+
+cupola_install_packages() {
+    local ask="apt-get install --no-install-recommends $*"
+    if ! command -v apt-get >/dev/null; then
+        cupola_fail "missing here, and this system has no apt-get to install it with: $* (Debian's names of the packages)"
+    fi
+    cupola_sudo=
+    if [ "$(id -u)" -ne 0 ]; then
+        if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+            cupola_sudo="sudo -n"
+        elif command -v sudo >/dev/null && [ -t 0 ] && [ -t 2 ]; then
+            cupola_sudo=sudo  # asks for the password on the terminal
+        else
+            cupola_fail "packages are missing and may not be installed from here; ask for: $ask"
+        fi
+    fi
+    cupola_say "installing Debian packages: $*"
+    if [ "$cupola_sudo" = sudo ]; then sudo -v || cupola_fail "packages are missing; ask for: $ask"; fi
+    cupola_logged packages cupola_retry cupola_apt_install "$@" ||
+        cupola_fail "the packages could not be installed; ask for: $ask"
+}
+
+# oneDNN as its makers' wheels, unpacked beside the final place and renamed, so that a set-up that was cut short starts
+# again. The wheels hold the library three times under its three names: two become links.
+cupola_fetch_onednn() {
+    local temporary=$cupola_deps/unpacking wheel lib
+    [ "$(uname -m)" = x86_64 ] || cupola_fail "oneDNN 3 is missing, and there is no wheel of it for $(uname -m);" \
+        "build it and name its folder in CMAKE_PREFIX_PATH"
+    python3 -m pip --version >/dev/null 2>&1 || cupola_install_packages python3 python3-pip
+    cupola_say "unpacking oneDNN 3.2 (55 MB) into ${cupola_deps#"$PWD"/}/onednn"
+    rm -rf "$temporary"
+    mkdir -p "$temporary/wheels"
+    cupola_logged onednn cupola_retry python3 -m pip download --quiet --disable-pip-version-check --no-deps \
+        --only-binary=:all: --require-hashes --requirement "$cupola_root/cmake/onednn.txt" --dest "$temporary/wheels" ||
+        cupola_fail "oneDNN could not be fetched by pip; install oneDNN 3 (oneAPI's CPU library) yourself and name its" \
+            "folder in CMAKE_PREFIX_PATH"
+    for wheel in "$temporary"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$temporary"; done
+    mkdir "$temporary/onednn"
+    cp -r "$temporary"/*.data/data/. "$temporary/onednn"
+    lib=$temporary/onednn/lib
+    ln -sf libdnnl.so.3.2 "$lib/libdnnl.so.3"
+    ln -sf libdnnl.so.3 "$lib/libdnnl.so"
+    mv "$temporary/onednn" "$cupola_deps/onednn"
+    rm -rf "$temporary"
+}
+
+# Clang's OpenMP code runs on LLVM's libomp. oneDNN's wheel asks for libgomp.so.1, whose interface libomp has too; under
+# that name, beside a oneDNN of its own, it serves both, so that a process holds one runtime and not two.
+cupola_make_onednn_for_clang() {
+    local libomp temporary=$cupola_deps/linking
+    libomp=$("$1" -print-file-name=libomp.so.5)
+    if [ ! -e "$libomp" ]; then libomp=$("$1" -print-file-name=libomp.so); fi
+    [ -e "$libomp" ] || return 1
+    cupola_say "linking oneDNN with LLVM's OpenMP in ${cupola_deps#"$PWD"/}/onednn-clang"
+    rm -rf "$temporary"
+    cp -rl "$cupola_deps/onednn" "$temporary"
+    ln -s "$(readlink -f "$libomp")" "$temporary/lib/libgomp.so.1"
+    mv "$temporary" "$cupola_deps/onednn-clang"
+}
+
+# cupola_setup examples|tests
+cupola_setup() {
+    local purpose=$1 packages=() prefix prefixes=()
+    mkdir -p "$cupola_deps" "$cupola_log" 2>/dev/null ||
+        cupola_fail "the checkout $cupola_root may not be written, and the build and oneDNN go there"
+    # Two set-ups at once wait for each other; the lock goes with this shell, however it ends.
+    exec {cupola_lock}>"$cupola_deps/lock"
+    if command -v flock >/dev/null && ! flock -n "$cupola_lock"; then
+        cupola_say "waiting for another set-up in this checkout"
+        flock "$cupola_lock"
+    fi
+
+    IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+    cupola_include_folders=(/usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"
+        /usr/local/cuda/include /usr/local/cuda/include/cccl)
+    for prefix in "${prefixes[@]}"; do cupola_include_folders+=("$prefix/include"); done
+
+    cupola_find_compiler || packages+=(g++)
+    cupola_cmake_suits || packages+=(cmake)
+    command -v ninja >/dev/null || packages+=(ninja-build)
+    cupola_has_header thrust/version.h || packages+=(libthrust-dev)
+    cupola_has_header archive.h || packages+=(libarchive-dev)
+    cupola_has_header jpeglib.h || packages+=(libjpeg62-turbo-dev)
+    cupola_has_header CLI/CLI.hpp || packages+=(libcli11-dev)
+    if [ "$purpose" = tests ]; then
+        cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
+        command -v pkg-config >/dev/null || packages+=(pkgconf)
+        # The second compiler, its OpenMP and its sanitizers.
+        command -v clang++-16 >/dev/null || packages+=(clang-16)
+        [ -e /usr/lib/llvm-16/lib/libomp.so ] || packages+=(libomp-16-dev)
+        compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.tsan-x86_64.a' >/dev/null ||
+            packages+=(libclang-rt-16-dev)
+    fi
+    if [ ! -e "$cupola_deps/onednn" ] && ! cupola_has_onednn && ! python3 -m pip --version >/dev/null 2>&1; then
+        packages+=(python3 python3-pip)
+    fi
+    if [ ${#packages[@]} -gt 0 ]; then cupola_install_packages "${packages[@]}"; fi
+    if ! cupola_find_compiler; then
+        cupola_fail "no C++20 compiler: Cupola needs g++ 12 or later, or clang++ 16 or later (set CXX)"
+    fi
+    cupola_cmake_suits || cupola_fail "CMake 3.25 or later is needed; this system's is older"
+
+    if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = tests ]; }; then cupola_fetch_onednn; fi
+    local clang=clang++-16
+    case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != tests ]; then clang=; fi ;; esac
+    if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang" ]; then
+        cupola_make_onednn_for_clang "$clang" ||
+            cupola_fail "$clang finds no libomp; ask for: apt-get install libomp-16-dev"
+    fi
+    exec {cupola_lock}>&-
+}
+
+# cupola_configure PRESET: once; later the build itself configures again where something changed. A folder that was
+# copied or moved here from another checkout is made anew.
+cupola_configure() {
+    local folder=$cupola_root/build/$1
+    if [ -f "$folder/CMakeCache.txt" ] &&
+        ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$cupola_root" "$folder/CMakeCache.txt"; then
+        rm -rf "$folder"
+    fi
+    if [ ! -f "$folder/build.ninja" ]; then
+        (cd "$cupola_root" && cupola_logged "configure-$1" cmake --preset "$1")
+    fi
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All of Cupola but its backends and its readers of files. Include a backend beside it: <cupola/host.hpp>. Readers are
+// included where they are used: <cupola/data/open.hpp>.
+#pragma once
+
+#include <cupola/core/abi.hpp>
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/core/philox.hpp>
+#include <cupola/data/batches.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/distortions.hpp>
+#include <cupola/data/evaluation.hpp>
+#include <cupola/data/in_memory.hpp>
+#include <cupola/data/prefetch.hpp>
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/loss/weight_decay.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/optim/schedule.hpp>
+#include <cupola/optim/sgd.hpp>
+#include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+#include <cupola/train/evaluate.hpp>
+#include <cupola/train/fit.hpp>
+#include <cupola/train/log_every.hpp>
+#include <cupola/train/progress.hpp>
+#include <cupola/train/stop_when.hpp>

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training batches as a pure function of (seed, step, replica), and the two concepts that they are made of.
+//
+// Step s (from 0) of R replicas with batches of B takes the places [s*R*B, (s+1)*R*B) of the shuffled stream
+// (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on which step was asked for before, so a run is
+// resumed by asking for the step it had come to.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/core/philox.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/shuffle.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// It says what extents it makes of samples of `Shape`.
+template <class T>
+concept HasTransformOutput = requires(const T& transform, const Shape& input) {
+    { transform.output(input) } -> std::same_as<Shape>;
+};
+
+/// Turns sample i of the data set into floats, given the random numbers of (seed, epoch, i).
+template <class T, class Data>
+concept Transforms = requires(const T& transform, const Data& data, const RandomStream& random, float* to) {
+    { transform(data.sample(0), data.sample_shape(), random, to) };
+};
+
+/// What stands between a data set and a batch: `TutorialDistortions`, `CentralCrop`, or a type of the user's own.
+template <class T, class Data>
+concept SampleTransform = HasTransformOutput<T> && Transforms<T, Data>;
+
+/// Leaves a sample as it is; bytes become floats of the same value.
+struct Unchanged {
+    [[nodiscard]] Shape output(const Shape& input) const { return input; }
+    template <class T>
+    void operator()(std::span<const T> sample, const Shape&, const RandomStream&, float* to) const {
+        std::transform(sample.begin(), sample.end(), to, [](T value) { return static_cast<float>(value); });
+    }
+};
+
+/// Anything that can fill part of a replica's batch of a step, from any number of threads at once, always the same.
+template <class S>
+concept BatchSource = requires(const S& source, std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
+                               float* samples, std::int32_t* labels) {
+    { source.batch_size() } -> std::convertible_to<std::int64_t>;
+    { source.replicas() } -> std::convertible_to<int>;
+    { source.sample_shape() } -> std::convertible_to<Shape>;
+    { source.fill(step, replica, begin, end, samples, labels) };
+};
+
+struct BatchOptions {
+    /// Samples a replica and step.
+    std::int64_t batch_size = 128;
+    int replicas = 1;
+    std::uint64_t seed = 1;
+};
+
+/// The batches of a training run over `data`, which has to outlive them.
+template <Dataset Data, SampleTransform<Data> Transform>
+class TrainingBatches {
+public:
+    TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+        : data_(&data),
+          transform_(std::move(transform)),
+          options_(options),
+          shape_(transform_.output(data.sample_shape())),
+          order_(data.size(), options.seed) {
+        require(options.batch_size >= 1, "a batch has at least 1 sample, not ", options.batch_size);
+        require(options.replicas >= 1, "there is at least 1 replica, not ", options.replicas);
+        require<DataError>(options.batch_size <= data.size() / options.replicas, "the global batch (", options.replicas,
+                           options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size,
+                           " samples) is larger than the data set ", data.name(), ", which has ", data.size());
+    }
+    TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // the data would be gone at once
+
+    [[nodiscard]] const Data& data() const { return *data_; }
+    [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
+    [[nodiscard]] int replicas() const { return options_.replicas; }
+    [[nodiscard]] std::int64_t global_batch_size() const { return options_.batch_size * options_.replicas; }
+    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    [[nodiscard]] std::int64_t class_count() const { return data_->class_count(); }
+
+    /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
+    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
+              std::int32_t* labels) const {
+        require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
+                step, " in batches of ", global_batch_size(), " samples");
+        require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
+        const std::int64_t first = step * global_batch_size() + replica * options_.batch_size;
+        std::array<SampleOfEpoch, 32> places;
+        while (begin < end) {
+            const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
+            order_.look_up(first + begin, std::span(places).first(static_cast<std::size_t>(count)));
+            for (std::int64_t i = 0; i < count; ++i) {
+                const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
+                const RandomStream random(options_.seed, Purpose::distortion, place.epoch, place.index);
+                transform_(data_->sample(place.index), data_->sample_shape(), random,
+                           samples + (begin + i) * shape_.size());
+                labels[begin + i] = data_->label(place.index);
+            }
+            begin += count;
+        }
+    }
+    /// Fills the whole batch.
+    void fill(std::int64_t step, int replica, float* samples, std::int32_t* labels) const {
+        fill(step, replica, 0, options_.batch_size, samples, labels);
+    }
+
+private:
+    const Data* data_;
+    Transform transform_;
+    BatchOptions options_;
+    Shape shape_;
+    ShuffledOrder order_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

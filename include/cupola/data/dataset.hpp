@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a data set is, and `ImageSet`: the images of one split in memory, as bytes.
+//
+// Images lie one after another, each height x width x 3 with the channels last. They stay bytes until a batch is made
+// of them, so 50,000 images of 32 x 32 take 154 MB and not 614.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/extents.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// It says how many samples it has, and what errors call it.
+template <class D>
+concept HasSampleCount = requires(const D& data) {
+    { data.size() } -> std::convertible_to<std::int64_t>;
+    { data.name() } -> std::convertible_to<std::string_view>;
+};
+
+/// Sample i is a contiguous row of numbers, of the same extents for every i.
+template <class D>
+concept HasSamples = requires(const D& data, std::int64_t i) {
+    { data.sample_shape() } -> std::convertible_to<Shape>;
+    { data.sample(i).size() } -> std::convertible_to<std::size_t>;
+    requires std::is_arithmetic_v<std::remove_cvref_t<decltype(*data.sample(i).data())>>;
+};
+
+/// Sample i belongs to the class label(i), in [0, class_count()).
+template <class D>
+concept HasLabels = requires(const D& data, std::int64_t i) {
+    { data.label(i) } -> std::convertible_to<std::int32_t>;
+    { data.class_count() } -> std::convertible_to<std::int64_t>;
+};
+
+/// A data set: samples that any number of threads may read at once.
+template <class D>
+concept Dataset = HasSampleCount<D> && HasSamples<D> && HasLabels<D>;
+
+/// The channels of an image: red, green, blue.
+inline constexpr std::int64_t image_channels = 3;
+
+/// The labelled images of one split.
+class ImageSet {
+public:
+    /// Throws DataError unless pixels, labels and classes fit together. `name` is what errors call this set.
+    ImageSet(std::string name, std::int64_t height, std::int64_t width, std::vector<std::uint8_t> pixels,
+             std::vector<std::int32_t> labels, std::vector<std::string> classes)
+        : name_(std::move(name)),
+          shape_(height, width, image_channels),
+          pixels_(std::move(pixels)),
+          labels_(std::move(labels)),
+          classes_(std::move(classes)) {
+        constexpr std::int64_t max_extent = 65'535;
+        require<DataError>(height >= 1 && width >= 1 && height <= max_extent && width <= max_extent, name_,
+                           " has images of ", height, " x ", width, " pixels; 1 to ", max_extent, " each way are possible");
+        require<DataError>(!labels_.empty(), name_, " has no images");
+        require<DataError>(pixels_.size() == labels_.size() * static_cast<std::size_t>(shape_.size()), name_, " has ",
+                           labels_.size(), " labels and ", pixels_.size(), " bytes of pixels; images of ",
+                           to_string(shape_), " need ", labels_.size() * static_cast<std::size_t>(shape_.size()));
+        for (std::size_t i = 0; i < labels_.size(); ++i) {
+            require<DataError>(labels_[i] >= 0 && labels_[i] < class_count(), name_, " has label ", labels_[i],
+                               " at image ", i, "; with ", classes_.size(), " classes labels are 0 to ",
+                               class_count() - 1);
+        }
+    }
+
+    [[nodiscard]] const std::string& name() const { return name_; }
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
+    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    [[nodiscard]] std::span<const std::uint8_t> sample(std::int64_t i) const {
+        return {pixels_.data() + i * shape_.size(), static_cast<std::size_t>(shape_.size())};
+    }
+    [[nodiscard]] std::int32_t label(std::int64_t i) const { return labels_[static_cast<std::size_t>(i)]; }
+    [[nodiscard]] std::int64_t class_count() const { return static_cast<std::int64_t>(classes_.size()); }
+    [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }
+
+private:
+    std::string name_;
+    Shape shape_;
+    std::vector<std::uint8_t> pixels_;
+    std::vector<std::int32_t> labels_;
+    std::vector<std::string> classes_;
+};
+
+static_assert(Dataset<ImageSet>);
+
+/// The two splits of an image data set; `format` says what they were read from: "CIFAR-10 binary files".
+struct ImageData {
+    ImageSet train;
+    ImageSet test;
+    std::string format;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

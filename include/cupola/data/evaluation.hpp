@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The batches of an evaluation: each sample of a data set once, in order, with what remains as a last, smaller batch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <cupola/data/batches.hpp>
+#include <cupola/data/impl/batch_buffer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The batches of `data`, which has to outlive them. Batches are asked for from `lanes` threads at most, each with a
+/// lane of its own; any lane may ask for any batch.
+template <Dataset Data, SampleTransform<Data> Transform>
+class EvaluationBatches {
+public:
+    EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int lanes = 1)
+        : data_(&data), transform_(std::move(transform)), batch_size_(batch_size), shape_(transform_.output(data.sample_shape())) {
+        require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
+        require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
+        const std::int64_t largest = std::min(batch_size, data.size());
+        for (int i = 0; i < lanes; ++i) buffers_.emplace_back(largest, shape_.size());
+    }
+    EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // the data would be gone at once
+
+    [[nodiscard]] const Data& data() const { return *data_; }
+    [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
+    [[nodiscard]] int lanes() const { return static_cast<int>(buffers_.size()); }
+    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    /// How many batches there are, the smaller one included.
+    [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
+    /// Samples of batch `index`.
+    [[nodiscard]] std::int64_t size_of(std::int64_t index) const {
+        require(index >= 0 && index < count(), "there is no batch ", index, " of ", count());
+        return std::min(batch_size_, data_->size() - index * batch_size_);
+    }
+
+    /// Batch `index`, prepared by the context's team; valid until the lane asks for another.
+    template <class Context>
+    BatchView operator()(std::int64_t index, int lane, Context& context) const {
+        require(lane >= 0 && lane < lanes(), "there is no lane ", lane, " of ", lanes());
+        const std::int64_t size = size_of(index);
+        const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(lane)];
+        impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                const std::int64_t sample = index * batch_size_ + i;
+                const RandomStream random(0, Purpose::distortion, 0, static_cast<std::uint64_t>(sample));
+                transform_(data_->sample(sample), data_->sample_shape(), random, buffer.samples() + i * shape_.size());
+                buffer.labels()[i] = data_->label(sample);
+            }
+        });
+        return buffer.view(size);
+    }
+
+private:
+    const Data* data_;
+    Transform transform_;
+    std::int64_t batch_size_;
+    Shape shape_;
+    std::vector<impl::BatchBuffer> buffers_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

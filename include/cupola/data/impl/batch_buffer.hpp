@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory for one batch, and the ways to fill it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <span>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// Samples handed to a thread at once: small enough for an even share, large enough to make a look-up cheap.
+inline constexpr std::int64_t samples_a_piece = 8;
+
+/// The floats and labels of one batch, aligned as tensors are.
+class BatchBuffer {
+public:
+    BatchBuffer(std::int64_t batch_size, std::int64_t sample_size)
+        : samples_(allocate<float>(batch_size * sample_size)), labels_(allocate<std::int32_t>(batch_size)) {}
+
+    [[nodiscard]] float* samples() const { return samples_.get(); }
+    [[nodiscard]] std::int32_t* labels() const { return labels_.get(); }
+    [[nodiscard]] BatchView view(std::int64_t size) const { return {samples_.get(), labels_.get(), size}; }
+
+private:
+    struct Free {
+        void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{alignment}); }
+    };
+    template <class T>
+    static std::unique_ptr<T[], Free> allocate(std::int64_t count) {
+        const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+        void* memory = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
+        require<OutOfMemory>(memory != nullptr, "a batch needs ", bytes_text(bytes), ", which the system refused");
+        return std::unique_ptr<T[], Free>(static_cast<T*>(memory));
+    }
+
+    std::unique_ptr<float[], Free> samples_;
+    std::unique_ptr<std::int32_t[], Free> labels_;
+};
+
+/// Calls fill(begin, end) for the pieces of [0, size) on the team of the context. An exception must not leave a thread
+/// of the team, so the first piece's that failed is kept and thrown here.
+template <class Context, class Fill>
+void fill_with_team(Context& context, std::int64_t size, const Fill& fill) {
+    std::mutex mutex;
+    std::exception_ptr error;
+    std::int64_t failed = size;
+    parallel_for(context, (size + samples_a_piece - 1) / samples_a_piece, [&](std::int64_t piece) {
+        const std::int64_t begin = piece * samples_a_piece;
+        try {
+            fill(begin, std::min(size, begin + samples_a_piece));
+        } catch (...) {
+            const std::scoped_lock lock(mutex);
+            if (begin < failed) error = std::current_exception();
+            failed = std::min(failed, begin);
+        }
+    });
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the image files of an ImageFolder data set in a folder. The files are read later, by the threads that decode.
+#pragma once
+
+#include <string>
+
+#include <cupola/data/impl/files.hpp>
+#include <cupola/data/impl/image_list.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// Lists `path`/train and `path`/test. Hidden files and files beside the class folders are no part of the data set; a
+/// file in a class folder that is no JPEG by its name is an error, since leaving it out would be silent.
+[[nodiscard]] inline ImageList list_folder(const std::string& path, const ImageFolderLimits& limits) {
+    ImageList list;
+    list.path = path;
+    list.prefix = path + "/";
+    std::size_t count = 0;
+    for (std::size_t s = 0; s < 2; ++s) {
+        ImageList::Split& split = list.splits[s];
+        const std::string root = list.prefix + std::string(split_names[s]);
+        split.found = kind_of(root) == PathKind::folder;
+        if (!split.found) continue;
+        for (const std::string& class_name : names_in(root)) {
+            const std::string folder = text(root, '/', class_name);
+            if (kind_of(folder) != PathKind::folder) continue;
+            split.classes.push_back(class_name);
+            for (const std::string& name : names_in(folder)) {
+                require<DataError>(is_jpeg_name(name) && kind_of(text(folder, '/', name)) != PathKind::folder, folder, '/',
+                                   name, " is not a .jpg or .jpeg file; a class folder holds nothing else");
+                require<DataError>(++count <= limits.files, path, " has more than ", limits.files, " files");
+                split.files.push_back({class_name, name, 0, 0});
+            }
+        }
+    }
+    return list;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl

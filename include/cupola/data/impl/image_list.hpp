@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The image files of an ImageFolder data set before they are decoded, found in a folder or in an archive alike.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What the reader of a folder or an archive accepts. A file made to fill the memory ends in an error, not in a kill.
+struct ImageFolderLimits {
+    std::size_t files = 2'000'000;
+    std::size_t bytes_per_file = std::size_t{1} << 25;
+    std::int64_t pixels_per_image = std::int64_t{1} << 24;
+    /// Of all files as they are stored, and again of all images as they are decoded.
+    std::size_t total_bytes = std::size_t{1} << 33;
+};
+
+namespace impl {
+
+inline constexpr std::array<std::string_view, 2> split_names{"train", "test"};
+
+/// One image file: its class, and where its bytes are if they are in memory already.
+struct ImageFile {
+    std::string class_name, name;
+    std::size_t offset = 0, size = 0;
+};
+
+struct ImageList {
+    struct Split {
+        bool found = false;
+        std::vector<std::string> classes;  ///< every class folder seen, with images or without
+        std::vector<ImageFile> files;
+    };
+    std::string path;
+    std::array<Split, 2> splits;
+    bool from_archive = false;
+    std::vector<std::uint8_t> bytes;  ///< of all files one after another, where they come from an archive
+    std::string prefix;               ///< what comes before train/ and test/ in the archive, or the folder with a slash
+
+    [[nodiscard]] std::string name_of(std::size_t split, const ImageFile& file) const {
+        return text(path, ": ", split_names[split], '/', file.class_name, '/', file.name);
+    }
+};
+
+[[nodiscard]] inline bool is_jpeg_name(std::string_view name) {
+    const std::size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos) return false;
+    std::string ending(name.substr(dot));
+    for (char& c : ending) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return ending == ".jpg" || ending == ".jpeg";
+}
+
+/// Puts the classes and files into their order, by name, and checks what can be checked without decoding: both splits
+/// are there, with the same classes, at least two, none empty, no file twice.
+inline void sort_and_check(ImageList& list) {
+    for (std::size_t s = 0; s < 2; ++s) {
+        ImageList::Split& split = list.splits[s];
+        require<DataError>(split.found, list.path, " has no folder ", split_names[s],
+                           "/; expected train/<class>/*.jpg and test/<class>/*.jpg");
+        std::sort(split.classes.begin(), split.classes.end());
+        split.classes.erase(std::unique(split.classes.begin(), split.classes.end()), split.classes.end());
+        std::sort(split.files.begin(), split.files.end(), [](const ImageFile& a, const ImageFile& b) {
+            const int order = a.class_name.compare(b.class_name);
+            return order != 0 ? order < 0 : a.name < b.name;
+        });
+        for (std::size_t i = 1; i < split.files.size(); ++i) {
+            const ImageFile &one = split.files[i - 1], &other = split.files[i];
+            require<DataError>(one.class_name != other.class_name || one.name != other.name, list.name_of(s, other),
+                               " is there twice");
+        }
+        require<DataError>(split.classes.size() >= 2, list.path, " has ", split.classes.size(), " class folders in ",
+                           split_names[s], "/; to tell classes apart takes at least 2");
+        std::size_t file = 0;
+        for (const std::string& name : split.classes) {
+            const std::size_t first = file;
+            while (file < split.files.size() && split.files[file].class_name == name) ++file;
+            require<DataError>(file > first, list.path, " has no image in the class folder ", split_names[s], '/', name);
+        }
+    }
+    for (std::size_t s = 0; s < 2; ++s) {
+        const std::vector<std::string>&mine = list.splits[s].classes, &other = list.splits[1 - s].classes;
+        for (const std::string& name : mine) {
+            require<DataError>(std::binary_search(other.begin(), other.end(), name), list.path, " has a class folder ",
+                               split_names[s], '/', name, " but no ", split_names[1 - s], '/', name);
+        }
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training on numbers that the caller has in memory: samples as floats, one after another, and their labels.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/data/batches.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/prefetch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The caller's samples as a data set. It owns nothing: samples and labels have to outlive it.
+class InMemory {
+public:
+    /// Throws DataError unless there are samples, with one label each, in [0, class_count).
+    InMemory(const Shape& sample_shape, std::span<const float> samples, std::span<const std::int32_t> labels,
+             std::int64_t class_count, std::string_view name = "in memory")
+        : shape_(sample_shape), samples_(samples), labels_(labels), class_count_(class_count), name_(name) {
+        require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name, " have no values: ",
+                           to_string(shape_));
+        require<DataError>(!labels.empty(), "the data set ", name, " has no samples");
+        require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ", name,
+                           " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
+                           to_string(shape_), " need ", labels.size() * static_cast<std::size_t>(shape_.size()));
+        for (std::size_t i = 0; i < labels.size(); ++i) {
+            require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ", labels[i],
+                               " at sample ", i, "; with ", class_count, " classes labels are 0 to ", class_count - 1);
+        }
+    }
+
+    [[nodiscard]] std::string_view name() const { return name_; }
+    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
+    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
+        return samples_.subspan(static_cast<std::size_t>(i * shape_.size()), static_cast<std::size_t>(shape_.size()));
+    }
+    [[nodiscard]] std::int32_t label(std::int64_t i) const { return labels_[static_cast<std::size_t>(i)]; }
+    [[nodiscard]] std::int64_t class_count() const { return class_count_; }
+
+private:
+    Shape shape_;
+    std::span<const float> samples_;
+    std::span<const std::int32_t> labels_;
+    std::int64_t class_count_;
+    std::string_view name_;
+};
+
+static_assert(Dataset<InMemory>);
+
+/// Training batches of samples in memory, shuffled by seed and epoch, prepared by the device that asks for them:
+/// `InMemoryBatches batches(data, {.batch_size = 32, .replicas = 2, .seed = 1});`
+class InMemoryBatches : public Prefetch<TrainingBatches<InMemory, Unchanged>> {
+public:
+    InMemoryBatches(const InMemory& data, BatchOptions options) : Prefetch(TrainingBatches(data, Unchanged{}, options)) {}
+    InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // the data would be gone at once
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

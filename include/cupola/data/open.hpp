@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Opens an image data set by its path alone: CIFAR-10's binary files or an ImageFolder, a folder or an archive.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <cupola/data/cifar10.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/image_folder.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The data set at `path`; `workers` threads decode. Throws DataError, which says what was expected where `path` holds
+/// neither.
+[[nodiscard]] inline ImageData open_image_data(const std::string& path, int workers = 1) {
+    const impl::PathKind kind = impl::kind_of(path);
+    require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
+    if (kind == impl::PathKind::folder) {
+        if (!impl::cifar10_folder(path).empty()) return read_cifar10(path);
+        const std::vector<std::string> names = impl::names_in(path);  // a folder may be there and not be readable
+        const bool image_folder = std::binary_search(names.begin(), names.end(), "train") ||
+                                  std::binary_search(names.begin(), names.end(), "test");
+        require<DataError>(image_folder, path, " is no data set: expected CIFAR-10's data_batch_1.bin to data_batch_5.bin "
+                           "and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG images");
+    }
+    return read_image_folder(path, workers);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bounded queue of whole batches: worker threads prepare them ahead of the replicas that train on them.
+//
+// The queue holds two batches a replica: the one it trains on and the next. Workers fill the oldest step first. A batch
+// is a pure function of its step and replica, so it is the same for any number of workers; with none, the call that asks
+// for a batch prepares it, with the team of threads of the device that asks. After construction nothing is allocated.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/data/batches.hpp>
+#include <cupola/data/impl/batch_buffer.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct PrefetchOptions {
+    /// Threads that prepare batches. They count against the cores: beside a device that uses all of them, choose 0.
+    int workers = 0;
+};
+
+/// The batches of `Source`, prepared ahead. Replicas ask from their own threads, each for one step after another,
+/// beginning at any step.
+template <BatchSource Source>
+class Prefetch {
+public:
+    explicit Prefetch(Source source, PrefetchOptions options = {})
+        : source_(std::move(source)), batch_size_(source_.batch_size()), replicas_(source_.replicas()) {
+        require(options.workers >= 0 && options.workers <= max_workers, "batches are prepared by 0 to ", max_workers,
+                " workers, not ", options.workers);
+        const int ahead = options.workers == 0 ? 1 : 2;
+        lanes_.resize(static_cast<std::size_t>(replicas_));
+        for (Lane& lane : lanes_) {
+            for (int i = 0; i < ahead; ++i) lane.slots.emplace_back(batch_size_, Shape(source_.sample_shape()).size());
+        }
+        try {
+            for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+        } catch (...) {  // no more threads: those that run have to end before the rest can
+            stop();
+            throw;
+        }
+    }
+    Prefetch(const Prefetch&) = delete;
+    Prefetch& operator=(const Prefetch&) = delete;
+    /// Waits for no more than the few samples that each worker is at.
+    ~Prefetch() { stop(); }
+
+    [[nodiscard]] const Source& source() const { return source_; }
+    [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
+    [[nodiscard]] int replicas() const { return replicas_; }
+    [[nodiscard]] Shape sample_shape() const { return source_.sample_shape(); }
+    [[nodiscard]] int workers() const { return static_cast<int>(workers_.size()); }
+
+    /// The batch of a step and replica; valid until this replica asks for its next step. Throws what preparing the
+    /// batch threw, and InvalidArgument for a step that is neither this replica's current nor its next.
+    template <class Context>
+    BatchView operator()(std::int64_t step, int replica, Context& context) {
+        require(replica >= 0 && replica < replicas_, "there is no replica ", replica, " of ", replicas_);
+        Lane& lane = lanes_[static_cast<std::size_t>(replica)];
+        std::unique_lock lock(mutex_);
+        if (!started_) start_at(step);
+        require((lane.holds && step == lane.asked) || step == lane.asked + 1, "replica ", replica, " asked for the batch of step ", step,
+                "; its next one is step ", lane.asked + 1);
+        Slot& slot = lane.slot_of(step);
+        if (step != lane.asked) {
+            if (lane.holds) lane.slot_of(lane.asked).state = State::empty;
+            lane.holds = true;
+            lane.asked = step;
+            if (!workers_.empty()) space_.notify_all();
+        }
+        if (workers_.empty() && slot.state == State::empty) {
+            lock.unlock();
+            impl::fill_with_team(context, batch_size_, [&](std::int64_t begin, std::int64_t end) {
+                source_.fill(step, replica, begin, end, slot.buffer.samples(), slot.buffer.labels());
+            });
+            slot.state = State::full;
+        } else {
+            ready_.wait(lock, [&] { return slot.state == State::full && slot.step == step; });
+            if (slot.error) std::rethrow_exception(slot.error);
+        }
+        return slot.buffer.view(batch_size_);
+    }
+
+private:
+    static constexpr int max_workers = 1024;
+    enum class State { empty, filling, full };
+    struct Slot {
+        Slot(std::int64_t batch_size, std::int64_t sample_size) : buffer(batch_size, sample_size) {}
+        impl::BatchBuffer buffer;
+        State state = State::empty;
+        std::int64_t step = -1;
+        std::exception_ptr error;
+    };
+    /// One replica's batches: the one it holds, and the next.
+    struct Lane {
+        std::vector<Slot> slots;
+        bool holds = false;                 ///< has asked for a step yet
+        std::int64_t asked = -1, next = 0;  ///< the last step it asked for; the first that no worker has taken
+        Slot& slot_of(std::int64_t step) { return slots[static_cast<std::size_t>(step + 1) % slots.size()]; }
+    };
+
+    void start_at(std::int64_t step) {
+        require(step >= 0, "there is no step ", step);
+        started_ = true;
+        for (Lane& lane : lanes_) {
+            lane.asked = step - 1;
+            lane.next = step;
+        }
+        space_.notify_all();
+    }
+
+    /// The replica whose next batch is the oldest of those that have room; -1 if none has.
+    [[nodiscard]] int replica_with_room() {
+        int best = -1;
+        if (!started_) return best;
+        for (int r = 0; r < replicas_; ++r) {
+            Lane& lane = lanes_[static_cast<std::size_t>(r)];
+            if (lane.slot_of(lane.next).state != State::empty) continue;
+            if (best < 0 || lane.next < lanes_[static_cast<std::size_t>(best)].next) best = r;
+        }
+        return best;
+    }
+
+    void work() {
+        std::unique_lock lock(mutex_);
+        while (true) {
+            int replica = -1;
+            space_.wait(lock, [&] { return stopping_ || (replica = replica_with_room()) >= 0; });
+            if (stopping_) return;
+            Lane& lane = lanes_[static_cast<std::size_t>(replica)];
+            const std::int64_t step = lane.next++;
+            Slot& slot = lane.slot_of(step);
+            slot.state = State::filling;
+            slot.step = step;
+            lock.unlock();
+            std::exception_ptr error = fill(step, replica, slot.buffer);
+            lock.lock();
+            slot.error = std::move(error);
+            slot.state = State::full;
+            ready_.notify_all();
+        }
+    }
+
+    [[nodiscard]] std::exception_ptr fill(std::int64_t step, int replica, const impl::BatchBuffer& buffer) const {
+        try {
+            for (std::int64_t begin = 0; begin < batch_size_ && !stopping_; begin += impl::samples_a_piece) {
+                const std::int64_t end = std::min(batch_size_, begin + impl::samples_a_piece);
+                source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());
+            }
+        } catch (...) {
+            return std::current_exception();
+        }
+        return nullptr;
+    }
+
+    void stop() {
+        {
+            const std::scoped_lock lock(mutex_);
+            stopping_ = true;
+        }
+        space_.notify_all();
+        workers_.clear();  // joins
+    }
+
+    Source source_;
+    std::int64_t batch_size_;
+    int replicas_;
+    std::vector<Lane> lanes_;
+    std::mutex mutex_;
+    std::condition_variable space_, ready_;
+    bool started_ = false;
+    std::atomic<bool> stopping_ = false;
+    std::vector<std::jthread> workers_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

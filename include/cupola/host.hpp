@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU backend: the device `Host`, its operations through oneDNN, and averaging on the host.
+#pragma once
+
+#include <cupola/device/host.hpp>
+#include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/convolution.hpp>
+#include <cupola/ops/onednn/dropout.hpp>
+#include <cupola/ops/onednn/linear.hpp>
+#include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/onednn/pooling.hpp>
+#include <cupola/ops/onednn/sgd_update.hpp>
+#include <cupola/ops/onednn/softmax_cross_entropy.hpp>
+#include <cupola/parallel/concat_mean.hpp>
+#include <cupola/tensor/algorithms.hpp>

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// evaluate(training, batches): the loss and the accuracy over a whole test set, each sample counted once (TensorFlow's
+// tutorial counted 112 images of 10,000 twice).
+#pragma once
+
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// `batches` has `count()` and gives batch i to `batches(i, device, context)`, as EvaluationBatches does.
+template <class Training, class Batches>
+[[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches) {
+    return training.evaluate(batches, batches.count());
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

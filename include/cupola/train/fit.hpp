@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fit(training, batches, {.steps = 1000}, callbacks...): the training loop.
+//
+// A callback is any object with any of these hooks; one that has none of them does not compile:
+//
+//   void on_begin(Run&)                        before the first step
+//   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
+//   void on_end(Run&)                          after the last step, also when a step throws
+//
+// Callbacks are called in their order, on the thread that called `fit`. Lvalues are not copied: what a callback has
+// gathered is there afterwards.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/core/error.hpp>
+#include <cupola/train/run.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class C>
+concept HasOnBegin = requires(C& callback, Run& run) { callback.on_begin(run); };
+template <class C>
+concept HasOnStep = requires(C& callback, const StepReport& report, Run& run) { callback.on_step(report, run); };
+template <class C>
+concept HasOnEnd = requires(C& callback, Run& run) { callback.on_end(run); };
+template <class C>
+concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
+
+struct FitOptions {
+    /// Steps to make from where the training stands.
+    std::int64_t steps = 1000;
+};
+
+/// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. What a step throws
+/// is thrown on, after `on_end`.
+template <class Training, class Batches, Callback... Callbacks>
+std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
+    require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
+    Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = Run::Clock::now()};
+    const auto begin = [&](auto& callback) {
+        if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
+    };
+    const auto after = [&](auto& callback, const StepReport& report) {
+        if constexpr (requires { callback.on_step(report, run); }) callback.on_step(report, run);
+    };
+    const auto end = [&](auto& callback) {
+        if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
+    };
+    (begin(callbacks), ...);
+    try {
+        while (training.step() < run.last_step && !run.stop) {
+            const StepReport& report = training.step(batches);
+            (after(callbacks, report), ...);
+        }
+    } catch (...) {
+        (end(callbacks), ...);
+        throw;
+    }
+    (end(callbacks), ...);
+    return training.step() - run.first_step;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Progress{}: on a terminal, one line of standard error that is written over: steps made, the loss, the time left. Where
+// standard error is no terminal it prints nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <cupola/train/run.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+class Progress {
+public:
+    Progress() : Progress(isatty(fileno(stderr)) != 0, stderr) {}
+    /// For a program that decides itself.
+    Progress(bool shown, std::FILE* file) : shown_(shown), file_(file) {}
+
+    void on_step(const StepReport& report, Run& run) {
+        if (!shown_) return;
+        const auto now = Run::Clock::now();
+        constexpr auto interval = std::chrono::milliseconds(200);
+        if (now - last_ < interval && report.step + 1 < run.last_step) return;
+        last_ = now;
+        const std::int64_t done = report.step + 1 - run.first_step, all = run.last_step - run.first_step;
+        const double elapsed = std::chrono::duration<double>(now - run.started).count();
+        const auto left = static_cast<long long>(elapsed / static_cast<double>(done) * static_cast<double>(all - done));
+        std::fprintf(file_, "\r\033[K%lld of %lld steps, loss %.3f, %lld:%02lld:%02lld left", static_cast<long long>(done),
+                     static_cast<long long>(all), report.loss, left / 3600, left / 60 % 60, left % 60);
+        std::fflush(file_);
+    }
+
+    void on_end(Run&) {
+        if (!shown_) return;
+        std::fputs("\r\033[K", file_);
+        std::fflush(file_);
+    }
+
+private:
+    bool shown_;
+    std::FILE* file_;
+    Run::Clock::time_point last_{};
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `fit` and its callbacks share.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A training run as callbacks see it.
+struct Run {
+    using Clock = std::chrono::steady_clock;
+    std::int64_t first_step = 0, last_step = 0;
+    Clock::time_point started{};
+    /// Set by a callback: the run ends after this step.
+    bool stop = false;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
