@@ -77,6 +77,7 @@ void append(std::string& text, Number part) {
     char digits[32];
     std::to_chars_result end{};
     if constexpr (std::floating_point<Number>) {
+        if (part != part) return append(text, "nan");  // never "-nan"
         end = std::to_chars(digits, digits + sizeof digits, static_cast<double>(part), std::chars_format::general, 6);
     } else {
         end = std::to_chars(digits, digits + sizeof digits, part);

@@ -57,8 +57,9 @@ inline constexpr std::size_t cifar10_classes = 10;
         for (std::size_t number = 0; image < end; ++image, ++number) {
             std::array<std::uint8_t, cifar10_record> record;
             file.read(record.data(), record.size());
-            require<DataError>(record[0] < cifar10_classes, path, " has label ", static_cast<int>(record[0]), " in record ",
-                               number, " (counted from 0); CIFAR-10's labels are 0 to ", cifar10_classes - 1);
+            require<DataError>(record[0] < cifar10_classes, path, " has label ", static_cast<int>(record[0]),
+                               " in record ", number, " (counted from 0); CIFAR-10's labels are 0 to ",
+                               cifar10_classes - 1);
             labels[image] = record[0];
             std::uint8_t* to = pixels.data() + image * 3 * cifar10_plane;
             for (std::size_t i = 0; i < cifar10_plane; ++i) {
@@ -69,7 +70,11 @@ inline constexpr std::size_t cifar10_classes = 10;
         }
     }
     require<DataError>(image == records, name, " shrank while it was read");
-    return {name, cifar10_extent, cifar10_extent, std::move(pixels), std::move(labels),
+    return {name,
+            cifar10_extent,
+            cifar10_extent,
+            std::move(pixels),
+            std::move(labels),
             {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
 }
 
@@ -79,7 +84,8 @@ inline constexpr std::size_t cifar10_classes = 10;
 [[nodiscard]] inline ImageData read_cifar10(const std::string& path) {
     require<DataError>(impl::kind_of(path) != impl::PathKind::missing, path, " does not exist");
     const std::string folder = impl::cifar10_folder(path);
-    require<DataError>(!folder.empty(), path, " holds neither data_batch_1.bin to data_batch_5.bin and test_batch.bin nor "
+    require<DataError>(!folder.empty(), path,
+                       " holds neither data_batch_1.bin to data_batch_5.bin and test_batch.bin nor "
                        "a folder cifar-10-batches-bin with them");
     std::vector<std::string> training;
     for (int i = 1; i <= 5; ++i) training.push_back(text(folder, "/data_batch_", i, ".bin"));

@@ -62,7 +62,8 @@ public:
           classes_(std::move(classes)) {
         constexpr std::int64_t max_extent = 65'535;
         require<DataError>(height >= 1 && width >= 1 && height <= max_extent && width <= max_extent, name_,
-                           " has images of ", height, " x ", width, " pixels; 1 to ", max_extent, " each way are possible");
+                           " has images of ", height, " x ", width, " pixels; 1 to ", max_extent,
+                           " each way are possible");
         require<DataError>(!labels_.empty(), name_, " has no images");
         require<DataError>(pixels_.size() == labels_.size() * static_cast<std::size_t>(shape_.size()), name_, " has ",
                            labels_.size(), " labels and ", pixels_.size(), " bytes of pixels; images of ",

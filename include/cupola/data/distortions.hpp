@@ -92,8 +92,8 @@ inline void write_distorted(std::span<const std::uint8_t> image, const Shape& sh
     require(input.rank == 3 && input.channels() == 3, "images are height x width x 3, not ", to_string(input));
     constexpr std::int64_t max_width = band_bytes / 3;
     require(height >= 1 && width >= 1 && height <= input.height() && width <= input.width() && width <= max_width,
-            "a crop of ", height, " x ", width, " cannot be cut out of images of ", input.height(), " x ", input.width(),
-            width > max_width ? text(" (at most ", max_width, " wide)") : std::string());
+            "a crop of ", height, " x ", width, " cannot be cut out of images of ", input.height(), " x ",
+            input.width(), width > max_width ? text(" (at most ", max_width, " wide)") : std::string());
     return {height, width, 3};
 }
 
@@ -110,7 +110,8 @@ struct TutorialDistortions {
     [[nodiscard]] Shape output(const Shape& input) const { return impl::cropped(input, height, width); }
 
     /// Writes one sample. `random` belongs to this image in this epoch, and to nothing else.
-    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random, float* to) const {
+    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
+                    float* to) const {
         impl::write_distorted(image, shape, height, width, draw(shape, random), to);
     }
 

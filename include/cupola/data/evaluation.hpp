@@ -19,7 +19,10 @@ template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:
     EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int lanes = 1)
-        : data_(&data), transform_(std::move(transform)), batch_size_(batch_size), shape_(transform_.output(data.sample_shape())) {
+        : data_(&data),
+          transform_(std::move(transform)),
+          batch_size_(batch_size),
+          shape_(transform_.output(data.sample_shape())) {
         require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
         require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
         const std::int64_t largest = std::min(batch_size, data.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a data set in torchvision's ImageFolder layout, `train/<class>/*.jpg` and `test/<class>/*.jpg`, from a folder or
-// from an archive of one (tar.xz, tar.gz, tar, zip).
+// Reads a data set in torchvision's ImageFolder layout, `train/<class>/*.jpg` and `test/<class>/*.jpg`, from a folder
+// or from an archive of one (tar.xz, tar.gz, tar, zip).
 //
 // Classes are numbered by their names' order and images lie in the order of their names, so a folder and its archive
 // give the same data set. All images have one size. Every image is decoded once, by a fixed number of threads, and the
@@ -70,7 +70,8 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     const ImageList::Split& split = list.splits[s];
     const std::size_t image_bytes = static_cast<std::size_t>(size.height * size.width * image_channels);
     require<DataError>(split.files.size() <= limits.total_bytes / image_bytes, list.path, " decodes to more than ",
-                       limits.total_bytes, " bytes: ", split.files.size(), " images of ", size.height, " x ", size.width);
+                       limits.total_bytes, " bytes: ", split.files.size(), " images of ", size.height, " x ",
+                       size.width);
     std::vector<std::uint8_t> pixels(split.files.size() * image_bytes);
     std::vector<std::int32_t> labels(split.files.size());
     decode_in_parallel(split.files.size(), workers, [&](std::size_t i, std::vector<std::uint8_t>& buffer) {
@@ -78,13 +79,17 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
         const std::string name = list.name_of(s, file);
         const JpegSize own =
             decode_jpeg(name, bytes_of(list, s, file, limits, buffer), size, pixels.data() + i * image_bytes);
-        require<DataError>(own.height == size.height && own.width == size.width, name, " is ", own.height, " x ", own.width,
-                           " pixels, and ", list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ",
-                           size.width, ": all images of a data set have one size");
+        require<DataError>(own.height == size.height && own.width == size.width, name, " is ", own.height, " x ",
+                           own.width, " pixels, and ", list.name_of(0, list.splits[0].files[0]), " is ", size.height,
+                           " x ", size.width, ": all images of a data set have one size");
         const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
         labels[i] = static_cast<std::int32_t>(at - split.classes.begin());
     });
-    return {text(list.path, " (", split_names[s], ')'), size.height, size.width, std::move(pixels), std::move(labels),
+    return {text(list.path, " (", split_names[s], ')'),
+            size.height,
+            size.width,
+            std::move(pixels),
+            std::move(labels),
             split.classes};
 }
 
@@ -104,8 +109,8 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     std::vector<std::uint8_t> buffer;
     const std::string name = list.name_of(0, first);
     const impl::JpegSize size = impl::jpeg_size(name, impl::bytes_of(list, 0, first, limits, buffer));
-    require<DataError>(size.height * size.width <= limits.pixels_per_image, name, " has ", size.height, " x ", size.width,
-                       " pixels; at most ", limits.pixels_per_image, " are accepted");
+    require<DataError>(size.height * size.width <= limits.pixels_per_image, name, " has ", size.height, " x ",
+                       size.width, " pixels; at most ", limits.pixels_per_image, " are accepted");
     return {impl::decode_split(list, 0, size, workers, limits), impl::decode_split(list, 1, size, workers, limits),
             folder ? "ImageFolder" : "ImageFolder archive"};
 }

@@ -20,15 +20,16 @@ public:
     InMemory(const Shape& sample_shape, std::span<const float> samples, std::span<const std::int32_t> labels,
              std::int64_t class_count, std::string_view name = "in memory")
         : shape_(sample_shape), samples_(samples), labels_(labels), class_count_(class_count), name_(name) {
-        require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name, " have no values: ",
-                           to_string(shape_));
+        require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name,
+                           " have no values: ", to_string(shape_));
         require<DataError>(!labels.empty(), "the data set ", name, " has no samples");
-        require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ", name,
-                           " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
+        require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ",
+                           name, " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
                            to_string(shape_), " need ", labels.size() * static_cast<std::size_t>(shape_.size()));
         for (std::size_t i = 0; i < labels.size(); ++i) {
-            require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ", labels[i],
-                               " at sample ", i, "; with ", class_count, " classes labels are 0 to ", class_count - 1);
+            require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ",
+                               labels[i], " at sample ", i, "; with ", class_count, " classes labels are 0 to ",
+                               class_count - 1);
         }
     }
 
@@ -55,7 +56,8 @@ static_assert(Dataset<InMemory>);
 /// `InMemoryBatches batches(data, {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches : public Prefetch<TrainingBatches<InMemory, Unchanged>> {
 public:
-    InMemoryBatches(const InMemory& data, BatchOptions options) : Prefetch(TrainingBatches(data, Unchanged{}, options)) {}
+    InMemoryBatches(const InMemory& data, BatchOptions options)
+        : Prefetch(TrainingBatches(data, Unchanged{}, options)) {}
     InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // the data would be gone at once
 };
 

@@ -3,8 +3,9 @@
 // A bounded queue of whole batches: worker threads prepare them ahead of the replicas that train on them.
 //
 // The queue holds two batches a replica: the one it trains on and the next. Workers fill the oldest step first. A batch
-// is a pure function of its step and replica, so it is the same for any number of workers; with none, the call that asks
-// for a batch prepares it, with the team of threads of the device that asks. After construction nothing is allocated.
+// is a pure function of its step and replica, so it is the same for any number of workers; with none, the call that
+// asks for a batch prepares it, with the team of threads of the device that asks. After construction nothing is
+// allocated.
 #pragma once
 
 #include <algorithm>
@@ -71,8 +72,8 @@ public:
         Lane& lane = lanes_[static_cast<std::size_t>(replica)];
         std::unique_lock lock(mutex_);
         if (!started_) start_at(step);
-        require((lane.holds && step == lane.asked) || step == lane.asked + 1, "replica ", replica, " asked for the batch of step ", step,
-                "; its next one is step ", lane.asked + 1);
+        require((lane.holds && step == lane.asked) || step == lane.asked + 1, "replica ", replica,
+                " asked for the batch of step ", step, "; its next one is step ", lane.asked + 1);
         Slot& slot = lane.slot_of(step);
         if (step != lane.asked) {
             if (lane.holds) lane.slot_of(lane.asked).state = State::empty;
@@ -85,6 +86,7 @@ public:
             impl::fill_with_team(context, batch_size_, [&](std::int64_t begin, std::int64_t end) {
                 source_.fill(step, replica, begin, end, slot.buffer.samples(), slot.buffer.labels());
             });
+            slot.step = step;
             slot.state = State::full;
         } else {
             ready_.wait(lock, [&] { return slot.state == State::full && slot.step == step; });

@@ -51,8 +51,8 @@ public:
 
     /// The samples at the places [first, first + places.size()).
     void look_up(std::int64_t first, std::span<SampleOfEpoch> places) const {
-        require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch,
-                "place ", first, " of the stream of samples is in no epoch of 0 to ", max_epoch);
+        require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "place ", first,
+                " of the stream of samples is in no epoch of 0 to ", max_epoch);
         const std::scoped_lock lock(cache_->mutex);
         for (SampleOfEpoch& place : places) {
             const std::int64_t epoch = first / size_;

@@ -110,9 +110,13 @@ public:
     /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
     void flush_denormals() const {
 #if defined(__SSE__)
+        constexpr unsigned flags = 0x8040U;  // flush to zero, denormals are zero
         const Team scope = team();
+        // LLVM's runtime gives a team the calling thread's setting and takes back what a region changes; g++'s lets each
+        // thread keep its own.
+        _mm_setcsr(_mm_getcsr() | flags);
 #pragma omp parallel
-        _mm_setcsr(_mm_getcsr() | 0x8040U);  // flush to zero, denormals are zero
+        _mm_setcsr(_mm_getcsr() | flags);
 #endif
     }
 

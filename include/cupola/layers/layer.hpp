@@ -33,7 +33,7 @@ struct Mistake {
 
 /// The output extents of a layer, or the mistake that prevents them.
 struct Inferred {
-    Shape shape;
+    Shape shape{};
     const char* mistake = nullptr;
 
     constexpr Inferred(const Shape& output) : shape(output) {}     // NOLINT: a shape is the usual answer
@@ -43,8 +43,8 @@ struct Inferred {
 /// One parameter of a layer.
 struct Parameter {
     const char* name = "";
-    Shape shape;
-    Initializer initializer;
+    Shape shape{};
+    Initializer initializer{};
     std::int64_t fan_in = 1, fan_out = 1;
 };
 

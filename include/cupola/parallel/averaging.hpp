@@ -24,9 +24,9 @@ namespace cupola::inline CUPOLA_ABI {
 /// of the mean loss over its own samples. Rows of replicas without samples are left out.
 struct GradientRows {
     /// Where each row's slice begins, in replica order.
-    std::span<const float* const> rows;
+    std::span<const float* const> rows{};
     /// How many samples each row is the mean of; never 0.
-    std::span<const std::int64_t> samples;
+    std::span<const std::int64_t> samples{};
     std::int64_t total_samples = 0;
     std::int64_t columns = 0;
 };

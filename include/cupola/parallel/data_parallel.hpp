@@ -12,12 +12,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -26,38 +23,12 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
+#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// An initialiser for a parameter by its full name, in place of the one that the layer's type names.
-struct NamedInitializer {
-    std::string parameter;
-    Initializer initializer;
-};
-
-/// Bytes of a training run, by what they hold.
-struct MemoryReport {
-    int devices = 1, replicas = 1;
-    /// On each device.
-    std::size_t parameters = 0, optimizer_state = 0;
-    PlanBytes plan;
-    /// In all.
-    std::size_t gradients = 0, average = 0;
-    [[nodiscard]] std::size_t total() const {
-        return static_cast<std::size_t>(devices) * (parameters + optimizer_state + plan.total()) + gradients + average;
-    }
-};
-
-[[nodiscard]] inline std::string to_string(const MemoryReport& memory) {
-    return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
-                " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
-                bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved), " saved + ",
-                bytes_text(memory.plan.packed), " packed weights + ", bytes_text(memory.plan.scratch), " scratch) + ",
-                bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ", bytes_text(memory.average),
-                " average");
-}
 
 template <Network Net, class Loss, class Optimizer, class Averaging, Device D>
 class DataParallel {
@@ -94,21 +65,21 @@ public:
           threads_(options.devices),
           devices_(static_cast<std::size_t>(options.devices)),
           samples_(static_cast<std::size_t>(options.replicas)),
-          ready_(static_cast<std::size_t>(options.devices)),
-          slices_of_(static_cast<std::size_t>(options.devices)) {
-        regularized_ = LossType::regularized(Net::rows);
+          regularized_(LossType::regularized(Net::rows)) {
         make_segments();
+        make_report();
         threads_.run([&](int device) { make_plans(device); });
-        for (const Worker& worker : devices_) memory_.plan = largest(memory_.plan, worker.bytes);
-        require_memory();
+        for (DeviceState& state : devices_) {
+            if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
+        }
+        require_memory(memory_);
         gradients_ = typename D::Arena(memory_.gradients, "the replicas' gradients");
         average_ = typename D::Arena(memory_.average, "the averaged gradient");
-        threads_.run([&](int device) { allocate(device); });
-        report_.replicas.resize(static_cast<std::size_t>(options_.replicas));
-        for (ReplicaReport& replica : report_.replicas) {
-            replica.parts.push_back({std::string(LossType::DataLossType::name), 0.0});
-            for (const RegularizedParameter& r : regularized_) replica.parts.push_back({r.name, 0.0});
-        }
+        const std::vector<float> initial = impl::initial_parameters(Net::rows, options_.seed, options_.initializers);
+        threads_.run([&](int device) {
+            at(device).worker.allocate(memory_);
+            at(device).worker.set_parameters(initial);
+        });
     }
 
     [[nodiscard]] const Options& options() const { return options_; }
@@ -117,8 +88,8 @@ public:
     [[nodiscard]] std::int64_t step() const { return step_; }
 
     /// Trains one step. `batches(step, replica, context)` gives a replica's batch; it is called on the thread of the
-    /// replica's device. Throws DivergedError when a loss is not finite: no parameter has changed then. The report is valid
-    /// until the next step.
+    /// replica's device. Throws DivergedError when a loss or a gradient is not finite: no parameter has changed then. The
+    /// report is valid until the next step.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
@@ -143,14 +114,13 @@ public:
         std::vector<LossResult> results(static_cast<std::size_t>(count));
         std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
         threads_.run([&](int device) {
-            Worker& worker = at(device);
+            Context& context = at(device).worker.context();
             const auto loss = options_.loss.data.template operation<D>();
             for (std::int64_t i = device; i < count; i += options_.devices) {
-                const BatchView batch = batches(i, device, *worker.context);
+                const BatchView batch = batches(i, device, context);
                 if (batch.size == 0) continue;
-                const float* const logits = forward(worker, batch, false);
-                results[static_cast<std::size_t>(i)] =
-                    loss.forward(*worker.context, logits, batch.labels, batch.size, nullptr);
+                const float* const logits = forward(at(device), batch);
+                results[static_cast<std::size_t>(i)] = loss.forward(context, logits, batch.labels, batch.size, nullptr);
                 sizes[static_cast<std::size_t>(i)] = batch.size;
             }
         });
@@ -164,76 +134,51 @@ public:
         return evaluation;
     }
 
-    /// The outputs of the network for one batch of host memory, of at most `batch_size` samples.
+    /// The outputs of the network for `size` samples in the device's memory, at most `batch_size`.
     [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size) {
-        std::vector<float> outputs(static_cast<std::size_t>(size * Net::output_shape.size()));
-        threads_.run([&](int device) {
-            if (device != 0) return;
-            const float* const result = forward(at(0), {samples, nullptr, size}, false);
-            D::copy_to_host(*at(0).context, reinterpret_cast<std::byte*>(outputs.data()),
-                            reinterpret_cast<const std::byte*>(result), outputs.size() * sizeof(float));
+        return copied(static_cast<std::size_t>(size * Net::output_shape.size()), 0, [&](DeviceState& state) {
+            return forward(state, {samples, nullptr, size});
         });
-        return outputs;
     }
 
-    /// The parameter arena of a device, `Net::parameter_elements` floats, on the host.
+    /// The parameter arena of a device, `Net::parameter_elements` floats.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
-        std::vector<float> result(static_cast<std::size_t>(Net::parameter_elements));
-        threads_.run([&](int d) {
-            if (d == device) copy_out(d, result, at(d).parameters.data());
-        });
-        return result;
+        return copied(Net::parameter_elements, device, [](DeviceState& state) { return state.worker.parameters(); });
     }
 
     /// Gives every device these parameters, laid out as `parameters()` returns them.
     void set_parameters(std::span<const float> values) {
         require(values.size() == static_cast<std::size_t>(Net::parameter_elements), "this network's parameter arena has ",
                 Net::parameter_elements, " elements, not ", values.size());
-        threads_.run([&](int d) {
-            D::copy_from_host(*at(d).context, at(d).parameters.data(), reinterpret_cast<const std::byte*>(values.data()),
-                              values.size_bytes());
-            ++at(d).version;
-        });
+        threads_.run([&](int device) { at(device).worker.set_parameters(values); });
     }
 
     /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
     /// adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
-        std::vector<float> result(static_cast<std::size_t>(Net::parameter_elements));
-        threads_.run([&](int d) {
-            if (d == 0) copy_out(d, result, gradients_.data() + row_offset(replica));
-        });
-        return result;
+        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return row(replica); });
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
-        std::vector<float> result(static_cast<std::size_t>(Net::parameter_elements));
-        threads_.run([&](int d) {
-            if (d == 0) copy_out(d, result, average_data());
-        });
-        return result;
+        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return average_row(); });
     }
 
 private:
-    struct BatchPlan {
-        Plan<D> plan;
-        /// The version of the parameters that its weights are packed from.
-        std::int64_t prepared = -1;
-    };
-
-    /// What a device's thread works with.
-    struct Worker {
-        std::unique_ptr<Context> context;
-        std::vector<BatchPlan> plans;
-        PlanBytes bytes;
-        typename D::Arena parameters, state, arena;
-        std::int64_t version = 0;
-        const BatchPlan* last = nullptr;
+    struct DeviceState {
+        impl::DeviceWorker<D> worker;
         std::uint64_t hash = 0;
         std::exception_ptr error;
+        /// Of the step in progress: its replicas have run; its slice of the average is there and finite.
+        bool ready = false, averaged = false;
         std::vector<double> regularization;
+        /// For its call of the averaging policy, kept so that a step allocates nothing.
+        std::vector<const float*> slice_rows;
+        std::vector<std::int64_t> slice_samples;
     };
 
-    [[nodiscard]] Worker& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] ReplicaReport& report_of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
+
+    // Construction.
 
     static const Options& checked(const Options& o) {
         constexpr int most = 1 << 20;
@@ -259,195 +204,157 @@ private:
     }
 
     [[nodiscard]] MemoryReport memory_needed() const {
-        const std::size_t row = static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
+        constexpr std::size_t arena = static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
         MemoryReport memory;
         memory.devices = options_.devices;
         memory.replicas = options_.replicas;
-        memory.parameters = row;
-        memory.optimizer_state = row * static_cast<std::size_t>(options_.optimizer.state_arenas());
-        memory.gradients = row * static_cast<std::size_t>(options_.replicas);
-        memory.average = options_.replicas > 1 ? row : 0;
+        memory.parameters = arena;
+        memory.optimizer_state = arena * static_cast<std::size_t>(options_.optimizer.state_arenas());
+        memory.gradients = arena * static_cast<std::size_t>(options_.replicas);
+        memory.average = options_.replicas > 1 ? arena : 0;
         memory.plan.activations = activation_bytes<Net>(options_.batch_size);
         require_memory(memory);  // before operations are made for a batch that cannot be
         return memory;
     }
 
-    void require_memory() const { require_memory(memory_); }
     static void require_memory(const MemoryReport& memory) {
         const std::size_t available = D::available_memory();
         require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
                              " devices do not fit: ", bytes_text(available), " are available; ", to_string(memory));
     }
 
-    static PlanBytes largest(const PlanBytes& a, const PlanBytes& b) { return a.total() > b.total() ? a : b; }
-
+    /// One segment a parameter, with what the regularisers add to its gradient.
     void make_segments() {
         for (const Row& row : Net::rows) {
             for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                const std::int64_t size = row.parameters.list[p].shape.size();
                 double l2 = 0;
-                for (const RegularizedParameter& r : regularized_) {
-                    if (r.offset == row.offsets[p]) l2 += r.coefficient;
-                }
-                segments_.push_back({row.offsets[p], size, l2});
+                for (const RegularizedParameter& r : regularized_) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
+                segments_.push_back({row.offsets[p], row.parameters.list[p].shape.size(), l2});
             }
+        }
+    }
+
+    void make_report() {
+        report_.replicas.resize(static_cast<std::size_t>(options_.replicas));
+        for (ReplicaReport& replica : report_.replicas) {
+            replica.parts.push_back({std::string(LossType::DataLossType::name), 0.0});
+            for (const RegularizedParameter& r : regularized_) replica.parts.push_back({r.name, 0.0});
         }
     }
 
     void make_plans(int device) {
-        Worker& worker = at(device);
-        worker.context = std::make_unique<Context>(device, options_.device);
-        if constexpr (requires { worker.context->flush_denormals(); }) worker.context->flush_denormals();
-        const auto team = worker.context->team();
-        add_plan(worker, {.batch = options_.batch_size});
-        for (const std::int64_t size : options_.other_batch_sizes) add_plan(worker, {.batch = size});
-        for (const BatchPlan& plan : worker.plans) worker.bytes = largest(worker.bytes, plan.plan.bytes());
-        worker.regularization.resize(regularized_.size());
-        Slices& slices = slices_of_[static_cast<std::size_t>(device)];
-        slices.rows.resize(samples_.size());
-        slices.samples.resize(samples_.size());
-    }
-
-    static void add_plan(Worker& worker, const PlanOptions& options) {
-        for (const BatchPlan& existing : worker.plans) {
-            if (existing.plan.options().batch == options.batch && existing.plan.options().training == options.training) return;
-        }
-        worker.plans.push_back({Plan<D>::template make<Net>(*worker.context, options)});
-        worker.last = nullptr;
-    }
-
-    void allocate(int device) {
-        Worker& worker = at(device);
-        worker.parameters = typename D::Arena(memory_.parameters, text("the parameters of device ", device));
-        worker.state = typename D::Arena(memory_.optimizer_state, text("the optimiser's state on device ", device));
-        worker.arena = typename D::Arena(memory_.plan.total(), text("the activations of device ", device));
-        for (BatchPlan& plan : worker.plans) plan.plan.bind(worker.arena.data());
-        std::vector<float> initial(static_cast<std::size_t>(Net::parameter_elements));
-        std::uint32_t number = 0;
-        for (std::size_t i = 0; i < Net::rows.size(); ++i) {
-            const Row& row = Net::rows[i];
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                const Parameter& parameter = row.parameters.list[p];
-                Initializer initializer = parameter.initializer;
-                for (const NamedInitializer& named : options_.initializers) {
-                    if (named.parameter == parameter_name(Net::rows, i, p)) initializer = named.initializer;
-                }
-                initialize(std::span(initial).subspan(static_cast<std::size_t>(row.offsets[p]),
-                                                      static_cast<std::size_t>(parameter.shape.size())),
-                           initializer, parameter.fan_in, parameter.fan_out, options_.seed, number++);
-            }
-        }
-        D::copy_from_host(*worker.context, worker.parameters.data(), reinterpret_cast<const std::byte*>(initial.data()),
-                          initial.size() * sizeof(float));
+        DeviceState& state = at(device);
+        state.worker.start(device, options_.device);
+        state.worker.template add_plan<Net>({.batch = options_.batch_size});
+        for (const std::int64_t size : options_.other_batch_sizes) state.worker.template add_plan<Net>({.batch = size});
+        state.regularization.resize(regularized_.size());
+        state.slice_rows.resize(samples_.size());
+        state.slice_samples.resize(samples_.size());
     }
 
     // A step.
 
     template <class Batches>
     void step_on(int device, Batches& batches) {
-        Worker& worker = at(device);
-        const auto team = worker.context->team();
-        worker.error = nullptr;
+        DeviceState& state = at(device);
+        const auto team = state.worker.context().team();
+        state.error = nullptr;
+        state.averaged = false;
         try {
             run_replicas(device, batches);
         } catch (...) {
-            worker.error = std::current_exception();
+            state.error = std::current_exception();
         }
-        ready_[static_cast<std::size_t>(device)] = worker.error == nullptr;
+        state.ready = state.error == nullptr;
         threads_.meet();  // every gradient is there
-        const bool go_on = std::all_of(ready_.begin(), ready_.end(), [](bool ready) { return ready; }) && finite();
-        if (go_on) {
+        if (all_ready()) {
             try {
-                average(device);
+                state.averaged = average(device);
             } catch (...) {
-                worker.error = std::current_exception();
+                state.error = std::current_exception();
             }
         }
         threads_.meet();  // the average is there, and gradients may be overwritten
-        if (worker.error) std::rethrow_exception(worker.error);
-        if (!go_on) return;
-        options_.optimizer.update(Update<D>{.context = *worker.context,
-                                            .parameters = data(worker.parameters),
-                                            .gradient = reinterpret_cast<const float*>(average_data()),
-                                            .state = data(worker.state),
-                                            .elements = Net::parameter_elements,
-                                            .segments = segments_,
-                                            .step = step_});
-        ++worker.version;
-        if (checks_now()) {
-            worker.hash = hash_of(*worker.context, {data(worker.parameters),
-                                                    static_cast<std::size_t>(Net::parameter_elements)});
-        }
+        if (state.error) std::rethrow_exception(state.error);
+        if (all_averaged()) update(state);
     }
 
     template <class Batches>
     void run_replicas(int device, Batches& batches) {
-        Worker& worker = at(device);
-        const auto loss = options_.loss.data.template operation<D>();
+        DeviceState& state = at(device);
+        Context& context = state.worker.context();
         for (std::size_t i = 0; i < regularized_.size(); ++i) {
             const RegularizedParameter& r = regularized_[i];
-            worker.regularization[i] =
-                0.5 * r.coefficient * sum_of_squares(*worker.context, {data(worker.parameters) + r.offset,
-                                                                       static_cast<std::size_t>(r.size)});
+            const std::span<const float> weights(state.worker.parameters() + r.offset, static_cast<std::size_t>(r.size));
+            state.regularization[i] = 0.5 * r.coefficient * sum_of_squares(context, weights);
         }
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
-            const BatchView batch = batches(step_, replica, *worker.context);
-            ReplicaReport& report = report_.replicas[static_cast<std::size_t>(replica)];
-            report.samples = samples_[static_cast<std::size_t>(replica)] = batch.size;
-            report.correct = 0;
-            report.total = 0;
-            for (LossPart& part : report.parts) part.value = 0;
-            if (batch.size == 0) continue;
-            const PassKey key{.seed = options_.seed,
-                              .step = static_cast<std::uint32_t>(step_),
-                              .first_sample = replica * options_.batch_size};
-            BatchPlan& plan = plan_for(worker, batch.size, true);
-            const float* const logits = plan.plan.forward(*worker.context, batch.samples, data(worker.parameters), key);
-            const LossResult result =
-                loss.forward(*worker.context, logits, batch.labels, batch.size, plan.plan.output_gradient());
-            report.correct = result.correct;
-            report.parts[0].value = report.total = result.sum / static_cast<double>(batch.size);
-            for (std::size_t i = 0; i < regularized_.size(); ++i) {
-                report.parts[i + 1].value = worker.regularization[i];
-                report.total += worker.regularization[i];
-            }
-            if (!std::isfinite(report.total)) continue;
-            plan.plan.backward(*worker.context, batch.samples, data(worker.parameters),
-                               reinterpret_cast<float*>(gradients_.data() + row_offset(replica)), key);
+            run_replica(state, replica, batches(step_, replica, context));
         }
     }
 
-    void average(int device) {
-        std::int64_t total = 0;
-        for (const std::int64_t count : samples_) total += count;
-        require(total > 0, "step ", step_, " has no samples on any replica");
-        if (options_.replicas == 1) return;  // its gradient is the average
-        const std::int64_t blocks = (Net::parameter_elements + slice_unit - 1) / slice_unit;
-        const std::int64_t begin = std::min(Net::parameter_elements, blocks * device / options_.devices * slice_unit);
-        const std::int64_t end = std::min(Net::parameter_elements, blocks * (device + 1) / options_.devices * slice_unit);
+    void run_replica(DeviceState& state, int replica, const BatchView& batch) {
+        Context& context = state.worker.context();
+        ReplicaReport& report = report_of(replica);
+        report.samples = samples_[static_cast<std::size_t>(replica)] = batch.size;
+        report.correct = 0;
+        report.total = 0;
+        for (LossPart& part : report.parts) part.value = 0;
+        if (batch.size == 0) return;
+        Plan<D>* const plan = state.worker.plan_for({.batch = batch.size});
+        require(plan != nullptr, "a batch has ", batch.size, " samples, and plans were made for batch_size ",
+                options_.batch_size, " and other_batch_sizes only");
+        const PassKey key{.seed = options_.seed,
+                          .step = static_cast<std::uint32_t>(step_),
+                          .first_sample = replica * options_.batch_size};
+        const float* const logits = plan->forward(context, batch.samples, state.worker.parameters(), key);
+        const LossResult result = options_.loss.data.template operation<D>().forward(context, logits, batch.labels, batch.size,
+                                                                                     plan->output_gradient());
+        report.correct = result.correct;
+        report.parts[0].value = report.total = result.sum / static_cast<double>(batch.size);
+        for (std::size_t i = 0; i < regularized_.size(); ++i) {
+            report.total += report.parts[i + 1].value = state.regularization[i];
+        }
+        if (std::isfinite(report.total)) {
+            plan->backward(context, batch.samples, state.worker.parameters(), row(replica), key);
+        }
+    }
+
+    /// Averages this device's slice of the columns; false if it is not finite. A NaN in a batch need not reach the loss
+    /// (max(NaN, 0) is 0 in a processor's instruction), but it does reach the gradient.
+    bool average(int device) {
+        DeviceState& state = at(device);
+        const auto [begin, end] = columns_of(device);
+        const std::span<float> mean(average_row() + begin, static_cast<std::size_t>(end - begin));
+        GradientRows gradients{.columns = end - begin};
         std::size_t count = 0;
-        Slices& slices = slices_of_[static_cast<std::size_t>(device)];
         for (std::size_t r = 0; r < samples_.size(); ++r) {
+            gradients.total_samples += samples_[r];
             if (samples_[r] == 0) continue;
-            slices.rows[count] = reinterpret_cast<const float*>(gradients_.data() + row_offset(static_cast<int>(r))) + begin;
-            slices.samples[count] = samples_[r];
+            state.slice_rows[count] = row(static_cast<int>(r)) + begin;
+            state.slice_samples[count] = samples_[r];
             ++count;
         }
-        const GradientRows gradients{.rows = {slices.rows.data(), count},
-                                     .samples = {slices.samples.data(), count},
-                                     .total_samples = total,
-                                     .columns = end - begin};
-        options_.averaging.average(*at(device).context, gradients,
-                                   {reinterpret_cast<float*>(average_.data()) + begin, static_cast<std::size_t>(end - begin)});
+        require(count > 0, "step ", step_, " has no samples on any replica");
+        gradients.rows = {state.slice_rows.data(), count};
+        gradients.samples = {state.slice_samples.data(), count};
+        // One replica's gradient is the average, in place.
+        if (options_.replicas > 1) options_.averaging.average(state.worker.context(), gradients, mean);
+        return all_finite(state.worker.context(), mean);
     }
 
-    [[nodiscard]] bool finite() const {
-        return std::all_of(report_.replicas.begin(), report_.replicas.end(),
-                           [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
-    }
-
-    [[nodiscard]] bool checks_now() const {
-        return options_.devices > 1 && options_.check_every > 0 && (step_ + 1) % options_.check_every == 0;
+    void update(DeviceState& state) {
+        options_.optimizer.update(Update<D>{.context = state.worker.context(),
+                                            .parameters = state.worker.parameters(),
+                                            .gradient = average_row(),
+                                            .state = state.worker.state(),
+                                            .elements = Net::parameter_elements,
+                                            .segments = segments_,
+                                            .step = step_});
+        state.worker.parameters_changed();
+        if (!checks_now()) return;
+        const std::span<const float> parameters(state.worker.parameters(), static_cast<std::size_t>(Net::parameter_elements));
+        state.hash = hash_of(state.worker.context(), parameters);
     }
 
     void finish_step() {
@@ -457,91 +364,115 @@ private:
         report_.learning_rate = options_.optimizer.learning_rate_at(step_);
         for (std::size_t r = 0; r < report_.replicas.size(); ++r) {
             const ReplicaReport& replica = report_.replicas[r];
-            if (!std::isfinite(replica.total)) {
-                throw DivergedError(text("the loss of replica ", r, " is ", replica.total, " at step ", step_,
-                                         ": training diverged or its batch holds numbers that are not finite; the "
-                                         "parameters are those before the step"),
-                                    step_, static_cast<int>(r));
-            }
+            if (!std::isfinite(replica.total)) throw_diverged(text("the loss of replica ", r, " is ", replica.total), static_cast<int>(r));
             report_.samples += replica.samples;
             report_.loss += replica.total * static_cast<double>(replica.samples);
         }
         report_.loss /= static_cast<double>(report_.samples);
-        if (checks_now()) {
-            for (int device = 1; device < options_.devices; ++device) {
-                if (at(device).hash == at(0).hash) continue;
-                throw ReplicasDiffer(text("after step ", step_, " the parameters of device ", device,
-                                          " differ from those of device 0: a device computed something else"),
-                                     step_, device);
-            }
-        }
+        if (!all_averaged()) throw_gradient_not_finite();
+        if (checks_now()) require_equal_parameters();
         ++step_;
     }
 
-    // Running plans.
-
-    BatchPlan& plan_for(Worker& worker, std::int64_t batch, bool training) {
-        for (BatchPlan& plan : worker.plans) {
-            if (plan.plan.options().batch != batch || plan.plan.options().training != training) continue;
-            // Plans share the arena, packed weights included: another plan's run has overwritten this one's.
-            if (worker.last != &plan || plan.prepared != worker.version) {
-                plan.plan.prepare(*worker.context, data(worker.parameters));
-                plan.prepared = worker.version;
-                worker.last = &plan;
-            }
-            return plan;
-        }
-        throw InvalidArgument(text("a batch has ", batch, " samples, and plans were made for batch_size ",
-                                   options_.batch_size, " and other_batch_sizes only"));
+    [[nodiscard]] bool all_ready() const {
+        return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; }) &&
+               std::all_of(report_.replicas.begin(), report_.replicas.end(),
+                           [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
+    }
+    [[nodiscard]] bool all_averaged() const {
+        return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.averaged; });
+    }
+    [[nodiscard]] bool checks_now() const {
+        return options_.devices > 1 && options_.check_every > 0 && (step_ + 1) % options_.check_every == 0;
     }
 
-    const float* forward(Worker& worker, const BatchView& batch, bool training) {
-        const auto team = worker.context->team();
-        require(batch.size <= options_.batch_size, "a batch of ", batch.size, " samples is larger than batch_size, ",
-                options_.batch_size);
-        const std::size_t before = worker.plans.size();
-        add_plan(worker, {.batch = batch.size, .training = training});
-        if (worker.plans.size() != before) {
-            Plan<D>& made = worker.plans.back().plan;
-            require<OutOfMemory>(made.bytes().total() <= worker.arena.size(), "a forward pass of ", batch.size,
-                                 " samples needs ", bytes_text(made.bytes().total()), " and the arena has ",
-                                 bytes_text(worker.arena.size()));
-            made.bind(worker.arena.data());
+    // What can go wrong in a step.
+
+    [[noreturn]] void throw_diverged(const std::string& what, int replica) const {
+        throw DivergedError(text(what, " at step ", step_,
+                                 ": training diverged or a batch holds numbers that are not finite; the parameters are "
+                                 "those before the step"),
+                            step_, replica);
+    }
+
+    /// Finds whose gradient it is: the slow way, for the step that failed.
+    [[noreturn]] void throw_gradient_not_finite() {
+        int found = -1;
+        threads_.run([&](int device) {
+            for (int r = 0; device == 0 && r < options_.replicas && found < 0; ++r) {
+                const std::span<const float> values(row(r), static_cast<std::size_t>(Net::parameter_elements));
+                if (report_of(r).samples > 0 && !all_finite(at(0).worker.context(), values)) found = r;
+            }
+        });
+        throw_diverged(text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found),
+                            " is not finite"),
+                       found);
+    }
+
+    void require_equal_parameters() const {
+        for (std::size_t device = 1; device < devices_.size(); ++device) {
+            if (devices_[device].hash == devices_[0].hash) continue;
+            throw ReplicasDiffer(text("after step ", step_, " the parameters of device ", device,
+                                      " differ from those of device 0: a device computed something else"),
+                                 step_, static_cast<int>(device));
         }
-        BatchPlan& plan = plan_for(worker, batch.size, training);
-        return plan.plan.forward(*worker.context, batch.samples, data(worker.parameters), {.training = training});
+    }
+
+    // Evaluation.
+
+    const float* forward(DeviceState& state, const BatchView& batch) {
+        const auto team = state.worker.context().team();
+        require(batch.size >= 1 && batch.size <= options_.batch_size, "a forward pass takes 1 to batch_size samples, ",
+                options_.batch_size, ", not ", batch.size);
+        const PlanOptions options{.batch = batch.size, .training = false};
+        state.worker.template add_plan<Net>(options);
+        return state.worker.plan_for(options)->forward(state.worker.context(), batch.samples, state.worker.parameters(),
+                                                       {.training = false});
     }
 
     // Places.
 
-    /// Columns are split between devices at multiples of this, so that two devices never write one cache line.
-    static constexpr std::int64_t slice_unit = 1024;
-
-    /// Pointers and counts for a device's call of the averaging policy, kept so that a step allocates nothing.
-    struct Slices {
-        std::vector<const float*> rows;
-        std::vector<std::int64_t> samples;
-    };
-
     [[nodiscard]] int first_replica(int device) const {
         return static_cast<int>(static_cast<std::int64_t>(options_.replicas) * device / options_.devices);
     }
-    [[nodiscard]] static std::size_t row_offset(int replica) {
-        return static_cast<std::size_t>(replica) * static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
+
+    struct Columns {
+        std::int64_t begin, end;
+    };
+    /// Columns are split between devices in whole cache lines, so that no two devices write one.
+    [[nodiscard]] Columns columns_of(int device) const {
+        constexpr std::int64_t unit = 1024;
+        const std::int64_t units = (Net::parameter_elements + unit - 1) / unit;
+        const auto edge = [&](int d) { return std::min(Net::parameter_elements, units * d / options_.devices * unit); };
+        return {edge(device), edge(device + 1)};
     }
-    [[nodiscard]] std::byte* average_data() { return options_.replicas == 1 ? gradients_.data() : average_.data(); }
-    [[nodiscard]] static float* data(typename D::Arena& arena) { return reinterpret_cast<float*>(arena.data()); }
-    void copy_out(int device, std::vector<float>& to, const std::byte* from) {
-        D::copy_to_host(*at(device).context, reinterpret_cast<std::byte*>(to.data()), from, to.size() * sizeof(float));
+
+    [[nodiscard]] float* row(int replica) {
+        return reinterpret_cast<float*>(gradients_.data()) + replica * Net::parameter_elements;
+    }
+    [[nodiscard]] float* average_row() {
+        return options_.replicas == 1 ? row(0) : reinterpret_cast<float*>(average_.data());
+    }
+
+    /// `count` floats from where `place` says on a device, read by that device's thread.
+    template <class Place>
+    [[nodiscard]] std::vector<float> copied(std::size_t count, int only, Place&& place) {
+        require(only >= 0 && only < options_.devices, "there is no device ", only, " of ", options_.devices);
+        std::vector<float> result(count);
+        threads_.run([&](int device) {
+            if (device != only) return;
+            const float* const from = place(at(device));
+            D::copy_to_host(at(device).worker.context(), reinterpret_cast<std::byte*>(result.data()),
+                            reinterpret_cast<const std::byte*>(from), count * sizeof(float));
+        });
+        return result;
     }
 
     Options options_;
     MemoryReport memory_;
     impl::DeviceThreads threads_;
-    std::vector<Worker> devices_;
+    std::vector<DeviceState> devices_;
     std::vector<std::int64_t> samples_;
-    std::vector<char> ready_;
-    std::vector<Slices> slices_of_;
     std::vector<RegularizedParameter> regularized_;
     std::vector<Segment> segments_;
     typename D::Arena gradients_, average_;

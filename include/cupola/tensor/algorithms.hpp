@@ -87,6 +87,18 @@ template <class Function>
     });
 }
 
+/// Whether no value is infinite or not a number.
+[[nodiscard]] inline bool all_finite(const HostContext& context, std::span<const float> values) {
+    // A finite number times zero is zero, any other is not a number, and so is each sum with it.
+    return sum_blocks(context, static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
+               const float* data = values.data();
+               float sum = 0;
+#pragma omp simd reduction(+ : sum)
+               for (std::int64_t i = begin; i < end; ++i) sum += data[i] * 0.0F;
+               return static_cast<double>(sum);
+           }) == 0.0;
+}
+
 /// A 64-bit hash of the bits of `values`. Each element is mixed with its place and the results are added, so any
 /// device computes the same hash in any order.
 [[nodiscard]] inline std::uint64_t hash_of(const HostContext& context, std::span<const float> values) {

@@ -39,19 +39,19 @@ template <class Training, class Batches, Callback... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
     Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = Run::Clock::now()};
-    const auto begin = [&](auto& callback) {
+    [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
-    const auto after = [&](auto& callback, const StepReport& report) {
+    [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
         if constexpr (requires { callback.on_step(report, run); }) callback.on_step(report, run);
     };
-    const auto end = [&](auto& callback) {
+    [[maybe_unused]] const auto end = [&](auto& callback) {
         if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
     };
     (begin(callbacks), ...);
     try {
         while (training.step() < run.last_step && !run.stop) {
-            const StepReport& report = training.step(batches);
+            [[maybe_unused]] const StepReport& report = training.step(batches);
             (after(callbacks, report), ...);
         }
     } catch (...) {

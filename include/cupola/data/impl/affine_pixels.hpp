@@ -3,8 +3,8 @@
 // The two passes over an image that all distortions of pixel values come down to: sums in integers over the bytes, and
 // one multiply-add a pixel, y = scale * x + shift[channel].
 //
-// Both walk a row of bytes in chunks of 48: whole pixels (3 channels) and whole vectors (16 lanes) at once, so lane j of
-// every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle.
+// Both walk a row of bytes in chunks of 48: whole pixels (3 channels) and whole vectors (16 lanes) at once, so lane j
+// of every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle.
 #pragma once
 
 #include <array>

@@ -68,9 +68,12 @@ struct ArchivePath {
         path = slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
         if (part.empty() || part == ".") continue;
         if (result.split == 2) {
-            if (part == split_names[0]) result.split = 0;
-            else if (part == split_names[1]) result.split = 1;
-            else result.prefix += part + "/";
+            if (part == split_names[0])
+                result.split = 0;
+            else if (part == split_names[1])
+                result.split = 1;
+            else
+                result.prefix += part + "/";
             continue;
         }
         ++depth;
@@ -98,7 +101,8 @@ inline void add_entry(ImageList& list, archive* handle, archive_entry* entry, co
     require<DataError>(first || at.prefix == list.prefix, list.path, " holds more than one data set: ", path,
                        " is not below '", list.prefix, "'");
     split.found = true;
-    if (at.class_name.empty() || (at.file.empty() && !folder)) return;  // a split's folder, or a file beside the classes
+    if (at.class_name.empty() || (at.file.empty() && !folder))
+        return;  // a split's folder, or a file beside the classes
     if (split.classes.empty() || split.classes.back() != at.class_name) split.classes.push_back(at.class_name);
     if (at.file.empty()) return;
     const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;

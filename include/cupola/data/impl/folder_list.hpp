@@ -27,8 +27,8 @@ namespace cupola::inline CUPOLA_ABI::impl {
             if (kind_of(folder) != PathKind::folder) continue;
             split.classes.push_back(class_name);
             for (const std::string& name : names_in(folder)) {
-                require<DataError>(is_jpeg_name(name) && kind_of(text(folder, '/', name)) != PathKind::folder, folder, '/',
-                                   name, " is not a .jpg or .jpeg file; a class folder holds nothing else");
+                require<DataError>(is_jpeg_name(name) && kind_of(text(folder, '/', name)) != PathKind::folder, folder,
+                                   '/', name, " is not a .jpg or .jpeg file; a class folder holds nothing else");
                 require<DataError>(++count <= limits.files, path, " has more than ", limits.files, " files");
                 split.files.push_back({class_name, name, 0, 0});
             }

@@ -85,7 +85,8 @@ inline void sort_and_check(ImageList& list) {
         for (const std::string& name : split.classes) {
             const std::size_t first = file;
             while (file < split.files.size() && split.files[file].class_name == name) ++file;
-            require<DataError>(file > first, list.path, " has no image in the class folder ", split_names[s], '/', name);
+            require<DataError>(file > first, list.path, " has no image in the class folder ", split_names[s], '/',
+                               name);
         }
     }
     for (std::size_t s = 0; s < 2; ++s) {

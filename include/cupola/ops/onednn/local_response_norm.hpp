@@ -7,6 +7,9 @@
 
 #include <cmath>
 #include <cstdint>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/local_response_norm.hpp>
@@ -110,16 +113,23 @@ private:
         for (std::int64_t c = 0; c < shape_.channels; ++c) rows.scale[c] = shape_.bias + shape_.alpha * rows.sum[c];
     }
 
-    /// scale^-beta; for the usual 3/4 by two square roots, which are vector instructions.
+    /// scale^-beta; for the usual 3/4 by two square roots. Compilers do not make vector instructions of std::sqrt, which
+    /// may set errno, so these are named: the same bits, and the whole operation takes less than half the time.
     void power(Rows& rows) const {
-        if (shape_.beta == 0.75F) {
-#pragma omp simd
-            for (std::int64_t c = 0; c < shape_.channels; ++c) {
-                const float root = std::sqrt(rows.scale[c]);
-                rows.power[c] = 1.0F / (root * std::sqrt(root));
-            }
-        } else {
+        if (shape_.beta != 0.75F) {
             for (std::int64_t c = 0; c < shape_.channels; ++c) rows.power[c] = std::pow(rows.scale[c], -shape_.beta);
+            return;
+        }
+        std::int64_t c = 0;
+#if defined(__SSE__)
+        for (; c + 4 <= shape_.channels; c += 4) {
+            const __m128 root = _mm_sqrt_ps(_mm_load_ps(rows.scale + c));
+            _mm_store_ps(rows.power + c, _mm_div_ps(_mm_set1_ps(1.0F), _mm_mul_ps(root, _mm_sqrt_ps(root))));
+        }
+#endif
+        for (; c < shape_.channels; ++c) {
+            const float root = std::sqrt(rows.scale[c]);
+            rows.power[c] = 1.0F / (root * std::sqrt(root));
         }
     }
 

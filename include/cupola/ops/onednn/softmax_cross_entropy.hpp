@@ -58,11 +58,11 @@ private:
             mean += static_cast<double>(z[c]);
         }
         mean /= static_cast<double>(classes_);
-        correct = top == label;
         const float largest = z[top];
         double total = 0;
         for (std::int64_t c = 0; c < classes_; ++c) total += std::exp(static_cast<double>(z[c] - largest));
         const double log_total = std::log(total) + static_cast<double>(largest);
+        correct = top == label && !std::isnan(log_total);  // among logits with a NaN none is the largest
         if (gradient != nullptr) {
             const double share = 1.0 / static_cast<double>(batch);
             const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);

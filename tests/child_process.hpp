@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs one test case of this executable again in a process of its own, with other environment variables: what a
+// runtime reads only once, when it starts (OMP_THREAD_LIMIT, ONEDNN_MAX_CPU_ISA), can be tested no other way. The case
+// is marked `doctest::skip()`, so that only the child runs it.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct ChildResult {
+    bool passed = false;
+    std::string output;
+};
+
+/// `passed` says that the case named `test_case` was found, ran and passed; `output` is what the child printed.
+[[nodiscard]] inline ChildResult run_in_child(const std::string& test_case,
+                                              const std::vector<std::pair<std::string, std::string>>& variables) {
+    std::vector<std::string> words{"/proc/self/exe", "--no-skip", "--no-colors", "--test-case=" + test_case};
+    std::vector<std::string> settings;
+    for (const auto& [name, value] : variables) settings.push_back(name + "=" + value);
+    for (char** inherited = environ; *inherited != nullptr; ++inherited) {
+        const std::string entry(*inherited);
+        bool replaced = false;
+        for (const auto& [name, value] : variables) replaced = replaced || entry.rfind(name + "=", 0) == 0;
+        if (!replaced) settings.push_back(entry);
+    }
+    const auto pointers = [](std::vector<std::string>& strings) {
+        std::vector<char*> result;
+        for (std::string& string : strings) result.push_back(string.data());
+        result.push_back(nullptr);
+        return result;
+    };
+    std::vector<char*> arguments = pointers(words), environment = pointers(settings);
+
+    ChildResult result;
+    int ends[2];
+    if (pipe(ends) != 0) return result;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    pid_t child = 0;
+    const bool started = posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environment.data()) == 0;
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    char buffer[4096];
+    for (ssize_t got = 0; started && (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
+        result.output.append(buffer, static_cast<std::size_t>(got));
+    }
+    close(ends[0]);
+    int status = 0;
+    if (!started || waitpid(child, &status, 0) != child) return result;
+    // A filter that matches nothing also ends with 0: the summary must name the one case that passed.
+    result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
+                    result.output.find("test cases: 1 | 1 passed") != std::string::npos;
+    return result;
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: check.sh CASE.cpp COMPILER FLAGS... . A case holds a mistake under `#ifdef MISTAKE`. It passes if the file
+# compiles without it, does not compile with it, and the compiler then says each sentence that the case expects:
+#   // expect: the sentence          (of every compiler)
+#   // expect-clang: the sentence    (of clang in the place of the lines above: it shortens long strings)
+#   // errors-at-most: 2             (nothing more after the sentence; counts the lines with "error:")
+set -euo pipefail
+export LC_ALL=C
+
+case_file=$1
+shift
+compile() { "$@" -std=c++20 -fsyntax-only "$case_file" 2>&1; }
+
+fail() {
+    printf '%s\n' "$1"
+    exit 1
+}
+
+# What the case expects, in this compiler's words.
+lines_of() { sed -n "s|^// *$1: *||p" "$case_file"; }
+expected=$(lines_of expect)
+if "$1" --version | grep -q clang && [ -n "$(lines_of expect-clang)" ]; then expected=$(lines_of expect-clang); fi
+[ -n "$expected" ] || fail "$case_file has no line '// expect: ...'"
+grep -q '^#if.*MISTAKE' "$case_file" || fail "$case_file has no '#ifdef MISTAKE'"
+
+output=$(compile "$@") || fail "the twin without the mistake does not compile:
+$output"
+if output=$(compile "$@" -DMISTAKE); then fail "the mistake compiles"; fi
+
+# Line breaks and repeated blanks of the compiler's layout do not count.
+flat=$(tr -s ' \n' '  ' <<<"$output")
+while IFS= read -r sentence; do
+    case $flat in
+        *"$sentence"*) ;;
+        *) fail "the compiler does not say: $sentence
+It says:
+$output" ;;
+    esac
+done <<<"$expected"
+
+most=$(lines_of errors-at-most)
+errors=$(grep -c 'error:' <<<"$output" || true)
+if [ -n "$most" ] && [ "$errors" -gt "$most" ]; then
+    fail "$errors errors where at most $most were expected:
+$output"
+fi
+echo "refused with the expected sentence, $errors errors in $(wc -l <<<"$output") lines"

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The version, and what the inline namespace says of the code in it.
+#include <string>
+#include <typeinfo>
+
+#include <cupola/core/abi.hpp>
+#include <doctest/doctest.h>
+
+static_assert(cupola::version.major == CUPOLA_VERSION_MAJOR && cupola::version.minor == CUPOLA_VERSION_MINOR &&
+              cupola::version.patch == CUPOLA_VERSION_PATCH);
+
+TEST_CASE("symbols carry the version and the instruction set that they are compiled for") {
+    const std::string symbol = typeid(cupola::Version).name();
+    CHECK(symbol.find("v" + std::to_string(cupola::version.major) + "_" + std::to_string(cupola::version.minor) + "_" +
+                      cupola::compiled_isa) != std::string::npos);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exceptions and how their sentences are put together.
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <cupola/core/error.hpp>
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+static_assert(std::is_base_of_v<std::runtime_error, Error>);
+static_assert(std::is_base_of_v<Error, InvalidArgument> && std::is_base_of_v<Error, DataError> &&
+              std::is_base_of_v<Error, DeviceError> && std::is_base_of_v<Error, OutOfMemory> &&
+              std::is_base_of_v<Error, DivergedError> && std::is_base_of_v<Error, ReplicasDiffer>);
+
+TEST_CASE("text joins words and numbers") {
+    CHECK(text("batch of ", 128, " images") == "batch of 128 images");
+    CHECK(text().empty());
+    CHECK(text(std::string("a"), std::string_view("b"), 'c', true, false) == "abctruefalse");
+}
+
+TEST_CASE("text writes integers of every width and sign whole") {
+    CHECK(text(std::numeric_limits<std::int64_t>::min()) == "-9223372036854775808");
+    CHECK(text(std::numeric_limits<std::uint64_t>::max()) == "18446744073709551615");
+    CHECK(text(static_cast<std::int32_t>(-7), ' ', static_cast<std::uint16_t>(65535)) == "-7 65535");
+    CHECK(text(static_cast<std::uint8_t>(65)) == "65");
+}
+
+TEST_CASE("text writes floating-point numbers with six digits, as a reader wants them") {
+    CHECK(text(0.5) == "0.5");
+    CHECK(text(0.1F) == "0.1");
+    CHECK(text(4.684321987) == "4.68432");
+    CHECK(text(1e30) == "1e+30");
+    CHECK(text(1234567.0) == "1.23457e+06");
+    CHECK(text(-2.0) == "-2");
+    CHECK(text(std::numeric_limits<double>::quiet_NaN()) == "nan");
+    CHECK(text(std::numeric_limits<float>::infinity()) == "inf");
+    CHECK(text(-std::numeric_limits<double>::infinity()) == "-inf");
+    CHECK(text(std::numeric_limits<double>::lowest()) == "-1.79769e+308");
+}
+
+TEST_CASE("require throws the named exception with the whole sentence, and nothing where the condition holds") {
+    CHECK_NOTHROW(require(true, "never seen"));
+    CHECK_THROWS_WITH_AS(require(false, "a batch of ", 128, " is larger than ", 100), "a batch of 128 is larger than 100",
+                         InvalidArgument);
+    CHECK_THROWS_WITH_AS(require<DataError>(false, "x.bin is empty"), "x.bin is empty", DataError);
+}
+
+TEST_CASE("the exceptions of a run carry their numbers") {
+    const DivergedError diverged("the loss is nan", 1'234'567'890'123, 3);
+    CHECK(std::string(diverged.what()) == "the loss is nan");
+    CHECK(diverged.step == 1'234'567'890'123);
+    CHECK(diverged.replica == 3);
+    const ReplicasDiffer differ("device 2 differs", 50, 2);
+    CHECK(differ.step == 50);
+    CHECK(differ.device == 2);
+    CHECK_THROWS_AS(throw ReplicasDiffer("device 2 differs", 50, 2), Error);
+}

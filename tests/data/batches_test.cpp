@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches as a pure function of seed, step and replica.
+#include <cupola/data/batches.hpp>
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <tuple>
+
+#include <cupola/data/distortions.hpp>
+#include <cupola/data/in_memory.hpp>
+
+#include "support.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+/// Samples that say which they are.
+struct Numbered {
+    explicit Numbered(std::size_t count) : values(count), labels(count), data(fill()) {}
+    const InMemory& fill_and_get() { return data; }
+    std::vector<float> values;
+    std::vector<std::int32_t> labels;
+    InMemory data;
+
+private:
+    InMemory fill() {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            values[i] = static_cast<float>(i);
+            labels[i] = static_cast<std::int32_t>(i % 3);
+        }
+        return {Shape{1}, values, labels, 3, "numbered"};
+    }
+};
+
+static_assert(SampleTransform<TutorialDistortions, ImageSet> && SampleTransform<CentralCrop, ImageSet>);
+static_assert(SampleTransform<Unchanged, ImageSet> && SampleTransform<Unchanged, InMemory>);
+static_assert(!SampleTransform<TutorialDistortions, InMemory>, "pixels are bytes");
+static_assert(!SampleTransform<int, ImageSet>);
+static_assert(BatchSource<TrainingBatches<ImageSet, TutorialDistortions>> && !BatchSource<ImageSet>);
+static_assert(!std::is_constructible_v<TrainingBatches<InMemory, Unchanged>, InMemory&&, Unchanged, BatchOptions>,
+              "a data set that is a temporary would be gone at once");
+
+}  // namespace
+
+TEST_CASE("a run sees each sample exactly once an epoch, no sample at two replicas, across epochs' edges") {
+    Numbered numbered(50);
+    const TrainingBatches batches(numbered.data, Unchanged{}, {.batch_size = 4, .replicas = 3, .seed = 8});
+    CHECK(batches.global_batch_size() == 12);
+    std::vector<float> samples(4), stream;
+    std::vector<std::int32_t> labels(4);
+    for (std::int64_t step = 0; step < 25; ++step) {  // 300 samples: six epochs, whose edges are not steps' edges
+        for (int replica = 0; replica < 3; ++replica) {
+            batches.fill(step, replica, samples.data(), labels.data());
+            for (std::size_t i = 0; i < 4; ++i) CHECK(labels[i] == static_cast<std::int32_t>(samples[i]) % 3);
+            stream.insert(stream.end(), samples.begin(), samples.end());
+        }
+    }
+    for (std::size_t epoch = 0; epoch < 6; ++epoch) {
+        std::vector<int> seen(50);
+        for (std::size_t i = 0; i < 50; ++i) ++seen[static_cast<std::size_t>(stream[epoch * 50 + i])];
+        CHECK(seen == std::vector<int>(50, 1));
+    }
+}
+
+TEST_CASE("replicas share one stream: R batches of B are one batch of R x B") {
+    const ImageSet set = random_images(70, 12, 12);
+    const TutorialDistortions d{.height = 8, .width = 8};
+    const std::size_t sample = 8 * 8 * 3;
+    const TrainingBatches one(set, d, {.batch_size = 24, .replicas = 1, .seed = 4});
+    const TrainingBatches four(set, d, {.batch_size = 6, .replicas = 4, .seed = 4});
+    std::vector<float> whole(24 * sample), parts(24 * sample);
+    std::vector<std::int32_t> whole_labels(24), parts_labels(24);
+    for (std::int64_t step = 0; step < 9; ++step) {
+        one.fill(step, 0, whole.data(), whole_labels.data());
+        for (int r = 0; r < 4; ++r) {
+            four.fill(step, r, parts.data() + static_cast<std::size_t>(r) * 6 * sample, parts_labels.data() + r * 6);
+        }
+        CHECK(whole == parts);
+        CHECK(whole_labels == parts_labels);
+    }
+}
+
+TEST_CASE("a batch does not depend on which were asked for before, nor on the pieces it is filled in") {
+    const ImageSet set = random_images(90, 12, 12);
+    const TutorialDistortions d{.height = 8, .width = 8};
+    const TrainingBatches batches(set, d, {.batch_size = 40, .replicas = 2, .seed = 4});
+    const std::size_t size = 40 * 8 * 8 * 3;
+    std::vector<float> forward(size), again(size);
+    std::vector<std::int32_t> labels(40), labels_again(40);
+    for (const std::int64_t step : {7, 0, 1000, 3, 2, 7}) {
+        batches.fill(step, 1, forward.data(), labels.data());
+        const TrainingBatches fresh(set, d, {.batch_size = 40, .replicas = 2, .seed = 4});
+        for (const auto& [begin, end] : {std::pair{39, 40}, std::pair{0, 1}, std::pair{1, 34}, std::pair{34, 39}}) {
+            fresh.fill(step, 1, begin, end, again.data(), labels_again.data());
+        }
+        CHECK(forward == again);
+        CHECK(labels == labels_again);
+    }
+}
+
+TEST_CASE("a sample is distorted afresh each epoch, by its index and not by its place") {
+    const ImageSet set = random_images(4, 12, 12);
+    const TutorialDistortions d{.height = 8, .width = 8};
+    const std::size_t size = 8 * 8 * 3;
+    // Batches of 4 and of 1 meet the same images of an epoch at other places of other batches.
+    const TrainingBatches whole(set, d, {.batch_size = 4, .replicas = 1, .seed = 1});
+    std::map<std::pair<std::int64_t, std::int32_t>, std::vector<float>> seen;
+    std::vector<float> samples(4 * size);
+    std::vector<std::int32_t> labels(4);
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+        whole.fill(epoch, 0, samples.data(), labels.data());
+        for (std::size_t i = 0; i < 4; ++i) {
+            const auto at = samples.begin() + static_cast<std::ptrdiff_t>(i * size);
+            seen[{epoch, labels[i]}].assign(at, at + static_cast<std::ptrdiff_t>(size));
+        }
+    }
+    REQUIRE(seen.size() == 12);
+    std::vector<float> direct(size);
+    for (const auto& [key, sample] : seen) {
+        const auto [epoch, index] = key;  // labels are the indices here
+        d(set.sample(index), set.sample_shape(),
+          RandomStream(1, Purpose::distortion, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index)),
+          direct.data());
+        CHECK(sample == direct);
+        CHECK((epoch == 0 || sample != seen[{epoch - 1, index}]));
+    }
+}
+
+TEST_CASE("seeds give different runs") {
+    Numbered numbered(64);
+    std::vector<float> one(32), other(32);
+    std::vector<std::int32_t> labels(32);
+    TrainingBatches(numbered.data, Unchanged{}, {.batch_size = 32, .replicas = 1, .seed = 1})
+        .fill(0, 0, one.data(), labels.data());
+    TrainingBatches(numbered.data, Unchanged{}, {.batch_size = 32, .replicas = 1, .seed = 2})
+        .fill(0, 0, other.data(), labels.data());
+    CHECK(one != other);
+}
+
+TEST_CASE("a global batch larger than the data set, or of nothing, is refused with the numbers") {
+    Numbered numbered(300);
+    const auto refusal = [&](BatchOptions options) {
+        return message_of<Error>([&] { TrainingBatches(numbered.data, Unchanged{}, options); });
+    };
+    CHECK(refusal({.batch_size = 100, .replicas = 3}) == "(no exception)");
+    CHECK(refusal({.batch_size = 101, .replicas = 3}) ==
+          "the global batch (3 replicas of 101 samples) is larger than the data set numbered, which has 300");
+    CHECK(refusal({.batch_size = 301, .replicas = 1}) ==
+          "the global batch (1 replica of 301 samples) is larger than the data set numbered, which has 300");
+    CHECK(refusal({.batch_size = 1LL << 62, .replicas = 2'000'000'000}) ==
+          "the global batch (2000000000 replicas of 4611686018427387904 samples) is larger than the data set numbered, "
+          "which has 300");
+    CHECK(refusal({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
+    CHECK(refusal({.batch_size = -128}) == "a batch has at least 1 sample, not -128");
+    CHECK(refusal({.batch_size = 1, .replicas = 0}) == "there is at least 1 replica, not 0");
+}
+
+TEST_CASE("a step or replica that there is not is refused") {
+    Numbered numbered(10);
+    const TrainingBatches batches(numbered.data, Unchanged{}, {.batch_size = 2, .replicas = 2});
+    std::vector<float> samples(2);
+    std::vector<std::int32_t> labels(2);
+    const auto refusal = [&](std::int64_t step, int replica) {
+        return message_of<InvalidArgument>([&] { batches.fill(step, replica, samples.data(), labels.data()); });
+    };
+    CHECK(refusal(-1, 0) == "there is no step -1 in batches of 4 samples");
+    CHECK(refusal(std::numeric_limits<std::int64_t>::max(), 0) ==
+          "there is no step 9223372036854775807 in batches of 4 samples");
+    CHECK(contains(refusal(1LL << 60, 0), "of the stream of samples is in no epoch of 0 to 4294967295"));
+    CHECK(refusal(0, 2) == "there is no replica 2 of 2");
+    CHECK(refusal(0, -1) == "there is no replica -1 of 2");
+}

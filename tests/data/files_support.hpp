@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files for the tests of the readers: a folder that is deleted at the end, JPEG images, archives, and a reader that
+// has no more rights than anybody.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <jpeglib.h>
+
+namespace cupola_tests {
+
+using Bytes = std::vector<std::uint8_t>;
+
+class TemporaryFolder {
+public:
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "cupola_test_XXXXXX").string();
+        path_ = mkdtemp(name.data());
+        std::filesystem::permissions(path_, std::filesystem::perms(0755));
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    [[nodiscard]] std::string path(const std::string& below = "") const {
+        return below.empty() ? path_.string() : (path_ / below).string();
+    }
+    /// Writes a file, with the folders above it.
+    std::string write(const std::string& below, const Bytes& bytes) const {
+        const std::filesystem::path file = path_ / below;
+        std::filesystem::create_directories(file.parent_path());
+        std::ofstream(file, std::ios::binary)
+            .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        return file.string();
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+inline Bytes read_bytes(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// A JPEG of one colour, or with `noisy` of many.
+inline Bytes jpeg(int height, int width, std::uint8_t red, std::uint8_t green, std::uint8_t blue, bool noisy = false) {
+    jpeg_compress_struct state{};
+    jpeg_error_mgr errors{};
+    state.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&state);
+    unsigned char* memory = nullptr;
+    unsigned long size = 0;
+    jpeg_mem_dest(&state, &memory, &size);
+    state.image_height = static_cast<JDIMENSION>(height);
+    state.image_width = static_cast<JDIMENSION>(width);
+    state.input_components = 3;
+    state.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&state);
+    jpeg_set_quality(&state, 100, TRUE);
+    jpeg_start_compress(&state, TRUE);
+    std::uint32_t noise = 1;
+    Bytes row(static_cast<std::size_t>(width) * 3);
+    while (state.next_scanline < state.image_height) {
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            noise = noise * 1664525U + 1013904223U;
+            row[i] = noisy ? static_cast<std::uint8_t>(noise >> 24) : i % 3 == 0 ? red : i % 3 == 1 ? green : blue;
+        }
+        JSAMPROW pointer = row.data();
+        jpeg_write_scanlines(&state, &pointer, 1);
+    }
+    jpeg_finish_compress(&state);
+    Bytes result(memory, memory + size);
+    jpeg_destroy_compress(&state);
+    std::free(memory);
+    return result;
+}
+
+/// The files of a small ImageFolder: 2 classes, 3 training images and 1 test image each, 8 x 6 pixels.
+inline std::map<std::string, Bytes> small_image_folder() {
+    std::map<std::string, Bytes> files;
+    for (int i = 0; i < 3; ++i) {
+        const auto shade = static_cast<std::uint8_t>(40 * i);
+        files["train/cat/" + std::to_string(i) + ".jpg"] = jpeg(8, 6, 200, 100, shade);
+        files["train/dog/" + std::to_string(i) + ".JPEG"] = jpeg(8, 6, shade, 30, 220);
+    }
+    files["test/cat/0.jpg"] = jpeg(8, 6, 250, 100, 10);
+    files["test/dog/0.jpg"] = jpeg(8, 6, 10, 30, 250);
+    return files;
+}
+
+inline void write_all(const TemporaryFolder& folder, const std::string& root,
+                      const std::map<std::string, Bytes>& files) {
+    for (const auto& [name, bytes] : files) folder.write(root + "/" + name, bytes);
+}
+
+enum class Packing { tar, tar_xz, tar_gz, zip };
+
+/// Packs the files; a name that ends in a slash is a folder.
+inline void write_archive(const std::string& path, const std::vector<std::pair<std::string, Bytes>>& files,
+                          Packing packing) {
+    archive* handle = archive_write_new();
+    if (packing == Packing::zip)
+        archive_write_set_format_zip(handle);
+    else
+        archive_write_set_format_pax_restricted(handle);
+    if (packing == Packing::tar_xz) archive_write_add_filter_xz(handle);
+    if (packing == Packing::tar_gz) archive_write_add_filter_gzip(handle);
+    archive_write_open_filename(handle, path.c_str());
+    for (const auto& [name, bytes] : files) {
+        archive_entry* entry = archive_entry_new();
+        archive_entry_set_pathname(entry, name.c_str());
+        archive_entry_set_filetype(entry, name.back() == '/' ? AE_IFDIR : AE_IFREG);
+        archive_entry_set_perm(entry, 0755);
+        archive_entry_set_size(entry, static_cast<la_int64_t>(bytes.size()));
+        archive_write_header(handle, entry);
+        archive_write_data(handle, bytes.data(), bytes.size());
+        archive_entry_free(entry);
+    }
+    archive_write_close(handle);
+    archive_write_free(handle);
+}
+
+inline void write_archive(const std::string& path, const std::map<std::string, Bytes>& files, Packing packing) {
+    write_archive(path, std::vector<std::pair<std::string, Bytes>>(files.begin(), files.end()), packing);
+}
+
+/// What f returns when it is run by a user who owns nothing: root may read everything, so a test of rights that runs as
+/// root takes another process.
+inline std::string as_nobody(const std::function<std::string()>& f) {
+    if (geteuid() != 0) return f();
+    int ends[2];
+    if (pipe(ends) != 0) return "(no pipe)";
+    std::fflush(nullptr);  // or the child would print again what is waiting here
+    const pid_t child = fork();
+    if (child == 0) {
+        constexpr uid_t nobody = 65534;
+        const std::string result = setuid(nobody) == 0 ? f() : "(setuid failed)";
+        const ssize_t written = write(ends[1], result.data(), result.size());
+        _exit(written < 0 ? 1 : 0);
+    }
+    close(ends[1]);
+    std::string result;
+    char buffer[256];
+    for (ssize_t got = read(ends[0], buffer, sizeof buffer); got > 0; got = read(ends[0], buffer, sizeof buffer)) {
+        result.append(buffer, static_cast<std::size_t>(got));
+    }
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
+    return result;
+}
+
+}  // namespace cupola_tests

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ImageFolder reader: the sample in the repository, a folder against its archives, and one sentence for each way in
+// which a data set can be wrong.
+#include <cupola/data/image_folder.hpp>
+
+#include <doctest/doctest.h>
+
+#include "files_support.hpp"
+#include "support.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+std::string refusal(const std::string& path, int workers = 1, const ImageFolderLimits& limits = {}) {
+    return message_of<DataError>([&] { static_cast<void>(read_image_folder(path, workers, limits)); });
+}
+
+bool equal(const ImageSet& a, const ImageSet& b) {
+    bool same = a.size() == b.size() && a.sample_shape() == b.sample_shape() && a.classes() == b.classes();
+    for (std::int64_t i = 0; same && i < a.size(); ++i) {
+        const auto one = a.sample(i), other = b.sample(i);
+        same = a.label(i) == b.label(i) && std::equal(one.begin(), one.end(), other.begin(), other.end());
+    }
+    return same;
+}
+
+}  // namespace
+
+TEST_CASE("the sample in the repository has 5,000 and 1,000 images of 10 classes") {
+    const ImageData data = read_image_folder(CUPOLA_SAMPLE_DATA, 2);
+    CHECK(data.train.size() == 5000);
+    CHECK(data.test.size() == 1000);
+    CHECK(data.train.sample_shape() == Shape{32, 32, 3});
+    REQUIRE(data.train.class_count() == 10);
+    CHECK(data.train.classes()[0] == "airplane");
+    CHECK(data.train.classes()[9] == "truck");
+    std::vector<int> train(10), test(10);
+    for (std::int64_t i = 0; i < data.train.size(); ++i) ++train[static_cast<std::size_t>(data.train.label(i))];
+    for (std::int64_t i = 0; i < data.test.size(); ++i) ++test[static_cast<std::size_t>(data.test.label(i))];
+    CHECK(train == std::vector<int>(10, 500));
+    CHECK(test == std::vector<int>(10, 100));
+    // Means of all training pixels; CIFAR-10's own are 125.3, 123.0 and 113.9 (of 50,000 images).
+    double mean[3] = {};
+    for (std::int64_t i = 0; i < data.train.size(); ++i) {
+        for (std::size_t k = 0; k < 3072; ++k) mean[k % 3] += data.train.sample(i)[k] / (5000.0 * 1024.0);
+    }
+    CHECK(mean[0] == doctest::Approx(125.3).epsilon(0.02));
+    CHECK(mean[1] == doctest::Approx(123.0).epsilon(0.02));
+    CHECK(mean[2] == doctest::Approx(113.9).epsilon(0.02));
+}
+
+TEST_CASE("classes and images lie in the order of their names, and pixels are red, green, blue") {
+    const TemporaryFolder folder;
+    write_all(folder, "set", small_image_folder());
+    const ImageData data = read_image_folder(folder.path("set"));
+    REQUIRE(data.train.size() == 6);
+    CHECK(data.train.sample_shape() == Shape{8, 6, 3});
+    CHECK(data.train.classes() == std::vector<std::string>{"cat", "dog"});
+    const int expected[6][3] = {{200, 100, 0}, {200, 100, 40}, {200, 100, 80},
+                                {0, 30, 220},  {40, 30, 220},  {80, 30, 220}};
+    for (std::int64_t i = 0; i < 6; ++i) {
+        CHECK(data.train.label(i) == i / 3);
+        for (std::size_t k = 0; k < 8 * 6 * 3; ++k) {
+            REQUIRE(std::abs(data.train.sample(i)[k] - expected[i][k % 3]) <= 3);  // JPEG is not exact
+        }
+    }
+}
+
+TEST_CASE("a folder and its archives give the same data set, for any number of threads") {
+    const TemporaryFolder folder;
+    const auto files = small_image_folder();
+    write_all(folder, "set", files);
+    const ImageData reference = read_image_folder(folder.path("set"), 1);
+    CHECK(equal(reference.train, read_image_folder(folder.path("set"), 4).train));
+    std::vector<std::pair<std::string, Bytes>>
+        reversed;  // with a folder on top, entries for folders, and others' files
+    for (const auto& [name, bytes] : files) reversed.insert(reversed.begin(), {"./top/" + name, bytes});
+    reversed.insert(reversed.begin(), {"top/README.md", Bytes(5)});
+    reversed.insert(reversed.begin(), {"top/train/._notes", Bytes(5)});
+    reversed.insert(reversed.begin(), {"top/train/dog/", {}});
+    for (const Packing packing : {Packing::tar, Packing::tar_xz, Packing::tar_gz, Packing::zip}) {
+        write_archive(folder.path("plain"), files, packing);
+        write_archive(folder.path("reversed"), reversed, packing);
+        for (const char* name : {"plain", "reversed"}) {
+            const ImageData data = read_image_folder(folder.path(name), 3);
+            CHECK(equal(reference.train, data.train));
+            CHECK(equal(reference.test, data.test));
+        }
+    }
+}
+
+TEST_CASE("the sample unpacked to a folder is the same data set") {
+    const TemporaryFolder folder;
+    archive* handle = archive_read_new();
+    archive_read_support_filter_all(handle);
+    archive_read_support_format_all(handle);
+    REQUIRE(archive_read_open_filename(handle, CUPOLA_SAMPLE_DATA, 1 << 16) == ARCHIVE_OK);
+    archive_entry* entry = nullptr;
+    while (archive_read_next_header(handle, &entry) == ARCHIVE_OK) {
+        if (archive_entry_filetype(entry) != AE_IFREG) continue;
+        Bytes bytes(static_cast<std::size_t>(archive_entry_size(entry)));
+        archive_read_data(handle, bytes.data(), bytes.size());
+        folder.write(archive_entry_pathname(entry), bytes);
+    }
+    archive_read_free(handle);
+    const ImageData packed = read_image_folder(CUPOLA_SAMPLE_DATA, 1), unpacked = read_image_folder(folder.path(), 4);
+    CHECK(equal(packed.train, unpacked.train));
+    CHECK(equal(packed.test, unpacked.test));
+}
+
+TEST_CASE("an archive cut short at any length is refused") {
+    const TemporaryFolder folder;
+    for (const Packing packing : {Packing::tar, Packing::tar_xz, Packing::tar_gz, Packing::zip}) {
+        const std::string path = folder.path("cut");
+        write_archive(path, small_image_folder(), packing);
+        Bytes whole = read_bytes(path);
+        if (packing == Packing::tar) {  // zeros after its end mark only fill it up
+            while (whole.size() > 1024 && std::all_of(whole.end() - 1536, whole.end(), [](auto b) { return b == 0; })) {
+                whole.erase(whole.end() - 512, whole.end());
+            }
+        }
+        CHECK(refusal(folder.write("cut", whole)) == "(no exception)");
+        std::vector<std::size_t> lengths{0, 1, 5, 100, 511, 512, 513, 1024, whole.size() - 512, whole.size() - 12};
+        for (std::size_t i = 1; i <= 9; ++i) lengths.push_back(whole.size() - i);
+        for (std::size_t i = 1; i <= 20; ++i) lengths.push_back(whole.size() * i / 21);
+        for (const std::size_t length : lengths) {
+            if (length >= whole.size()) continue;
+            const std::string message =
+                refusal(folder.write("cut", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length))));
+            CAPTURE(static_cast<int>(packing));
+            CAPTURE(length);
+            CAPTURE(message);
+            CHECK((contains(message, "is cut short") || message == path + " is empty"));
+        }
+    }
+}
+
+TEST_CASE("the sample's own archive cut short is refused") {
+    const TemporaryFolder folder;
+    const Bytes whole = read_bytes(CUPOLA_SAMPLE_DATA);
+    for (const std::size_t length : {whole.size() / 3, whole.size() - 40'000, whole.size() - 1}) {
+        const std::string path =
+            folder.write("cut.tar.xz", Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+        const std::string message = refusal(path);
+        CAPTURE(message);
+        CHECK(message.starts_with(path));
+        CHECK(contains(message, " is cut short or is no archive: "));
+    }
+}
+
+TEST_CASE("a file that is no JPEG, or a part of one, is refused by name") {
+    const TemporaryFolder folder;
+    const Bytes noisy = jpeg(8, 6, 0, 0, 0, true);
+    const Bytes half(noisy.begin(), noisy.begin() + static_cast<std::ptrdiff_t>(noisy.size() - 60));
+    const Bytes text{'h', 'e', 'l', 'l', 'o'};
+    for (const Bytes& bytes : {text, half, Bytes{}, Bytes(noisy.begin(), noisy.begin() + 30)}) {
+        auto files = small_image_folder();
+        files["train/cat/1.jpg"] = bytes;
+        write_all(folder, "set", files);
+        write_archive(folder.path("set.tar"), files, Packing::tar);
+        for (const char* name : {"set", "set.tar"}) {
+            for (const int workers : {1, 4}) {
+                const std::string message = refusal(folder.path(name), workers);
+                CAPTURE(message);
+                CHECK(message.starts_with(folder.path(name) +
+                                          ": train/cat/1.jpg is not a JPEG image that can be read: "));
+            }
+        }
+    }
+}
+
+TEST_CASE("of several bad images the first is named, whatever the number of threads") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    for (const char* name : {"train/cat/2.jpg", "train/dog/0.JPEG", "train/dog/2.JPEG"}) files[name] = Bytes(10);
+    write_all(folder, "set", files);
+    for (const int workers : {1, 2, 3, 6, 50})
+        CHECK(contains(refusal(folder.path("set"), workers), "train/cat/2.jpg is not"));
+}
+
+TEST_CASE("an image of another size is refused with both sizes") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    files["test/dog/0.jpg"] = jpeg(6, 8, 1, 2, 3);
+    write_all(folder, "set", files);
+    CHECK(refusal(folder.path("set")) == folder.path("set") + ": test/dog/0.jpg is 6 x 8 pixels, and " +
+                                             folder.path("set") +
+                                             ": train/cat/0.jpg is 8 x 6: all images of a data set have one size");
+}
+
+TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") {
+    const TemporaryFolder folder;
+    const auto without = [&](const std::string& part) {
+        auto files = small_image_folder();
+        std::erase_if(files, [&](const auto& file) { return contains(file.first, part); });
+        return files;
+    };
+    const auto both = [&](const std::map<std::string, Bytes>& files, const std::string& expected) {
+        std::filesystem::remove_all(folder.path("set"));
+        std::filesystem::create_directory(folder.path("set"));
+        write_all(folder, "set", files);
+        write_archive(folder.path("set.zip"), files, Packing::zip);
+        for (const char* name : {"set", "set.zip"}) CHECK(refusal(folder.path(name)) == folder.path(name) + expected);
+    };
+    both(without("test/"), " has no folder test/; expected train/<class>/*.jpg and test/<class>/*.jpg");
+    both(without("train/"), " has no folder train/; expected train/<class>/*.jpg and test/<class>/*.jpg");
+    both(without("dog/"), " has 1 class folders in train/; to tell classes apart takes at least 2");
+    both(without("test/dog/"), " has 1 class folders in test/; to tell classes apart takes at least 2");
+    auto more = small_image_folder();
+    more["test/eel/0.jpg"] = jpeg(8, 6, 1, 2, 3);
+    both(more, " has a class folder test/eel but no train/eel");
+    more["train/eel/0.jpg"] = jpeg(8, 6, 1, 2, 3);
+    more.erase("test/eel/0.jpg");
+    both(more, " has a class folder train/eel but no test/eel");
+}
+
+TEST_CASE("an empty class folder is refused by name") {
+    const TemporaryFolder folder;
+    const auto files = small_image_folder();
+    write_all(folder, "set", files);
+    std::filesystem::create_directory(folder.path("set/train/eel"));
+    CHECK(refusal(folder.path("set")) == folder.path("set") + " has no image in the class folder train/eel");
+    std::vector<std::pair<std::string, Bytes>> packed(files.begin(), files.end());
+    packed.emplace_back("test/ant/", Bytes{});
+    packed.emplace_back("train/ant/", Bytes{});
+    write_archive(folder.path("set.tar.gz"), packed, Packing::tar_gz);
+    CHECK(refusal(folder.path("set.tar.gz")) ==
+          folder.path("set.tar.gz") + " has no image in the class folder train/ant");
+}
+
+TEST_CASE("another file in a class folder is refused, not left out") {
+    const TemporaryFolder folder;
+    auto files = small_image_folder();
+    files["train/dog/extra.png"] = Bytes(4);
+    write_all(folder, "set", files);
+    write_archive(folder.path("set.tar"), files, Packing::tar);
+    CHECK(refusal(folder.path("set")) ==
+          folder.path("set") + "/train/dog/extra.png is not a .jpg or .jpeg file; a class folder holds nothing else");
+    CHECK(refusal(folder.path("set.tar")) ==
+          folder.path("set.tar") +
+              ": train/dog/extra.png is not a .jpg or .jpeg file; a class folder holds nothing else");
+}
+
+TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {
+    const TemporaryFolder folder;
+    const auto files = small_image_folder();
+    std::vector<std::pair<std::string, Bytes>> packed(files.begin(), files.end());
+    packed.push_back(packed.front());
+    write_archive(folder.path("twice.tar"), packed, Packing::tar);
+    CHECK(refusal(folder.path("twice.tar")) == folder.path("twice.tar") + ": test/cat/0.jpg is there twice");
+    packed.back().first = "other/" + packed.back().first;
+    write_archive(folder.path("two.tar"), packed, Packing::tar);
+    CHECK(refusal(folder.path("two.tar")) ==
+          folder.path("two.tar") + " holds more than one data set: other/test/cat/0.jpg is not below ''");
+}
+
+TEST_CASE("each limit ends in a sentence with the limit") {
+    const TemporaryFolder folder;
+    write_all(folder, "set", small_image_folder());
+    write_archive(folder.path("set.tar"), small_image_folder(), Packing::tar);
+    for (const char* name : {"set", "set.tar"}) {
+        const std::string path = folder.path(name);
+        CHECK(refusal(path, 1, {.files = 7}) == path + " has more than 7 files");
+        CHECK(contains(refusal(path, 1, {.bytes_per_file = 100}), ".jpg is larger than 100 bytes"));
+        CHECK(refusal(path, 1, {.pixels_per_image = 47}) ==
+              path + ": train/cat/0.jpg has 8 x 6 pixels; at most 47 are accepted");
+    }
+    CHECK(refusal(folder.path("set.tar"), 1, {.total_bytes = 1000}) ==
+          folder.path("set.tar") + " unpacks to more than 1000 bytes");
+    CHECK(refusal(folder.path("set"), 1, {.total_bytes = 800}) ==
+          folder.path("set") + " decodes to more than 800 bytes: 6 images of 8 x 6");
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(read_image_folder(folder.path("set"), 0)); }) ==
+          "images are decoded by 1 to 1024 threads, not 0");
+}
+
+TEST_CASE("a path that does not exist or may not be read is refused, a file and a folder alike") {
+    const TemporaryFolder folder;
+    CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
+    CHECK(refusal("/dev/null") == "/dev/null is not a file");
+    write_all(folder, "set", small_image_folder());
+    write_archive(folder.path("set.tar"), small_image_folder(), Packing::tar);
+    constexpr auto none = std::filesystem::perms::none;
+    std::filesystem::permissions(folder.path("set.tar"), none);
+    std::filesystem::permissions(folder.path("set/train/cat/2.jpg"), none);
+    const auto as_other = [&](const std::string& below) {
+        return as_nobody([&] { return refusal(folder.path(below)); });
+    };
+    CHECK(as_other("set.tar") == folder.path("set.tar") + " cannot be read: Permission denied");
+    CHECK(as_other("set") == folder.path("set/train/cat/2.jpg") + " cannot be read: Permission denied");
+    std::filesystem::permissions(folder.path("set/train/dog"), none);
+    CHECK(as_other("set") == folder.path("set/train/dog") + " cannot be read: Permission denied");
+    std::filesystem::permissions(folder.path("set/train/dog"), std::filesystem::perms(0755));
+}

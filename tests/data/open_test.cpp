@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A path is enough to open a data set, and what is none is refused with what was expected.
+#include <cupola/data/open.hpp>
+
+#include <doctest/doctest.h>
+
+#include "files_support.hpp"
+#include "support.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+std::string refusal(const std::string& path) {
+    return message_of<DataError>([&] { static_cast<void>(open_image_data(path)); });
+}
+
+}  // namespace
+
+TEST_CASE("the format is found from the path") {
+    const TemporaryFolder folder;
+    write_all(folder, "images", small_image_folder());
+    write_archive(folder.path("images.tar.gz"), small_image_folder(), Packing::tar_gz);
+    for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                             "data_batch_5.bin", "test_batch.bin"}) {
+        folder.write(std::string("cifar/cifar-10-batches-bin/") + name, Bytes(3073));
+    }
+    CHECK(open_image_data(folder.path("images")).format == "ImageFolder");
+    CHECK(open_image_data(folder.path("images.tar.gz"), 2).format == "ImageFolder archive");
+    CHECK(open_image_data(folder.path("cifar")).format == "CIFAR-10 binary files");
+    CHECK(open_image_data(folder.path("cifar/cifar-10-batches-bin")).train.size() == 5);
+}
+
+TEST_CASE("a path that holds no data set is refused with what was expected") {
+    const TemporaryFolder folder;
+    CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
+    CHECK(refusal(folder.path()) ==
+          folder.path() +
+              " is no data set: expected CIFAR-10's data_batch_1.bin to "
+              "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG images");
+    const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
+    const std::string message = refusal(file);
+    CHECK(message.starts_with(file + " is cut short or is no archive: "));
+    CHECK(message.ends_with("; expected a tar or zip of train/<class>/*.jpg and test/<class>/*.jpg"));
+}
+
+TEST_CASE("a folder that may not be listed is not called a folder without a data set") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path("set"));
+    std::filesystem::permissions(folder.path("set"), std::filesystem::perms(0311));
+    CHECK(as_nobody([&] { return refusal(folder.path("set")); }) ==
+          folder.path("set") + " cannot be read: Permission denied");
+}

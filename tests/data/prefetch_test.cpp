@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The prefetch queue: the same batches for any number of workers, bounded, in order, and it ends when it is told to.
+#include <cupola/data/prefetch.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <cupola/data/distortions.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+#include "support.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+/// A source that notes what it is asked for. Each sample of a batch is 1000 * step + replica.
+struct Noted {
+    struct Notes {
+        std::mutex mutex;
+        std::vector<std::pair<std::int64_t, int>> filled;  ///< each batch once, as its first piece is filled
+        std::vector<std::int64_t> asked;                   ///< by the replicas, kept by the test
+        std::atomic<std::int64_t> furthest_ahead = 0, pieces = 0;
+    };
+    std::int64_t size = 16;
+    int count = 1;
+    std::int64_t failing_step = -1;
+    int failing_replica = 0;
+    std::chrono::microseconds pause{0};
+    std::shared_ptr<Notes> notes = std::make_shared<Notes>();
+
+    [[nodiscard]] std::int64_t batch_size() const { return size; }
+    [[nodiscard]] int replicas() const { return count; }
+    [[nodiscard]] Shape sample_shape() const { return {1}; }
+    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
+              std::int32_t* labels) const {
+        if (pause.count() > 0) std::this_thread::sleep_for(pause);
+        ++notes->pieces;
+        if (begin == 0) {
+            const std::scoped_lock lock(notes->mutex);
+            notes->filled.emplace_back(step, replica);
+            if (!notes->asked.empty()) {
+                const std::int64_t ahead = step - notes->asked[static_cast<std::size_t>(replica)];
+                notes->furthest_ahead = std::max(notes->furthest_ahead.load(), ahead);
+            }
+        }
+        require<DataError>(step != failing_step || replica != failing_replica || begin < size / 2, "no data for step ",
+                           step, " of replica ", replica);
+        for (std::int64_t i = begin; i < end; ++i) {
+            samples[i] = static_cast<float>(1000 * step + replica);
+            labels[i] = replica;
+        }
+    }
+};
+
+bool holds(const BatchView& batch, std::int64_t step, int replica) {
+    bool all = batch.size > 0;
+    for (std::int64_t i = 0; i < batch.size; ++i) {
+        all = all && batch.samples[i] == static_cast<float>(1000 * step + replica) && batch.labels[i] == replica;
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "batches are the same bits for 0, 1 and 4 workers, for any threads, and for replicas on threads of their own") {
+    const ImageSet set = random_images(200, 12, 12);
+    const auto source = [&] {
+        return TrainingBatches(set, TutorialDistortions{.height = 9, .width = 7},
+                               {.batch_size = 21, .replicas = 3, .seed = 6});
+    };
+    constexpr std::int64_t steps = 30;
+    const std::size_t size = 21 * 9 * 7 * 3;
+    const auto reference = source();
+    for (const int workers : {0, 1, 4}) {
+        for (const int threads : {1, several_threads}) {
+            for (const int devices : {1, 3}) {
+                Prefetch batches(source(), {.workers = workers});
+                std::atomic<int> wrong = 0;
+                const auto device = [&](int first) {
+                    HostContext context(first, {.threads = threads});
+                    std::vector<float> samples(size);
+                    std::vector<std::int32_t> labels(21);
+                    for (std::int64_t step = 0; step < steps; ++step) {
+                        for (int r = first; r < 3; r += devices) {
+                            const BatchView batch = batches(step, r, context);
+                            reference.fill(step, r, samples.data(), labels.data());
+                            const bool same = batch.size == 21 &&
+                                              std::equal(samples.begin(), samples.end(), batch.samples) &&
+                                              std::equal(labels.begin(), labels.end(), batch.labels);
+                            if (!same) ++wrong;
+                        }
+                    }
+                };
+                {
+                    std::vector<std::jthread> workers_of_devices;
+                    for (int d = 0; d < devices; ++d) workers_of_devices.emplace_back(device, d);
+                }
+                CAPTURE(workers);
+                CAPTURE(threads);
+                CAPTURE(devices);
+                CHECK(wrong == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("a run may begin at any step and has the batches of a run that came there") {
+    for (const int workers : {0, 2}) {
+        SerialContext context;
+        Prefetch batches(Noted{.count = 2}, {.workers = workers});
+        for (std::int64_t step = 41; step < 50; ++step) {
+            for (const int replica : {1, 0}) CHECK(holds(batches(step, replica, context), step, replica));
+        }
+    }
+}
+
+TEST_CASE("a replica's batch stays as it is until the replica asks for its next step") {
+    for (const int workers : {0, 1, 4}) {
+        SerialContext context;
+        Prefetch batches(Noted{.count = 2}, {.workers = workers});
+        const BatchView held = batches(0, 0, context);
+        for (std::int64_t step = 0; step < 20; ++step) CHECK(holds(batches(step, 1, context), step, 1));
+        CHECK(holds(held, 0, 0));
+        CHECK(batches(0, 0, context).samples == held.samples);  // asked again, the same batch
+        CHECK(holds(batches(1, 0, context), 1, 0));
+    }
+}
+
+TEST_CASE("workers fill two batches a replica and no more, oldest step first") {
+    for (const int workers : {1, 4}) {
+        SerialContext context;
+        const Noted source{.count = 3};
+        source.notes->asked.assign(3, 0);
+        Prefetch batches(source, {.workers = workers});
+        for (std::int64_t step = 0; step < 40; ++step) {
+            for (int replica = 0; replica < 3; ++replica) {
+                {
+                    const std::scoped_lock lock(source.notes->mutex);
+                    source.notes->asked[static_cast<std::size_t>(replica)] = step;
+                }
+                CHECK(holds(batches(step, replica, context), step, replica));
+            }
+        }
+        CHECK(source.notes->furthest_ahead <= 1);
+        const std::scoped_lock lock(source.notes->mutex);
+        REQUIRE(source.notes->filled.size() >= 120);
+        if (workers == 1) CHECK(std::is_sorted(source.notes->filled.begin(), source.notes->filled.end()));
+    }
+}
+
+TEST_CASE("what preparing a batch throws comes out of the call for that batch, and of no other") {
+    for (const int workers : {0, 1, 4}) {
+        SerialContext context;
+        Prefetch batches(Noted{.count = 2, .failing_step = 3, .failing_replica = 1}, {.workers = workers});
+        for (std::int64_t step = 0; step < 6; ++step) {
+            CHECK(holds(batches(step, 0, context), step, 0));
+            if (step != 3) {
+                CHECK(holds(batches(step, 1, context), step, 1));
+                continue;
+            }
+            for (int again = 0; again < 2; ++again) {
+                CHECK(message_of<DataError>([&] { batches(step, 1, context); }) == "no data for step 3 of replica 1");
+            }
+        }
+    }
+}
+
+TEST_CASE("what a thread of the device's team throws comes out of the call") {
+    HostContext context(0, {.threads = several_threads});
+    Prefetch batches(Noted{.size = 100, .failing_step = 0}, {.workers = 0});
+    CHECK(message_of<DataError>([&] { batches(0, 0, context); }) == "no data for step 0 of replica 0");
+}
+
+TEST_CASE("the queue ends at once: before the first batch, between steps, in the middle of a batch") {
+    for (const int workers : {0, 1, 4}) {
+        { const Prefetch never_asked(Noted{}, {.workers = workers}); }
+        SerialContext context;
+        {
+            Prefetch batches(Noted{.count = 2}, {.workers = workers});
+            for (std::int64_t step = 0; step < 3; ++step) batches(step, 0, context);
+        }
+        if (workers == 0) continue;
+        constexpr std::int64_t size = 100'000;  // 12,500 pieces of a millisecond each, if nobody stopped
+        const Noted slow{.size = size, .pause = std::chrono::milliseconds(1)};
+        {
+            auto batches = std::make_unique<Prefetch<Noted>>(slow, PrefetchOptions{.workers = workers});
+            std::jthread asking([&, queue = batches.get()] {
+                static_cast<void>(message_of<InvalidArgument>([&] { (*queue)(0, 7, context); }));
+            });
+            asking.join();
+        }
+        Noted::Notes& notes = *slow.notes;
+        CHECK(notes.pieces == 0);  // a replica that there is not starts nothing
+    }
+}
+
+TEST_CASE("a worker in the middle of a batch is not waited for to its end") {
+    // The first step's batch is small work; the second's is prepared while the queue is destroyed.
+    struct SlowSecond : Noted {
+        void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
+                  std::int32_t* labels) const {
+            if (step > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            Noted::fill(step, replica, begin, end, samples, labels);
+        }
+    };
+    constexpr std::int64_t size = 80'000, pieces = size / 8;
+    SlowSecond source;
+    source.size = size;
+    SerialContext context;
+    {
+        Prefetch batches(source, {.workers = 2});
+        batches(0, 0, context);
+    }
+    CHECK(source.notes->pieces >= pieces);     // the first batch is whole
+    CHECK(source.notes->pieces < 2 * pieces);  // the second was left
+}
+
+TEST_CASE("a step that is neither the replica's current nor its next is refused with the numbers") {
+    for (const int workers : {0, 2}) {
+        SerialContext context;
+        Prefetch batches(Noted{.count = 2}, {.workers = workers});
+        const auto refusal = [&](std::int64_t step, int replica) {
+            return message_of<InvalidArgument>([&] { batches(step, replica, context); });
+        };
+        CHECK(refusal(-1, 0) == "there is no step -1");
+        batches(5, 0, context);
+        CHECK(refusal(7, 0) == "replica 0 asked for the batch of step 7; its next one is step 6");
+        CHECK(refusal(4, 0) == "replica 0 asked for the batch of step 4; its next one is step 6");
+        CHECK(refusal(4, 1) == "replica 1 asked for the batch of step 4; its next one is step 5");
+        CHECK(refusal(5, 2) == "there is no replica 2 of 2");
+        CHECK(holds(batches(6, 0, context), 6, 0));
+        CHECK(holds(batches(5, 1, context), 5, 1));
+    }
+    CHECK(message_of<InvalidArgument>([] { Prefetch(Noted{}, {.workers = -1}); }) ==
+          "batches are prepared by 0 to 1024 workers, not -1");
+}

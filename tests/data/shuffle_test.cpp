@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shuffled stream: each sample once an epoch, the same for everybody who asks, evenly mixed.
+#include <cupola/data/shuffle.hpp>
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "support.hpp"
+
+using namespace cupola;
+
+TEST_CASE("the stream covers each sample exactly once an epoch, and epochs differ") {
+    constexpr std::int64_t size = 101;
+    const ShuffledOrder order(size, 5);
+    std::vector<SampleOfEpoch> stream(3 * size);
+    order.look_up(0, stream);
+    for (std::size_t epoch = 0; epoch < 3; ++epoch) {
+        std::vector<int> seen(size);
+        for (std::size_t i = 0; i < size; ++i) {
+            const SampleOfEpoch place = stream[epoch * size + i];
+            CHECK(place.epoch == epoch);
+            ++seen[place.index];
+        }
+        CHECK(seen == std::vector<int>(size, 1));
+    }
+    int equal_places = 0;
+    for (std::size_t i = 0; i < size; ++i) equal_places += stream[i].index == stream[size + i].index ? 1 : 0;
+    CHECK(equal_places < 8);  // of 101 about 1 by chance
+}
+
+TEST_CASE("the order of an epoch is a pure function of seed and epoch") {
+    std::vector<std::uint32_t> one(50), again(50), other_seed(50), other_epoch(50);
+    shuffle(one, 1, 3);
+    shuffle(other_seed, 2, 3);
+    shuffle(other_epoch, 1, 4);
+    shuffle(again, 1, 3);
+    CHECK(one == again);
+    CHECK(one != other_seed);
+    CHECK(one != other_epoch);
+}
+
+TEST_CASE("a look-up does not depend on those before it") {
+    const ShuffledOrder order(10, 9), fresh(10, 9);
+    std::vector<SampleOfEpoch> a(7), b(7);
+    for (const std::int64_t first : {500LL, 3LL, 28LL, 0LL, 95LL, 3LL}) {
+        order.look_up(first, a);
+        for (std::size_t i = 0; i < b.size(); ++i)
+            ShuffledOrder(10, 9).look_up(first + static_cast<std::int64_t>(i), {&b[i], 1});
+        for (std::size_t i = 0; i < b.size(); ++i) {
+            CHECK(a[i].index == b[i].index);
+            CHECK(a[i].epoch == b[i].epoch);
+        }
+    }
+}
+
+TEST_CASE("every sample comes to every place equally often") {
+    constexpr std::size_t size = 5, epochs = 20'000;
+    std::vector<std::uint32_t> order(size);
+    std::vector<int> count(size * size);
+    for (std::uint32_t epoch = 0; epoch < epochs; ++epoch) {
+        shuffle(order, 17, epoch);
+        for (std::size_t place = 0; place < size; ++place) ++count[place * size + order[place]];
+    }
+    double chi_squared = 0;
+    for (const int n : count) chi_squared += (n - 4000.0) * (n - 4000.0) / 4000.0;
+    CHECK(chi_squared < 45);  // 16 degrees of freedom: above 45 once in 7,000 seeds, and the seed is fixed
+}
+
+TEST_CASE("threads that look up at once see the same stream") {
+    const ShuffledOrder order(37, 2);
+    std::vector<SampleOfEpoch> expected(2000);
+    ShuffledOrder(37, 2).look_up(0, expected);
+    std::atomic<int> wrong = 0;
+    {
+        std::vector<std::jthread> threads;
+        for (int t = 0; t < 4; ++t) {
+            threads.emplace_back([&, t] {
+                std::vector<SampleOfEpoch> got(10);
+                for (std::int64_t first = t * 10; first < 2000; first += 40) {
+                    order.look_up(first, got);
+                    for (std::size_t i = 0; i < got.size(); ++i) {
+                        if (got[i].index != expected[static_cast<std::size_t>(first) + i].index) ++wrong;
+                    }
+                }
+            });
+        }
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("an order of nothing, or a place before the first, is refused") {
+    CHECK(message_of<InvalidArgument>([] { ShuffledOrder(0, 1); }) ==
+          "a data set of 0 samples cannot be shuffled; 1 to 4294967295 can");
+    SampleOfEpoch place;
+    CHECK(message_of<InvalidArgument>([&] {
+              ShuffledOrder(2, 1).look_up(-1, {&place, 1});
+          }) == "place -1 of the stream of samples is in no epoch of 0 to 4294967295");
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout: the rates it takes, and that its rate and its place in the network reach the operation.
+#include <limits>
+#include <string_view>
+
+#include <cupola/layers/dropout.hpp>
+#include <cupola/ops/onednn/dropout.hpp>
+#include <doctest/doctest.h>
+
+#include "../reference/dropout.hpp"
+#include "layer_run.hpp"
+
+using namespace cupola;
+
+static_assert(Dropout<0.5>::output(Shape{384}).shape == Shape{384});
+static_assert(Dropout<0.0>::output(Shape{3, 3, 8}).shape == Shape{3, 3, 8});
+static_assert(parameters_of<Dropout<0.5>>(Shape{384}).count == 0);
+static_assert(!traits_of<Dropout<0.5>>().backward_reads_input && !traits_of<Dropout<0.5>>().backward_reads_output,
+              "the mask is drawn again");
+static_assert(std::string_view(Dropout<1.0>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
+static_assert(std::string_view(Dropout<-0.1>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
+static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>::output(Shape{384}).mistake) ==
+              "has a rate outside [0, 1)");
+
+TEST_CASE_TEMPLATE_DEFINE("Dropout computes what its type says", D, dropout_computes) {
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    const auto [problem, outcome] = layer_run::run<Dropout<0.25>, D>({101}, 5, seed);
+    reference::Doubles expected = reference::Dropout{seed, 0, 0, 0.25F}.factors(0, 5, 101);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= static_cast<double>(problem.x[i]);
+    CHECK(reference::distance(outcome.output, expected) < 1e-6);
+}
+TEST_CASE_TEMPLATE_APPLY(dropout_computes, Devices);

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Flatten: one extent, no memory of its own.
+#include <cupola/device/host.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <doctest/doctest.h>
+
+#include "../devices.hpp"
+
+using namespace cupola;
+
+static_assert(Flatten::output(Shape{6, 6, 64}).shape == Shape{2304});
+static_assert(Flatten::output(Shape{2304}).shape == Shape{2304});
+static_assert(parameters_of<Flatten>(Shape{6, 6, 64}).count == 0);
+static_assert(traits_of<Flatten>().view && !traits_of<Flatten>().backward_reads_input &&
+              !traits_of<Flatten>().backward_reads_output);
+
+TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_nothing) {
+    static_assert(LayerOn<Flatten, D>);
+    typename D::Context context(0, device_options<D>(1));
+    const Site<D> site{.context = context, .batch = 1, .input = {2, 2, 2}, .output = {8}};
+    auto operation = Flatten::operation(site);
+    const MemoryNeeds needs = memory_needs(operation);
+    CHECK(needs.packed + needs.saved + needs.scratch == 0);
+    // All pointers are null: any access would end the process.
+    CHECK_NOTHROW(operation.forward(Pass<D>{.context = context}));
+    CHECK_NOTHROW(operation.backward(Pass<D>{.context = context}));
+}
+TEST_CASE_TEMPLATE_APPLY(flatten_nothing, Devices);

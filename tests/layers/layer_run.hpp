@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs a layer as a network would: its output extents, its parameters and its operation come from the layer itself, the
+// numbers are random.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/layers/layer.hpp>
+
+#include "../ops/operation_run.hpp"
+
+namespace layer_run {
+
+/// A layer, an input and what came out, for a test to compare with the oracle.
+struct Run {
+    operation_run::Problem problem;
+    operation_run::Outcome outcome;
+};
+
+template <class L, cupola::Device D>
+[[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed) {
+    static_assert(cupola::LayerOn<L, D>);
+    reference::Random random(seed);
+    Run result;
+    operation_run::Problem& problem = result.problem;
+    problem.input = input;
+    problem.output = L::output(input).shape;
+    problem.batch = batch;
+    problem.threads = 2;
+    problem.seed = seed;
+    problem.x = random.normal(batch * input.size(), 1.0, 0.5);
+    problem.dy = random.normal(batch * problem.output.size(), 1.0, 0.5);
+    const cupola::Parameters parameters = cupola::parameters_of<L>(input);
+    for (std::size_t i = 0; i < parameters.count; ++i) {
+        problem.parameters.push_back(random.normal(parameters.list[i].shape.size()));
+    }
+    result.outcome = operation_run::run<D>(problem, [](const cupola::Site<D>& site) { return L::operation(site); });
+    return result;
+}
+
+}  // namespace layer_run

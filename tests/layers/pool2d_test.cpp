@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MaxPool2d and AvgPool2d: extents are known from the type, and its options reach the operation.
+#include <string_view>
+
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/ops/onednn/pooling.hpp>
+#include <doctest/doctest.h>
+
+#include "../reference/pooling.hpp"
+#include "layer_run.hpp"
+
+using namespace cupola;
+
+namespace {
+
+static_assert(MaxPool2d<3, 2>::output(Shape{24, 24, 64}).shape == Shape{12, 12, 64});
+static_assert(MaxPool2d<3, 2>::output(Shape{7, 9, 5}).shape == Shape{4, 5, 5});
+static_assert(MaxPool2d<3, 2, valid>::output(Shape{24, 24, 64}).shape == Shape{11, 11, 64});
+static_assert(MaxPool2d<2>::output(Shape{8, 6, 3}).shape == Shape{4, 3, 3}, "the stride is the window's unless named");
+static_assert(AvgPool2d<6>::output(Shape{6, 6, 10}).shape == Shape{1, 1, 10});
+static_assert(AvgPool2d<2, 2, valid>::output(Shape{7, 5, 3}).shape == Shape{3, 2, 3});
+
+static_assert(parameters_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}).count == 0);
+static_assert(multiply_adds_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}) == 0);
+static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input && !traits_of<MaxPool2d<3, 2>>().backward_reads_output);
+static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input && !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
+static_assert(!traits_of<MaxPool2d<3, 2>>().view && !traits_of<MaxPool2d<3, 2>>().absorbs_relu);
+
+static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
+static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).mistake) == "takes height x width x channels");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).mistake) == "has a window larger than its input");
+static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).mistake) == "has a window larger than its input");
+
+template <class L, Device D>
+void agrees(const Shape& input, const reference::Pooling& r) {
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    const auto [problem, outcome] = layer_run::run<L, D>(input, r.batch, seed);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x)) < reference::tolerance);
+    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute what their types say", D, pool2d_computes) {
+    agrees<MaxPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, true});
+    agrees<MaxPool2d<2, 1, valid>, D>({5, 8, 16}, {2, reference::valid(5, 2, 1), reference::valid(8, 2, 1), 16, true});
+    agrees<AvgPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, false});
+    agrees<AvgPool2d<2>, D>({7, 5, 16}, {2, reference::same(7, 2, 2), reference::same(5, 2, 2), 16, false});
+}
+TEST_CASE_TEMPLATE_APPLY(pool2d_computes, Devices);

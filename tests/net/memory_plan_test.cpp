@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/net/memory_plan.hpp>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/core/philox.hpp>
+#include <cupola/net/plan.hpp>
+
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// No arena can be smaller than what is alive at one time.
+std::size_t lower_bound(const std::vector<Lifetime>& lifetimes, std::size_t times) {
+    std::size_t most = 0;
+    for (std::size_t t = 0; t < times; ++t) {
+        std::size_t alive = 0;
+        for (const Lifetime& l : lifetimes) {
+            if (l.bytes > 0 && l.first <= t && t <= l.last) alive += l.bytes;
+        }
+        most = std::max(most, alive);
+    }
+    return most;
+}
+
+bool any_overlap(const std::vector<Lifetime>& lifetimes) {
+    for (std::size_t a = 0; a < lifetimes.size(); ++a) {
+        for (std::size_t b = 0; b < a; ++b) {
+            const Lifetime &x = lifetimes[a], &y = lifetimes[b];
+            if (x.bytes == 0 || y.bytes == 0 || x.last < y.first || y.last < x.first) continue;
+            if (x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes) return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("tensors alive at the same time never share bytes, whatever their sizes and lifetimes") {
+    for (std::uint64_t round = 0; round < 200; ++round) {
+        CAPTURE(round);
+        std::vector<Lifetime> lifetimes(30);
+        for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+            const auto words = RandomStream(1, Purpose::user, static_cast<std::uint32_t>(round), i).words(0);
+            const std::size_t first = words[0] % 20;
+            lifetimes[i] = {(words[1] % 5) * 64, first, first + words[2] % 10, 0};
+        }
+        const std::size_t total = place(lifetimes);
+        CHECK_FALSE(any_overlap(lifetimes));
+        CHECK(total >= lower_bound(lifetimes, 40));
+        for (const Lifetime& l : lifetimes) CHECK(l.offset + l.bytes <= total);
+    }
+}
+
+TEST_CASE("the tutorial network's arena is as small as any can be, in training and in evaluation") {
+    std::vector<StageInfo> stages(tutorial::Net::layer_count);
+    stages.resize(fuse(tutorial::Net::rows, true, stages));
+    for (const bool training : {true, false}) {
+        std::vector<Lifetime> lifetimes(2 * stages.size() + 2);
+        const std::size_t total = plan_activations(stages, 128, training, false, lifetimes);
+        CHECK_FALSE(any_overlap(lifetimes));
+        CHECK(total == lower_bound(lifetimes, 2 * stages.size() + 2));
+        CHECK(total == activation_bytes<tutorial::Net>(128, training));
+    }
+}
+
+TEST_CASE("views share their memory, and the gradient of the batch is planned only where it is asked for") {
+    struct Views : Sequential<Input<2, 2, 1>, Flatten, Linear<4>, Flatten, Linear<2>> {};
+    std::vector<StageInfo> stages(Views::layer_count);
+    stages.resize(fuse(Views::rows, true, stages));
+    CHECK(storage_of(stages, 1) == 0);  // a view of the batch itself
+    CHECK(storage_of(stages, 3) == 2);
+    std::vector<Lifetime> without(2 * stages.size() + 2), with = without;
+    plan_activations(stages, 3, true, false, without);
+    plan_activations(stages, 3, true, true, with);
+    CHECK(without[stages.size() + 1].bytes == 0);
+    CHECK(with[stages.size() + 1].bytes == aligned(3 * 4 * sizeof(float)));
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/net/plan.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "golden/network.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// A plan with memory of its own, every byte of it not a number before the run.
+template <class Net>
+struct Runner {
+    HostContext context{0, {.threads = 2}};
+    Plan<Host> plan;
+    HostArena arena;
+    Runner(const PlanOptions& options)
+        : plan(Plan<Host>::make<Net>(context, options)), arena(plan.bytes().total(), "test") {
+        auto* floats = reinterpret_cast<float*>(arena.data());
+        std::fill(floats, floats + arena.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+        plan.bind(arena.data());
+    }
+};
+
+}  // namespace
+
+TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and gradients") {
+    for (const golden::NetworkCase& golden : golden::network_cases) {
+        CAPTURE(golden.name);
+        using Net = tutorial::Net;
+        const auto batch = static_cast<std::int64_t>(golden.batch);
+        std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
+        std::size_t next = 0;
+        for (const Row& row : Net::rows) {
+            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                const golden::NetworkParameter& g = golden.parameters[next++];
+                REQUIRE(g.size == static_cast<std::size_t>(row.parameters.list[p].shape.size()));
+                for (std::size_t i = 0; i < g.size; ++i) {
+                    parameters[static_cast<std::size_t>(row.offsets[p]) + i] =
+                        g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i));
+                }
+            }
+        }
+        std::vector<float> images(golden.batch * 24 * 24 * 3);
+        for (std::size_t i = 0; i < images.size(); ++i) {
+            images[i] = golden.image_scale * golden::uniform(golden.image_seed, static_cast<std::uint32_t>(i));
+        }
+        Runner<Net> run({.batch = batch});
+        run.plan.prepare(run.context, parameters.data());
+        const float* logits = run.plan.forward(run.context, images.data(), parameters.data(), {});
+        CHECK(tutorial::difference(std::span(logits, golden.logits.size()), golden.logits) < 1e-5);
+        const auto loss = CrossEntropy<10>{}.operation<Host>();
+        const LossResult result =
+            loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
+        CHECK(result.sum / static_cast<double>(batch) == doctest::Approx(golden.cross_entropy).epsilon(1e-5));
+        std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
+        run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
+        next = 0;
+        for (const Row& row : Net::rows) {
+            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                const golden::NetworkParameter& g = golden.parameters[next++];
+                CAPTURE(g.name);
+                // The golden gradient is of the total: the decay's share is coefficient * w.
+                const bool decays = p == 0 && (row.name == "local3" || row.name == "local4");
+                const auto at = [&](std::size_t i) {
+                    const std::size_t place = static_cast<std::size_t>(row.offsets[p]) + i;
+                    return static_cast<double>(gradients[place]) + (decays ? 0.004 * static_cast<double>(parameters[place]) : 0.0);
+                };
+                double squares = 0;
+                for (std::size_t i = 0; i < g.size; ++i) squares += at(i) * at(i);
+                CHECK(std::sqrt(squares) == doctest::Approx(g.gradient_norm).epsilon(1e-5));
+                std::vector<double> ours;
+                for (const std::size_t place : g.places) ours.push_back(at(place));
+                CHECK(tutorial::difference(ours, g.gradient) < 2e-5);
+            }
+        }
+    }
+}
+
+TEST_CASE("backward adds where it is told to, and writes otherwise") {
+    using Net = tutorial::SmallNet;
+    std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
+    initialize(parameters, normal(0.1), 1, 1, 5, 0);
+    std::vector<float> images(3 * 24 * 24 * 3);
+    initialize(images, normal(1.0), 1, 1, 6, 0);
+    Runner<Net> run({.batch = 3});
+    run.plan.prepare(run.context, parameters.data());
+    const auto gradients = [&](std::vector<float> before, bool accumulate) {
+        run.plan.forward(run.context, images.data(), parameters.data(), {});
+        std::fill(run.plan.output_gradient(), run.plan.output_gradient() + 30, 0.25F);
+        run.plan.backward(run.context, images.data(), parameters.data(), before.data(), {}, accumulate);
+        return before;
+    };
+    const std::vector<float> once = gradients(std::vector<float>(parameters.size(), 7.0F), false);
+    const std::vector<float> twice = gradients(once, true);
+    double largest = 0;
+    for (const Row& row : Net::rows) {
+        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            for (std::int64_t i = 0; i < row.parameters.list[p].shape.size(); ++i) {
+                const auto place = static_cast<std::size_t>(row.offsets[p] + i);
+                largest = std::max(largest, static_cast<double>(std::abs(once[place])));
+                REQUIRE(twice[place] == doctest::Approx(2 * once[place]).epsilon(1e-5));
+            }
+        }
+    }
+    CHECK(largest > 0);
+}
+
+TEST_CASE("the gradient of the batch is given where it is asked for and equals the slope of the output") {
+    struct Net : Sequential<Input<6, 6, 2>, Conv2d<4, 3>, ReLU, AvgPool2d<2>, Flatten, Linear<3>> {};
+    std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
+    initialize(parameters, normal(0.5), 1, 1, 5, 0);
+    std::vector<float> images(2 * 72), direction(2 * 72);
+    initialize(images, normal(1.0), 1, 1, 6, 0);
+    initialize(direction, normal(1.0), 1, 1, 7, 0);
+    Runner<Net> run({.batch = 2, .input_gradient = true});
+    run.plan.prepare(run.context, parameters.data());
+    const auto sum = [&](double step) {
+        std::vector<float> moved = images;
+        for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(step) * direction[i];
+        const float* output = run.plan.forward(run.context, moved.data(), parameters.data(), {});
+        double total = 0;
+        for (int i = 0; i < 6; ++i) total += static_cast<double>(output[i]);
+        return total;
+    };
+    sum(0);
+    std::fill(run.plan.output_gradient(), run.plan.output_gradient() + 6, 1.0F);
+    std::vector<float> gradients(parameters.size());
+    run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
+    double slope = 0;
+    for (std::size_t i = 0; i < images.size(); ++i) {
+        slope += static_cast<double>(run.plan.input_gradient()[i]) * static_cast<double>(direction[i]);
+    }
+    CHECK((sum(1e-3) - sum(-1e-3)) / 2e-3 == doctest::Approx(slope).epsilon(2e-3));
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReLU that stands alone.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <cupola/ops/activation.hpp>
+#include <cupola/ops/onednn/activation.hpp>
+#include <doctest/doctest.h>
+
+#include "../devices.hpp"
+#include "../reference/relu.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::Floats;
+
+namespace {
+
+template <Device D>
+Outcome run(const Problem& problem) {
+    return operation_run::run<D>(problem, [](const Site<D>& site) { return ops::Relu<D, float>(site); });
+}
+
+Problem problem_of(const Floats& x, const Floats& dy, int threads) {
+    Problem problem;
+    problem.input = problem.output = {static_cast<std::int64_t>(x.size())};
+    problem.threads = threads;
+    problem.x = x;
+    problem.dy = dy;
+    return problem;
+}
+
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops to the bit", D, relu_agrees) {
+    for (const std::int64_t count : {1, 3, 16, 4095, 4096, 4097, 30'000}) {
+        for (const int threads : thread_counts<D>()) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(count, " elements, threads ", threads, ", seed ", seed);
+            reference::Random random(seed);
+            const Problem problem = problem_of(random.normal(count), random.normal(count), threads);
+            const Outcome outcome = run<D>(problem);
+            CHECK(reference::distance(outcome.output, reference::relu(reference::widen(problem.x))) == 0);
+            CHECK(reference::same_bits(outcome.input_gradient, reference::relu_mask(outcome.output, problem.dy)));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(relu_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and infinity on", D, relu_special) {
+    const Outcome outcome = run<D>(problem_of({0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, not_a_number}, {1, 2, 3, 4, 5, 6, 7}, 1));
+    CHECK(outcome.output[0] == 0.0F);
+    CHECK(outcome.output[1] == 0.0F);
+    CHECK(outcome.output[2] == 1.0F);
+    CHECK(outcome.output[3] == 0.0F);
+    CHECK(outcome.output[4] == inf);
+    CHECK(outcome.output[5] == 0.0F);
+    CHECK(std::isnan(outcome.output[6]));
+    CHECK(outcome.input_gradient == Floats{0, 0, 3, 0, 5, 0, 0});
+}
+TEST_CASE_TEMPLATE_APPLY(relu_special, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("ReLU leaves out the input gradient that nobody wants", D, relu_null) {
+    Problem problem = problem_of({1, -1, 2}, {1, 1, 1}, 1);
+    problem.input_gradient = false;
+    for (const float value : run<D>(problem).input_gradient) CHECK(std::isnan(value));
+}
+TEST_CASE_TEMPLATE_APPLY(relu_null, Devices);

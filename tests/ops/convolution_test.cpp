@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution against plain loops in double, and what it promises beside its figures.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/onednn/convolution.hpp>
+#include <doctest/doctest.h>
+
+#include "../devices.hpp"
+#include "../reference/convolution.hpp"
+#include "../reference/relu.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+using reference::Floats;
+
+namespace {
+
+struct Case {
+    std::int64_t batch, height, width, in, out, kernel, stride;
+    Padding padding = Padding::same;
+    bool bias = true;
+};
+
+std::string describe(const Case& c) {
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out, ", kernel ", c.kernel,
+                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", c.bias ? ", bias" : "");
+}
+
+reference::Convolution oracle(const Case& c) {
+    const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
+    return {c.batch, axis(c.height, c.kernel, c.stride), axis(c.width, c.kernel, c.stride), c.in, c.out};
+}
+
+ConvolutionShape shape_of(const Case& c) {
+    return {window_axis(c.height, c.kernel, c.stride, c.padding), window_axis(c.width, c.kernel, c.stride, c.padding), c.in,
+            c.out, c.bias};
+}
+
+Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
+    const reference::Convolution r = oracle(c);
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.height, c.width, c.in};
+    problem.output = {r.height.output, r.width.output, c.out};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
+    problem.x = random.normal(r.input_size(), 1.0, 1.0);
+    problem.dy = random.normal(r.output_size(), 1.0, 1.0);
+    problem.parameters = {random.normal(r.weight_size())};
+    problem.gradients_before = {random.normal(r.weight_size())};
+    if (c.bias) {
+        problem.parameters.push_back(random.normal(c.out));
+        problem.gradients_before.push_back(random.normal(c.out));
+    }
+    return problem;
+}
+
+template <Device D>
+Outcome run(const Case& c, const Problem& problem) {
+    return operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape_of(c)); });
+}
+
+/// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
+/// that share no factor, so that the values meet in many combinations.
+std::vector<Case> cases() {
+    std::vector<Case> result;
+    const std::vector<std::pair<std::int64_t, std::int64_t>> channels{
+        {3, 64}, {1, 1}, {5, 16}, {16, 5}, {64, 64}, {64, 3}, {1, 16}, {16, 1}, {5, 3}, {16, 64}, {3, 5}};
+    const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9}, {8, 5}, {5, 5}, {12, 6}, {6, 13}};
+    const std::vector<std::int64_t> batches{1, 3, 17};
+    std::size_t i = 0;
+    for (const std::int64_t kernel : {1, 2, 3, 5}) {
+        for (const std::int64_t stride : {1, 2, 3}) {
+            for (const Padding padding : {Padding::same, Padding::valid}) {
+                const auto [in, out] = channels[i % channels.size()];
+                const auto [height, width] = sizes[i % sizes.size()];
+                result.push_back({batches[i % 3], height, width, in, out, kernel, stride, padding, i % 7 != 3});
+                ++i;
+            }
+        }
+    }
+    for (const auto& [in, out] : channels) result.push_back({3, 9, 7, in, out, 3, 1, Padding::same, true});
+    result.push_back({1, 1, 1, 3, 5, 1, 1, Padding::same, true});
+    result.push_back({2, 1, 1, 16, 16, 3, 1, Padding::same, true});
+    result.push_back({2, 24, 24, 3, 64, 5, 1, Padding::same, true});   // the tutorial's
+    result.push_back({2, 12, 12, 64, 64, 5, 1, Padding::same, true});
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("convolution, forward and backward, agrees with plain loops", D, convolution_agrees) {
+    for (const Case& c : cases()) {
+        for (const int threads : thread_counts<D>()) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(c), ", threads ", threads, ", seed ", seed);
+            const reference::Convolution r = oracle(c);
+            const Problem problem = problem_of(c, seed, threads);
+            const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
+            const Floats b = c.bias ? problem.parameters[1] : Floats{};
+            const Outcome outcome = run<D>(c, problem);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+            if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a convolution agrees with plain loops", D, convolution_relu_agrees) {
+    for (const Case& c : cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        const reference::Convolution r = oracle(c);
+        Problem problem = problem_of(c, seed, 2);
+        problem.activation = Activation::relu;
+        const Outcome outcome = run<D>(c, problem);
+        const Floats &x = problem.x, &w = problem.parameters[0];
+        const Floats b = c.bias ? problem.parameters[1] : Floats{};
+        CHECK(distance(outcome.output, reference::relu(r.forward(x, w, b))) < reference::tolerance);
+        const Floats dy = reference::relu_mask(outcome.output, problem.dy);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+        if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_relu_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the two apart", D, convolution_relu_bits) {
+    for (const Case& c : cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        Problem problem = problem_of(c, seed, 2);
+        Outcome apart = run<D>(c, problem);
+        problem.activation = Activation::relu;
+        const Outcome fused = run<D>(c, problem);
+        for (float& value : apart.output) value = value < 0.0F ? 0.0F : value;
+        CHECK(reference::same_bits_but_zeros_sign(fused.output, apart.output));
+
+        // Backward of the two apart: the mask first, then the convolution's.
+        problem.activation = Activation::none;
+        problem.dy = reference::relu_mask(fused.output, problem.dy);
+        apart = run<D>(c, problem);
+        CHECK(reference::same_bits(fused.input_gradient, apart.input_gradient));
+        for (std::size_t i = 0; i < apart.parameter_gradients.size(); ++i) {
+            CHECK(reference::same_bits(fused.parameter_gradients[i], apart.parameter_gradients[i]));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_relu_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where it is told to", D, convolution_adds) {
+    for (const Case& c : cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        const reference::Convolution r = oracle(c);
+        Problem problem = problem_of(c, seed, 2);
+        problem.accumulate = true;
+        const Outcome outcome = run<D>(c, problem);
+        reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
+        for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
+        CHECK(distance(outcome.parameter_gradients[0], dw) < reference::tolerance);
+        if (c.bias) {
+            for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
+            CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
+        }
+        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) < reference::tolerance);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_adds, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobody wants", D, convolution_null) {
+    const Case c{3, 9, 7, 3, 16, 3, 1};
+    for (const bool known_before : {true, false}) {
+        CAPTURE(known_before);
+        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        const Outcome full = run<D>(c, problem);
+        problem.input_gradient = false;
+        problem.site_input_gradient = !known_before;
+        const Outcome outcome = run<D>(c, problem);
+        for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
+        CHECK(reference::same_bits(outcome.output, full.output));
+        CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
+        if (known_before) CHECK(outcome.needs.packed < full.needs.packed);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_null, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a convolution made for evaluation computes the same output", D, convolution_inference) {
+    for (const Case& c : cases()) {
+        INFO(describe(c));
+        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        problem.activation = Activation::relu;
+        const Outcome training = run<D>(c, problem);
+        problem.site_training = problem.training = false;
+        const Outcome inference = run<D>(c, problem);
+        CHECK(reference::same_bits(inference.output, training.output));
+        CHECK(inference.needs.packed <= training.needs.packed);
+        CHECK(inference.needs.saved == 0);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_inference, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a convolution hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
+                          convolution_nan) {
+    const Case c{2, 6, 6, 3, 16, 3, 1};
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+        CAPTURE(static_cast<int>(activation));
+        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        problem.activation = activation;
+        problem.x[0] = std::numeric_limits<float>::quiet_NaN();
+        const Outcome outcome = run<D>(c, problem);
+        const std::size_t half = outcome.output.size() / 2;
+        // The first sample's corner sees it (a vendor's fused ReLU may make it zero), the second sample does not.
+        for (std::size_t o = 0; o < 16 && activation == Activation::none; ++o) CHECK(std::isnan(outcome.output[o]));
+        for (std::size_t i = half; i < 2 * half; ++i) CHECK_FALSE(std::isnan(outcome.output[i]));
+        bool gradient_has_one = false;
+        for (const float value : outcome.parameter_gradients[0]) gradient_has_one = gradient_has_one || std::isnan(value);
+        CHECK(gradient_has_one);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_nan, Devices);

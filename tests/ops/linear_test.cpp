@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear layers against plain loops in double, and what they promise beside their figures.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <cupola/ops/linear.hpp>
+#include <cupola/ops/onednn/linear.hpp>
+#include <doctest/doctest.h>
+
+#include "../devices.hpp"
+#include "../reference/linear.hpp"
+#include "../reference/relu.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+using reference::Floats;
+
+namespace {
+
+struct Case {
+    std::int64_t batch, in, out;
+    bool bias = true;
+};
+
+std::string describe(const Case& c) {
+    return text("batch ", c.batch, ", ", c.in, " -> ", c.out, c.bias ? ", bias" : "");
+}
+
+reference::Linear oracle(const Case& c) {
+    return {static_cast<std::size_t>(c.batch), static_cast<std::size_t>(c.in), static_cast<std::size_t>(c.out)};
+}
+
+Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.in};
+    problem.output = {c.out};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
+    problem.x = random.normal(c.batch * c.in, 1.0, 1.0);
+    problem.dy = random.normal(c.batch * c.out, 1.0, 1.0);
+    problem.parameters = {random.normal(c.in * c.out)};
+    problem.gradients_before = {random.normal(c.in * c.out)};
+    if (c.bias) {
+        problem.parameters.push_back(random.normal(c.out));
+        problem.gradients_before.push_back(random.normal(c.out));
+    }
+    return problem;
+}
+
+template <Device D>
+Outcome run(const Case& c, const Problem& problem) {
+    return operation_run::run<D>(problem, [&](const Site<D>& site) {
+        return ops::Linear<D, float>(site, LinearShape{c.in, c.out, c.bias});
+    });
+}
+
+const std::vector<Case> cases{{1, 1, 1},         {1, 1, 1, false},  {1, 64, 10},       {3, 5, 3},         {3, 5, 3, false},
+                              {3, 37, 19},       {17, 16, 64},      {17, 65, 63, false}, {16, 64, 64},    {1, 2304, 384},
+                              {4, 2304, 384},    {32, 384, 192},    {128, 192, 10},    {128, 192, 10, false}, {7, 1000, 1},
+                              {7, 1, 1000},      {33, 100, 129}};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer, forward and backward, agrees with plain loops", D, linear_agrees) {
+    for (const Case& c : cases) {
+        for (const int threads : thread_counts<D>()) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(c), ", threads ", threads, ", seed ", seed);
+            const reference::Linear r = oracle(c);
+            const Problem problem = problem_of(c, seed, threads);
+            const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
+            const Floats b = c.bias ? problem.parameters[1] : Floats{};
+            const Outcome outcome = run<D>(c, problem);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+            if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a linear layer agrees with plain loops", D, linear_relu_agrees) {
+    for (const Case& c : cases) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        const reference::Linear r = oracle(c);
+        Problem problem = problem_of(c, seed, 2);
+        problem.activation = Activation::relu;
+        const Outcome outcome = run<D>(c, problem);
+        const Floats &x = problem.x, &w = problem.parameters[0];
+        const Floats b = c.bias ? problem.parameters[1] : Floats{};
+        CHECK(distance(outcome.output, reference::relu(r.forward(x, w, b))) < reference::tolerance);
+        const Floats dy = reference::relu_mask(outcome.output, problem.dy);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+        if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_relu_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of the two apart", D, linear_relu_bits) {
+    for (const Case& c : cases) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        Problem problem = problem_of(c, seed, 2);
+        Outcome apart = run<D>(c, problem);
+        problem.activation = Activation::relu;
+        const Outcome fused = run<D>(c, problem);
+        for (float& value : apart.output) value = value < 0.0F ? 0.0F : value;
+        CHECK(reference::same_bits_but_zeros_sign(fused.output, apart.output));
+
+        problem.activation = Activation::none;
+        problem.dy = reference::relu_mask(fused.output, problem.dy);
+        apart = run<D>(c, problem);
+        CHECK(reference::same_bits(fused.input_gradient, apart.input_gradient));
+        for (std::size_t i = 0; i < apart.parameter_gradients.size(); ++i) {
+            CHECK(reference::same_bits(fused.parameter_gradients[i], apart.parameter_gradients[i]));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients where it is told to", D, linear_adds) {
+    for (const Case& c : cases) {
+        for (const Activation activation : {Activation::none, Activation::relu}) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(c), ", activation ", static_cast<int>(activation), ", seed ", seed);
+            const reference::Linear r = oracle(c);
+            Problem problem = problem_of(c, seed, 2);
+            problem.accumulate = true;
+            problem.activation = activation;
+            const Outcome outcome = run<D>(c, problem);
+            const Floats dy = activation == Activation::relu ? reference::relu_mask(outcome.output, problem.dy) : problem.dy;
+            reference::Doubles dw = r.weight_gradient(dy, problem.x), db = r.bias_gradient(dy);
+            for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
+            CHECK(distance(outcome.parameter_gradients[0], dw) < reference::tolerance);
+            if (c.bias) {
+                for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
+                CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_adds, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nobody wants", D, linear_null) {
+    const Case c{5, 33, 17};
+    for (const bool known_before : {true, false}) {
+        CAPTURE(known_before);
+        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        const Outcome full = run<D>(c, problem);
+        problem.input_gradient = false;
+        problem.site_input_gradient = !known_before;
+        const Outcome outcome = run<D>(c, problem);
+        for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
+        CHECK(reference::same_bits(outcome.output, full.output));
+        CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_null, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same output", D, linear_inference) {
+    for (const Case& c : cases) {
+        INFO(describe(c));
+        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        problem.activation = Activation::relu;
+        const Outcome training = run<D>(c, problem);
+        problem.site_training = problem.training = false;
+        CHECK(reference::same_bits(run<D>(c, problem).output, training.output));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_inference, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("the bias gradient of a linear layer has the same bits for 1 and 2 threads", D, linear_bias_bits) {
+    const Case c{129, 8, 200};
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    const Outcome one = run<D>(c, problem_of(c, seed, 1)), two = run<D>(c, problem_of(c, seed, 2));
+    CHECK(reference::same_bits(one.parameter_gradients[1], two.parameter_gradients[1]));
+}
+TEST_CASE_TEMPLATE_APPLY(linear_bias_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a linear layer hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
+                          linear_nan) {
+    const Case c{4, 20, 12};
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+        CAPTURE(static_cast<int>(activation));
+        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        problem.activation = activation;
+        problem.x[0] = std::numeric_limits<float>::quiet_NaN();
+        const Outcome outcome = run<D>(c, problem);
+        for (std::size_t o = 0; o < 48; ++o) {
+            if (o >= 12) CHECK_FALSE(std::isnan(outcome.output[o]));
+            if (o < 12 && activation == Activation::none) CHECK(std::isnan(outcome.output[o]));
+        }
+        for (std::size_t o = 0; o < 12; ++o) CHECK(std::isnan(outcome.parameter_gradients[0][o * 20]));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_nan, Devices);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling against plain loops in double, with ties and padding.
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/ops/onednn/pooling.hpp>
+#include <cupola/ops/pooling.hpp>
+#include <doctest/doctest.h>
+
+#include "../devices.hpp"
+#include "../reference/pooling.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+using reference::Floats;
+
+namespace {
+
+struct Case {
+    PoolingKind kind;
+    std::int64_t batch, height, width, channels, window, stride;
+    Padding padding = Padding::same;
+};
+
+std::string describe(const Case& c) {
+    return text(c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width, " x ",
+                c.channels, ", window ", c.window, ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid");
+}
+
+reference::Pooling oracle(const Case& c) {
+    const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
+    return {c.batch, axis(c.height, c.window, c.stride), axis(c.width, c.window, c.stride), c.channels,
+            c.kind == PoolingKind::max};
+}
+
+Problem problem_of(const Case& c, std::uint64_t seed, int threads, bool ties = false) {
+    const reference::Pooling r = oracle(c);
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.height, c.width, c.channels};
+    problem.output = {r.height.output, r.width.output, c.channels};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    problem.x = ties ? random.ties(r.input_size()) : random.normal(r.input_size());
+    problem.dy = random.normal(r.output_size());
+    return problem;
+}
+
+template <Device D>
+Outcome run(const Case& c, const Problem& problem) {
+    const PoolingShape shape{window_axis(c.height, c.window, c.stride, c.padding),
+                             window_axis(c.width, c.window, c.stride, c.padding), c.channels, c.kind};
+    return operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Pooling<D, float>(site, shape); });
+}
+
+std::vector<Case> cases() {
+    std::vector<Case> result;
+    const std::vector<std::int64_t> channels{64, 1, 3, 5, 16}, batches{1, 3, 17};
+    const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9}, {8, 5}, {5, 5}, {12, 6}, {6, 13}, {24, 24}, {9, 8}};
+    std::size_t i = 0;
+    for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {
+        for (const std::int64_t window : {1, 2, 3, 5}) {
+            for (const std::int64_t stride : {1, 2, 3}) {
+                for (const Padding padding : {Padding::same, Padding::valid}) {
+                    const auto [height, width] = sizes[i % sizes.size()];
+                    result.push_back({kind, batches[i % 3], height, width, channels[i % 5], window, stride, padding});
+                    ++i;
+                }
+            }
+        }
+        result.push_back({kind, 2, 24, 24, 64, 3, 2});  // the tutorial's
+        result.push_back({kind, 2, 6, 6, 10, 6, 6, Padding::valid});
+        result.push_back({kind, 1, 1, 1, 3, 1, 1});
+    }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("pooling, forward and backward, agrees with plain loops", D, pooling_agrees) {
+    for (const Case& c : cases()) {
+        for (const int threads : thread_counts<D>()) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(c), ", threads ", threads, ", seed ", seed);
+            const reference::Pooling r = oracle(c);
+            const Problem problem = problem_of(c, seed, threads);
+            const Outcome outcome = run<D>(c, problem);
+            CHECK(distance(outcome.output, r.forward(problem.x)) < reference::tolerance);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("the gradient of a maximum goes to the first of equal ones in row order", D, pooling_ties) {
+    for (const Case& c : cases()) {
+        if (c.kind != PoolingKind::max) continue;
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        const reference::Pooling r = oracle(c);
+        const Problem problem = problem_of(c, seed, 2, true);
+        const Outcome outcome = run<D>(c, problem);
+        CHECK(distance(outcome.output, r.forward(problem.x)) == 0);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_ties, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("padding never wins a maximum, not even against negative numbers", D, pooling_negative) {
+    const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2};
+    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    for (float& value : problem.x) value = -1.0F - std::abs(value);
+    const Outcome outcome = run<D>(c, problem);
+    CHECK(distance(outcome.output, oracle(c).forward(problem.x)) == 0);
+    for (const float value : outcome.output) CHECK(value <= -1.0F);
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_negative, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("padding does not count in a mean", D, pooling_ones) {
+    const Case c{PoolingKind::average, 2, 5, 7, 16, 3, 2};
+    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    for (float& value : problem.x) value = 1.0F;
+    for (const float value : run<D>(c, problem).output) CHECK(value == doctest::Approx(1.0));
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_ones, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("pooling leaves out the input gradient that nobody wants", D, pooling_null) {
+    for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {
+        for (const bool known_before : {true, false}) {
+            CAPTURE(known_before);
+            const Case c{kind, 2, 6, 6, 16, 3, 2};
+            Problem problem = problem_of(c, reference::fresh_seed(), 1);
+            problem.input_gradient = false;
+            problem.site_input_gradient = !known_before;
+            const Outcome outcome = run<D>(c, problem);
+            for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
+            CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_null, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output and saves nothing", D, pooling_inference) {
+    for (const Case& c : cases()) {
+        INFO(describe(c));
+        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        const Outcome training = run<D>(c, problem);
+        problem.site_training = problem.training = false;
+        const Outcome inference = run<D>(c, problem);
+        CHECK(reference::same_bits(inference.output, training.output));
+        CHECK(inference.needs.saved == 0);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_inference, Devices);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arithmetic of windows: TensorFlow's SAME and VALID.
+#include <cstdint>
+
+#include <cupola/ops/window.hpp>
+#include <doctest/doctest.h>
+
+#include "../reference/window.hpp"
+
+using namespace cupola;
+
+namespace {
+
+constexpr bool is(const WindowAxis& axis, std::int64_t output, std::int64_t begin, std::int64_t end) {
+    return axis.output == output && axis.pad_begin == begin && axis.pad_end == end;
+}
+
+}  // namespace
+
+// The tutorial's: 5 x 5 convolutions of stride 1, 3 x 3 maxima of stride 2.
+static_assert(is(window_axis(24, 5, 1, Padding::same), 24, 2, 2));
+static_assert(is(window_axis(24, 3, 2, Padding::same), 12, 0, 1), "the odd padding goes at the end");
+static_assert(is(window_axis(12, 3, 2, Padding::same), 6, 0, 1));
+// Odd sizes, even windows, a stride of three, a stride larger than the window.
+static_assert(is(window_axis(7, 3, 2, Padding::same), 4, 1, 1));
+static_assert(is(window_axis(7, 2, 2, Padding::same), 4, 0, 1));
+static_assert(is(window_axis(8, 2, 1, Padding::same), 8, 0, 1));
+static_assert(is(window_axis(10, 5, 3, Padding::same), 4, 2, 2));
+static_assert(is(window_axis(11, 5, 3, Padding::same), 4, 1, 2));
+static_assert(is(window_axis(12, 5, 3, Padding::same), 4, 1, 1));
+static_assert(is(window_axis(7, 1, 3, Padding::same), 3, 0, 0), "a stride larger than the window needs no padding");
+static_assert(is(window_axis(1, 5, 1, Padding::same), 1, 2, 2));
+static_assert(is(window_axis(24, 5, 1, Padding::valid), 20, 0, 0));
+static_assert(is(window_axis(24, 3, 2, Padding::valid), 11, 0, 0));
+static_assert(is(window_axis(5, 5, 1, Padding::valid), 1, 0, 0));
+static_assert(is(window_axis(4, 5, 1, Padding::valid), 0, 0, 0), "a window larger than its input has no place");
+
+// 24 outputs of 5 taps, less 2 + 1 at each end.
+static_assert(taps_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
+static_assert(taps_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);
+static_assert(taps_inside(window_axis(24, 3, 2, Padding::same)) == 12 * 3 - 1);
+static_assert(taps_inside(window_axis(1, 5, 1, Padding::same)) == 1);
+
+TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
+    for (std::int64_t input = 1; input <= 30; ++input) {
+        for (std::int64_t window = 1; window <= 7; ++window) {
+            for (std::int64_t stride = 1; stride <= 5; ++stride) {
+                CAPTURE(input);
+                CAPTURE(window);
+                CAPTURE(stride);
+                const reference::Axis same = reference::same(input, window, stride);
+                CHECK(is(window_axis(input, window, stride, Padding::same), same.output, same.pad_begin, same.pad_end));
+                if (window > input) continue;
+                const reference::Axis valid = reference::valid(input, window, stride);
+                CHECK(is(window_axis(input, window, stride, Padding::valid), valid.output, 0, 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/optim/schedule.hpp>
+
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "golden/schedules.hpp"
+
+using namespace cupola;
+
+namespace {
+
+Schedule schedule_of(const golden::ScheduleCase& golden) {
+    const auto n = golden.numbers;
+    if (golden.kind == "cosine") return cosine(n[0], static_cast<std::int64_t>(n[2]), n[1]);
+    if (golden.kind == "piecewise") {
+        const std::size_t boundaries = n.size() / 2;
+        std::vector<std::int64_t> at;
+        for (std::size_t i = 0; i < boundaries; ++i) at.push_back(static_cast<std::int64_t>(n[i]));
+        return piecewise(at, {n.begin() + static_cast<std::ptrdiff_t>(boundaries), n.end()});
+    }
+    return exponential_decay(n[0], static_cast<std::int64_t>(n[2]), n[1]);
+}
+
+}  // namespace
+
+TEST_CASE("rates are PyTorch's and the tutorial's, on both sides of each edge") {
+    REQUIRE(std::size(golden::schedules_cases) >= 4);
+    for (const golden::ScheduleCase& golden : golden::schedules_cases) {
+        CAPTURE(golden.name);
+        const Schedule schedule = schedule_of(golden);
+        for (std::size_t i = 0; i < golden.steps.size(); ++i) {
+            CAPTURE(golden.steps[i]);
+            CHECK(schedule(golden.steps[i]) == doctest::Approx(golden.rates[i]).epsilon(1e-12));
+        }
+        CHECK_FALSE(schedule.description().empty());
+    }
+}
+
+TEST_CASE("any function of the step is a schedule, and a number is a constant one") {
+    CHECK(Schedule(0.25)(1'000'000) == 0.25);
+    CHECK(Schedule([](std::int64_t step) { return 1.0 / static_cast<double>(step + 1); })(3) == 0.25);
+    CHECK(exponential_decay(1.0, 10, 0.5, false)(5) == doctest::Approx(0.7071067811865476));
+}
+
+TEST_CASE("schedules that mean nothing are refused with a sentence") {
+    CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate is at least 0, not -0.5", InvalidArgument);
+    CHECK_THROWS_AS(Schedule(std::numeric_limits<double>::quiet_NaN()), InvalidArgument);
+    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule decays every 1 or more steps, not every 0", InvalidArgument);
+    CHECK_THROWS_AS(piecewise({10}, {0.1}), InvalidArgument);
+    CHECK_THROWS_AS(piecewise({10, 10}, {0.1, 0.01, 0.001}), InvalidArgument);
+    CHECK_THROWS_AS(cosine(0.1, 0), InvalidArgument);
+}

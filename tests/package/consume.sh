@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, from
+# nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:
+#   SOURCE (the checkout), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX, THRUST.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+way=$1 folder=$2
+
+rm -rf "$folder"
+mkdir -p "$folder"
+
+# Everything that a compile command may hold; -O2 is the consumer's own.
+check_flags() {
+    local word skip=
+    for word in "$@"; do
+        if [ -n "$skip" ]; then
+            skip=
+            continue
+        fi
+        case $word in
+            -o | -c | -isystem | -idirafter | -MF | -MT) if [ "$word" != -c ]; then skip=1; fi ;;
+            -I* | -L* | -l* | -D* | -MD | -O2 | -std=gnu++20 | -std=c++20 | -pthread) ;;
+            -fopenmp | -fopenmp=libomp | -fopenmp-simd | -Wl,-rpath,* | -Wl,--disable-new-dtags) ;;
+            -*)
+                echo "the flag $word reached the consumer, in: $*"
+                exit 1
+                ;;
+        esac
+    done
+}
+
+case $way in
+    find_package | add_subdirectory | fetch_content)
+        cmake -S "$here/$way" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Release \
+            -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCONSUMER_SOURCE="$PROGRAM" \
+            -DCUPOLA_SOURCE="$SOURCE" -DCMAKE_PREFIX_PATH="$PREFIX" -DDNNL_DIR="$DNNL_DIR"
+        cmake --build "$folder"
+        commands=$(grep '"command":' "$folder/compile_commands.json" | sed 's/.*"command": "\(.*\)",*$/\1/')
+        [ "$(wc -l <<<"$commands")" -eq 1 ] || { echo "more is compiled than the program: $commands"; exit 1; }
+        read -ra words <<<"$commands"
+        check_flags "${words[@]:1}"
+        ;;
+    pkg_config)
+        export PKG_CONFIG_PATH=$PREFIX/share/pkgconfig
+        read -ra compile <<<"$(pkg-config --cflags cupola-host)"
+        read -ra link <<<"$(pkg-config --libs cupola-host)"
+        check_flags "${compile[@]}" "${link[@]}"
+        "$CXX" -O2 "${compile[@]}" "$PROGRAM" "${link[@]}" -o "$folder/consumer"
+        # The core alone asks for none of the backend's libraries.
+        if pkg-config --cflags --libs cupola | grep -E 'dnnl|thrust'; then exit 1; fi
+        ;;
+    plain)
+        "$CXX" -O2 -std=c++20 -fopenmp -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" -idirafter "$THRUST" \
+            "$PROGRAM" -L "$DNNL_PREFIX/lib" -ldnnl -Wl,-rpath,"$DNNL_PREFIX/lib" -o "$folder/consumer"
+        ;;
+    examples)
+        cmake -S "$SOURCE/examples" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_PREFIX_PATH="$PREFIX" \
+            -DDNNL_DIR="$DNNL_DIR"
+        cmake --build "$folder"
+        "$folder/cifar10_train" --num-replicas 2 --max-steps 2
+        ln -s minimal "$folder/consumer"
+        ;;
+esac
+"$folder/consumer"

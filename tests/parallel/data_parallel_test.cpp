@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/parallel/data_parallel.hpp>
+
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "throws_with.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+using Training = tutorial::SmallTraining<>;
+
+namespace {
+
+struct Images {
+    std::vector<float> pixels = std::vector<float>(8 * 24 * 24 * 3);
+    std::vector<std::int32_t> labels{0, 1, 2, 3, 4, 5, 6, 7};
+    Images() { initialize(pixels, normal(1.0), 1, 1, 3, 0); }
+    [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
+        return {pixels.data() + first * 24 * 24 * 3, labels.data() + first, size};
+    }
+};
+
+/// Wrong on one device from one step on, as a broken processor would be.
+struct Faulty : Sgd {
+    void update(const Update<Host>& u) const {
+        Sgd::update(u);
+        if (u.context.ordinal() == 1 && u.step == 4) u.parameters[7] += 1e-7F;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("what cannot be trained is refused with a sentence that has the numbers") {
+    const auto message = [](const Training::Options& options) {
+        return message_of<InvalidArgument>([&] { Training training(options); });
+    };
+    CHECK(message({.replicas = 0}) == "a training has 1 to 1048576 replicas, not 0");
+    CHECK(message({.replicas = -1}) == "a training has 1 to 1048576 replicas, not -1");
+    CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas has 1 to 2 devices, not 3");
+    CHECK(message({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
+    CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) == "the other batch sizes are 1 to batch_size, 8, not 9");
+    CHECK(message({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
+    CHECK(message({.initializers = {{"conv9.weight", constant(0)}}}) ==
+          "an initialiser is given for conv9.weight, which the network does not have");
+}
+
+TEST_CASE("more replicas than fit in memory are refused before anything is allocated, with what was needed") {
+    const std::string message = message_of<OutOfMemory>([] { tutorial::Training<> training({.replicas = 1 << 20}); });
+    CHECK(contains(message, "1048576 replicas on 1 devices do not fit"));
+    CHECK(contains(message, "gradients of 1048576 replicas"));
+    CHECK(contains(message_of<OutOfMemory>([] { Training training({.batch_size = std::int64_t{1} << 36}); }), "activations"));
+}
+
+TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica, and no parameter has changed") {
+    const Images images;
+    Images bad;
+    bad.pixels[5] = std::numeric_limits<float>::quiet_NaN();
+    for (const int devices : {1, 2}) {
+        Training training({.replicas = 2, .devices = devices, .batch_size = 4});
+        const BatchView good_batches[] = {images.view(0, 4), images.view(4, 4)};
+        const BatchView bad_batches[] = {images.view(0, 4), bad.view(0, 4)};
+        training.step(good_batches);
+        const std::vector<float> before = training.parameters();
+        try {
+            training.step(bad_batches);
+            FAIL("the step was made");
+        } catch (const DivergedError& error) {
+            CHECK(error.step == 1);
+            CHECK(error.replica == 1);
+            CHECK(contains(error.what(), "the gradient of replica 1 is not finite at step 1"));
+        }
+        CHECK(training.parameters() == before);
+        CHECK(training.step() == 1);
+        CHECK(training.step(good_batches).step == 1);  // the training can go on
+
+        std::vector<float> broken = training.parameters();
+        broken.back() = std::numeric_limits<float>::infinity();  // padding: belongs to no parameter
+        training.set_parameters(broken);
+        CHECK(training.step(good_batches).step == 2);
+        broken[static_cast<std::size_t>(tutorial::SmallNet::rows[9].offsets[1])] = std::numeric_limits<float>::infinity();
+        training.set_parameters(broken);
+        const std::string message = message_of<DivergedError>([&] { training.step(good_batches); });
+        CHECK(contains(message, "the loss of replica 0 is nan at step 3"));
+    }
+}
+
+TEST_CASE("devices whose parameters part are found, and named with the step") {
+    const Images images;
+    const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
+    tutorial::SmallTraining<ConcatMean, Faulty> training({.replicas = 2, .devices = 2, .batch_size = 4, .check_every = 5});
+    for (int i = 0; i < 4; ++i) training.step(batches);
+    try {
+        training.step(batches);
+        FAIL("the difference was not found");
+    } catch (const ReplicasDiffer& error) {
+        CHECK(error.step == 4);
+        CHECK(error.device == 1);
+        CHECK(contains(error.what(), "after step 4 the parameters of device 1 differ from those of device 0"));
+    }
+}
+
+TEST_CASE("an error on one device's thread reaches the caller and stops no other device") {
+    const Images images;
+    Training training({.replicas = 2, .devices = 2, .batch_size = 4});
+    const auto failing = [&](std::int64_t, int replica, HostContext&) -> BatchView {
+        if (replica == 1) throw DataError("no images today");
+        return images.view(0, 4);
+    };
+    CHECK_THROWS_WITH_AS(training.step(failing), "no images today", DataError);
+    const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
+    CHECK(training.step(batches).samples == 8);
+}
+
+TEST_CASE("a batch of a size without a plan, and a label that is no class, are refused with their numbers") {
+    Images images;
+    Training training({.replicas = 1, .batch_size = 4});
+    const BatchView odd[] = {images.view(0, 3)};
+    CHECK(message_of<InvalidArgument>([&] { training.step(odd); }) ==
+          "a batch has 3 samples, and plans were made for batch_size 4 and other_batch_sizes only");
+    images.labels[2] = 10;
+    const BatchView wrong[] = {images.view(0, 4)};
+    CHECK(message_of<InvalidArgument>([&] { training.step(wrong); }) ==
+          "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
+    CHECK(message_of<InvalidArgument>([&] { training.step(std::span<const BatchView>{}); }) ==
+          "a step of 1 replicas takes as many batches, not 0");
+}
+
+TEST_CASE("initial values follow the type, the seed, and the names given at construction") {
+    Training a({.seed = 1}), b({.seed = 1}), c({.seed = 2});
+    CHECK(a.parameters() == b.parameters());
+    CHECK(a.parameters() != c.parameters());
+    Training named({.seed = 1, .initializers = {{"conv2.bias", constant(0.5)}}});
+    const auto offset = static_cast<std::size_t>(tutorial::SmallNet::rows[4].offsets[1]);
+    CHECK(a.parameters()[offset] == 0.0F);
+    CHECK(named.parameters()[offset] == 0.5F);
+    CHECK(named.parameters()[0] == a.parameters()[0]);
+}
+
+TEST_CASE("evaluation counts each sample once, with the remainder, on any number of devices, and changes no parameter") {
+    const auto& test = tutorial::sample().test;
+    Evaluation first;
+    for (const int devices : {1, 2}) {
+        Training training({.replicas = 2, .devices = devices, .batch_size = 128, .seed = 1});
+        const std::vector<float> before = training.parameters();
+        const EvaluationBatches batches(test, CentralCrop{}, 128, devices);
+        const Evaluation result = evaluate(training, batches);
+        CHECK(result.samples == 1000);
+        CHECK(result.accuracy() == static_cast<double>(result.correct) / 1000);
+        CHECK(training.parameters() == before);
+        if (devices == 1) first = result;
+        CHECK(result.correct == first.correct);
+        CHECK(result.loss == first.loss);
+    }
+}
+
+TEST_CASE("training goes on with the same bits after an evaluation and after predictions in between") {
+    const Images images;
+    const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
+    Training plain({.replicas = 2, .batch_size = 4}), disturbed({.replicas = 2, .batch_size = 4});
+    for (int i = 0; i < 3; ++i) {
+        plain.step(batches);
+        disturbed.step(batches);
+        const std::vector<float> three = disturbed.predict(images.pixels.data(), 3);
+        CHECK(three.size() == 30);
+        CHECK(std::equal(three.begin(), three.begin() + 20, disturbed.predict(images.pixels.data(), 2).begin()));
+    }
+    CHECK(plain.parameters() == disturbed.parameters());
+}
+
+TEST_CASE("the memory report adds up and is printed in one line") {
+    tutorial::Training<> training({.replicas = 4, .devices = 2, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}});
+    const MemoryReport& memory = training.memory();
+    CHECK(memory.parameters == 1'068'304 * 4);
+    CHECK(memory.optimizer_state == memory.parameters);
+    CHECK(memory.gradients == 4 * memory.parameters);
+    CHECK(memory.average == memory.parameters);
+    CHECK(memory.plan.activations == activation_bytes<tutorial::Net>(128));
+    CHECK(memory.total() == 2 * (2 * memory.parameters + memory.plan.total()) + 5 * memory.parameters);
+    const std::string line = to_string(memory);
+    CHECK(contains(line, "42.5 MB activations"));
+    CHECK(line.find('\n') == std::string::npos);
+}

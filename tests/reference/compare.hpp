@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the tests compare a result with the oracle, and where their random inputs come from. The plain loops beside this
+// file compute in double, from nothing but their arguments: they include nothing of Cupola, so a mistake there cannot
+// hide here. Layouts are Cupola's: activations batch x height x width x channels, convolution weights [out, height,
+// width, in], linear weights [out, in].
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace reference {
+
+using Doubles = std::vector<double>;
+using Floats = std::vector<float>;
+
+/// What a result may differ from the oracle: the norm of the difference over the norm of the reference, in float.
+inline constexpr double tolerance = 1e-5;
+
+[[nodiscard]] inline Doubles widen(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+/// The norm of the difference over the norm of the reference; the norm of the result itself where the reference is
+/// zero; NaN if the result holds one (a NaN is below no tolerance) or has another size.
+[[nodiscard]] inline double distance(std::span<const float> result, std::span<const double> expected) {
+    if (result.size() != expected.size()) return std::numeric_limits<double>::quiet_NaN();
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < result.size(); ++i) {
+        const double d = static_cast<double>(result[i]) - expected[i];
+        difference += d * d;
+        norm += expected[i] * expected[i];
+    }
+    return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+[[nodiscard]] inline double distance(std::span<const float> result, std::span<const float> expected) {
+    return distance(result, widen(expected));
+}
+
+/// Equal bit for bit, so that a NaN equals itself and -0 is not 0.
+[[nodiscard]] inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+/// Equal bit for bit, or both zero: without AVX2, oneDNN's fused ReLU writes -0 where others write 0.
+[[nodiscard]] inline bool same_bits_but_zeros_sign(Floats a, Floats b) {
+    for (Floats* values : {&a, &b}) {
+        for (float& value : *values) value = value == 0.0F ? 0.0F : value;
+    }
+    return same_bits(a, b);
+}
+
+/// A seed that is fresh in each run, or the one in CUPOLA_TEST_SEED: the one that a failed check printed.
+[[nodiscard]] inline std::uint64_t fresh_seed() {
+    if (const char* given = std::getenv("CUPOLA_TEST_SEED")) return std::strtoull(given, nullptr, 10);
+    std::random_device device;
+    return device();
+}
+
+/// Random numbers for inputs.
+class Random {
+public:
+    explicit Random(std::uint64_t seed) : engine_(seed) {}
+
+    [[nodiscard]] Floats normal(std::int64_t count, double deviation = 1.0, double mean = 0.0) {
+        std::normal_distribution<double> distribution(mean, deviation);
+        Floats result(static_cast<std::size_t>(count));
+        for (float& value : result) value = static_cast<float>(distribution(engine_));
+        return result;
+    }
+    /// Few different values, half of them zero: what comes out of a ReLU, with many ties.
+    [[nodiscard]] Floats ties(std::int64_t count) {
+        std::uniform_int_distribution<int> distribution(-3, 3);
+        Floats result(static_cast<std::size_t>(count));
+        for (float& value : result) value = static_cast<float>(std::max(0, distribution(engine_)));
+        return result;
+    }
+    [[nodiscard]] std::vector<std::int32_t> labels(std::int64_t count, std::int32_t classes) {
+        std::uniform_int_distribution<std::int32_t> distribution(0, classes - 1);
+        std::vector<std::int32_t> result(static_cast<std::size_t>(count));
+        for (std::int32_t& label : result) label = distribution(engine_);
+        return result;
+    }
+
+private:
+    std::mt19937_64 engine_;
+};
+
+}  // namespace reference

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A window along one axis, by the formulas in TensorFlow's documentation of padding (tf.nn, "Notes on padding"), which
+// are written differently from Cupola's.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace reference {
+
+struct Axis {
+    std::int64_t input, kernel, stride, output, pad_begin, pad_end;
+};
+
+[[nodiscard]] constexpr Axis same(std::int64_t input, std::int64_t kernel, std::int64_t stride) {
+    const std::int64_t output = input / stride + (input % stride != 0 ? 1 : 0);
+    const std::int64_t pad =
+        std::max<std::int64_t>(0, kernel - (input % stride == 0 ? stride : input % stride));
+    return {input, kernel, stride, output, pad / 2, pad - pad / 2};
+}
+
+[[nodiscard]] constexpr Axis valid(std::int64_t input, std::int64_t kernel, std::int64_t stride) {
+    return {input, kernel, stride, (input - kernel + 1 + stride - 1) / stride, 0, 0};
+}
+
+}  // namespace reference

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: floors.sh INCLUDE_DIR. Fails with one line for each header that includes from a floor above its own, from
+# another folder's impl/, or from a folder that has no floor; and for each include that is not written <cupola/...>.
+set -euo pipefail
+cd "$1/cupola"
+
+declare -A floor=(
+    [core]=0 [device]=1 [tensor]=2 [ops]=3 [layers]=4 [net]=5 [loss]=6 [optim]=6 [parallel]=7 [data]=8 [io]=8 [train]=9)
+mistakes=0
+mistake() {
+    echo "$*"
+    mistakes=$((mistakes + 1))
+}
+
+checked=0
+while IFS= read -r line; do
+    header=${line%%:*}
+    included=${line#*<cupola/}
+    included=${included%%>*}
+    folder=${header%%/*}
+    checked=$((checked + 1))
+    if [ "$included" = "${included#*/}" ]; then
+        mistake "$header includes $included, which stands above all floors"
+        continue
+    fi
+    target=${included%%/*}
+    if [ -z "${floor[$target]:-}" ]; then
+        mistake "$header includes $included, and the folder $target has no floor in $0"
+    elif [ "$folder" != "$header" ] && [ -z "${floor[$folder]:-}" ]; then
+        mistake "$header lies in a folder that has no floor in $0"
+    elif [ "$folder" != "$header" ] && [ "${floor[$target]}" -gt "${floor[$folder]}" ]; then
+        mistake "$header (floor ${floor[$folder]}) includes $included (floor ${floor[$target]})"
+    fi
+    # Only the folder that holds an impl/ may reach into it.
+    if [[ $included == */impl/* || $included == impl/* ]]; then
+        owner=${included%%/impl/*}
+        case $header in "$owner"/*) ;; *) mistake "$header includes $included, an internal part of $owner/" ;; esac
+    fi
+done < <(grep -rn --include='*.hpp' '^ *# *include *<cupola/' . | sed 's|^\./||')
+
+while IFS= read -r line; do
+    mistake "${line#./}: includes with quotes; headers are included as <cupola/...>"
+done < <(grep -rn --include='*.hpp' '^ *# *include *"' . || true)
+
+[ "$checked" -gt 0 ] || mistake "no include was found in $PWD"
+echo "$checked includes checked, $mistakes mistakes"
+[ "$mistakes" -eq 0 ]

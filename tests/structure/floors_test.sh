@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# floors.sh finds each kind of mistake in a small tree of headers, and none in a tree without.
+set -euo pipefail
+script=$(dirname "${BASH_SOURCE[0]}")/floors.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+# expect RESULT HEADER INCLUDE-LINE: one header beside a good one.
+expect() {
+    rm -rf "$tree/cupola"
+    mkdir -p "$tree/cupola/layers" "$(dirname "$tree/cupola/$2")"
+    echo '#include <cupola/core/error.hpp>' >"$tree/cupola/layers/good.hpp"
+    echo "$3" >"$tree/cupola/$2"
+    if "$script" "$tree" >"$tree/output" 2>&1; then result=accepted; else result=refused; fi
+    if [ "$result" != "$1" ]; then
+        echo "$2 with '$3' was $result"
+        cat "$tree/output"
+        exit 1
+    fi
+}
+
+expect accepted layers/a.hpp '#include <cupola/ops/b.hpp>'
+expect accepted layers/a.hpp '#include <cupola/layers/impl/b.hpp>'
+expect accepted cupola.hpp '#include <cupola/train/b.hpp>'
+expect accepted ops/onednn/impl/a.hpp '#include <cupola/ops/onednn/impl/b.hpp>'
+expect refused layers/a.hpp '#include <cupola/net/b.hpp>'
+expect refused core/a.hpp '#  include <cupola/device/b.hpp>'
+expect refused layers/a.hpp '#include <cupola/ops/impl/b.hpp>'
+expect refused layers/a.hpp '#include <cupola/cupola.hpp>'
+expect refused layers/a.hpp '#include <cupola/misc/b.hpp>'
+expect refused misc/a.hpp '#include <cupola/core/b.hpp>'
+expect refused layers/a.hpp '#include "b.hpp"'
