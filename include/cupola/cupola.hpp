@@ -32,6 +32,7 @@
 #include <cupola/optim/sgd.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
+#include <cupola/tensor/tensor.hpp>
 #include <cupola/train/evaluate.hpp>
 #include <cupola/train/fit.hpp>
 #include <cupola/train/log_every.hpp>

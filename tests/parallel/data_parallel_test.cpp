@@ -162,9 +162,11 @@ TEST_CASE("training goes on with the same bits after an evaluation and after pre
     for (int i = 0; i < 3; ++i) {
         plain.step(batches);
         disturbed.step(batches);
-        const std::vector<float> three = disturbed.predict(images.pixels.data(), 3);
-        CHECK(three.size() == 30);
-        CHECK(std::equal(three.begin(), three.begin() + 20, disturbed.predict(images.pixels.data(), 2).begin()));
+        const std::span<const float> pixels(images.pixels);
+        const auto three = disturbed.predict(TensorView<const float, Extents<24, 24, 3>>(pixels.data(), 3));
+        const auto two = disturbed.predict(TensorView<const float, Extents<24, 24, 3>>(pixels.data(), 2));
+        REQUIRE(three.size() == 30);
+        CHECK(std::equal(two.begin(), two.end(), three.begin()));
     }
     CHECK(plain.parameters() == disturbed.parameters());
 }

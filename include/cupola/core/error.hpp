@@ -6,10 +6,10 @@
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include <cupola/core/abi.hpp>
 
@@ -65,24 +65,59 @@ public:
 
 namespace impl {
 
-inline void append(std::string& text, std::string_view part) { text += part; }
-inline void append(std::string& text, const char* part) { text += part; }
-inline void append(std::string& text, const std::string& part) { text += part; }
-inline void append(std::string& text, char part) { text += part; }
-inline void append(std::string& text, bool part) { text += part ? "true" : "false"; }
+/// A piece of a sentence: text or a number. One type for all, so that a sentence is put together by one function and not
+/// by one for each combination of types.
+class TextPart {
+public:
+    TextPart(const char* text) : kind_(Kind::text), text_(text) {}             // NOLINT: parts convert
+    TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}        // NOLINT
+    TextPart(const std::string& text) : kind_(Kind::text), text_(text) {}      // NOLINT
+    TextPart(bool value) : kind_(Kind::text), text_(value ? "true" : "false") {}  // NOLINT
+    TextPart(char value) : kind_(Kind::character), character_(value) {}        // NOLINT
+    TextPart(std::signed_integral auto value) : kind_(Kind::integer), integer_(value) {}      // NOLINT
+    TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}    // NOLINT
+    TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
-template <class Number>
-    requires std::is_arithmetic_v<Number>
-void append(std::string& text, Number part) {
-    char digits[32];
-    std::to_chars_result end{};
-    if constexpr (std::floating_point<Number>) {
-        if (part != part) return append(text, "nan");  // never "-nan"
-        end = std::to_chars(digits, digits + sizeof digits, static_cast<double>(part), std::chars_format::general, 6);
-    } else {
-        end = std::to_chars(digits, digits + sizeof digits, part);
+    void append_to(std::string& result) const {
+        char digits[32];
+        std::to_chars_result end{digits, {}};
+        switch (kind_) {
+            case Kind::text: result += text_; return;
+            case Kind::character: result += character_; return;
+            case Kind::integer: end = std::to_chars(digits, digits + sizeof digits, integer_); break;
+            case Kind::natural: end = std::to_chars(digits, digits + sizeof digits, natural_); break;
+            case Kind::real:
+                if (real_ != real_) {  // never "-nan"
+                    result += "nan";
+                    return;
+                }
+                end = std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6);
+                break;
+        }
+        result.append(digits, end.ptr);
     }
-    text.append(digits, end.ptr);
+
+private:
+    enum class Kind : std::uint8_t { text, character, integer, natural, real };
+    Kind kind_;
+    union {
+        std::string_view text_;
+        char character_;
+        std::int64_t integer_;
+        std::uint64_t natural_;
+        double real_;
+    };
+};
+
+[[nodiscard]] inline std::string join(std::initializer_list<TextPart> parts) {
+    std::string result;
+    for (const TextPart& part : parts) part.append_to(result);
+    return result;
+}
+
+template <class Exception>
+[[noreturn, gnu::cold, gnu::noinline]] void throw_joined(std::initializer_list<TextPart> parts) {
+    throw Exception(join(parts));
 }
 
 }  // namespace impl
@@ -90,16 +125,14 @@ void append(std::string& text, Number part) {
 /// One string from text and numbers: `text("batch of ", 128, " images")`.
 template <class... Parts>
 [[nodiscard]] std::string text(const Parts&... parts) {
-    std::string result;
-    (impl::append(result, parts), ...);
-    return result;
+    return impl::join({impl::TextPart(parts)...});
 }
 
 /// Throws `Exception` with the sentence made of `parts` unless `condition` holds.
 template <class Exception = InvalidArgument, class... Parts>
 void require(bool condition, const Parts&... parts) {
     if (!condition) [[unlikely]] {
-        throw Exception(text(parts...));
+        impl::throw_joined<Exception>({impl::TextPart(parts)...});
     }
 }
 

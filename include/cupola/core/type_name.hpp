@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
@@ -53,21 +56,65 @@ namespace impl {
     return end == open ? name : name.substr(0, end);
 }
 
+/// The value of a first argument that is a `Number`, which compilers write as "Number{4602678819172646912}": its bits.
+[[nodiscard]] constexpr double leading_number(std::string_view name) {
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    constexpr std::string_view type = "Number{";
+    const std::string_view first = name.substr(0, name.find(','));
+    const std::size_t at = first.find(type);
+    if (at == std::string_view::npos || first.find('<') > at) return none;
+    std::uint64_t bits = 0;
+    for (const char c : first.substr(at + type.size())) {
+        if (c < '0' || c > '9') break;
+        bits = 10 * bits + static_cast<std::uint64_t>(c - '0');
+    }
+    return std::bit_cast<double>(bits);
+}
+
+/// Writes a shortened name, "Conv2d<64, 5>" or "Dropout<0.5>", to `to` unless it is null; returns its length.
+constexpr std::size_t write_short_name(std::string_view name, char* to) {
+    std::size_t size = 0;
+    const auto add = [&](std::string_view part) {
+        for (const char c : part) {
+            if (to != nullptr) to[size] = c;
+            ++size;
+        }
+    };
+    const double number = leading_number(name);
+    if (!(number > -1e6 && number < 1e6)) {
+        const std::string_view prefix = leading_integers(name);
+        add(prefix);
+        if (prefix.size() != name.size()) add(">");
+        return size;
+    }
+    add(name.substr(0, name.find('<') + 1));
+    if (number < 0) add("-");
+    constexpr std::int64_t decimals = 1'000'000;
+    auto rest = static_cast<std::int64_t>((number < 0 ? -number : number) * static_cast<double>(decimals) + 0.5);
+    // Digits from the first of the integer part to the last that is not zero.
+    for (std::int64_t unit = 1'000'000 * decimals; unit >= decimals || rest > 0; unit /= 10) {
+        if (unit == decimals / 10) add(".");
+        const char digit = static_cast<char>('0' + rest / unit % 10);
+        if (unit <= decimals || rest >= unit) add({&digit, 1});
+        if (unit <= decimals) rest %= unit;
+    }
+    add(">");
+    return size;
+}
+
 template <class T>
 struct ShortTypeName {
-    static constexpr std::string_view prefix = leading_integers(type_name<T>());
-    static constexpr bool closed = prefix.size() != type_name<T>().size();
     static constexpr auto characters = [] {
-        std::array<char, prefix.size() + (closed ? 1 : 0)> result{};
-        for (std::size_t i = 0; i < prefix.size(); ++i) result[i] = prefix[i];
-        if (closed) result[prefix.size()] = '>';
+        std::array<char, write_short_name(type_name<T>(), nullptr)> result{};
+        write_short_name(type_name<T>(), result.data());
         return result;
     }();
 };
 
 }  // namespace impl
 
-/// The name with the options after its sizes left out: "Conv2d<64, 5>" for any strides and initialisers.
+/// The name with the options after its sizes left out: "Conv2d<64, 5>" for any strides and initialisers. A number that
+/// comes first is written as a decimal: "Dropout<0.5>".
 template <class T>
 [[nodiscard]] constexpr std::string_view short_type_name() {
     return {impl::ShortTypeName<T>::characters.data(), impl::ShortTypeName<T>::characters.size()};

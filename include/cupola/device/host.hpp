@@ -166,10 +166,10 @@ struct Host {
         return system < group ? system : group;
     }
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
-        std::memcpy(to, from, bytes);
+        if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
     }
     static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
-        std::memcpy(to, from, bytes);
+        if (bytes != 0) std::memcpy(to, from, bytes);
     }
     /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,
     /// what the bits of a result depend on.

@@ -19,9 +19,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t channels, std::int64_t kernel, auto... options>
 struct Conv2d {
-    static_assert((impl::one_of<std::remove_cv_t<decltype(options)>, StrideOption, BiasOption, WeightsOption,
-                                BiasesOption, Padding> && ...),
-                  "Conv2d takes the options stride(n), same, valid, no_bias, weights(...) and biases(...)");
+    static constexpr bool options_known =
+        (impl::one_of<std::remove_cv_t<decltype(options)>, StrideOption, BiasOption, WeightsOption, BiasesOption, Padding> &&
+         ...);
     static constexpr std::int64_t stride = impl::option_or(StrideOption{}, options...).value;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
@@ -34,6 +34,9 @@ struct Conv2d {
     }
 
     static constexpr Inferred output(const Shape& input) {
+        if (!options_known) {
+            return Mistake{"takes the options stride(n), same, valid, no_bias, weights(...) and biases(...)"};
+        }
         if (channels < 1 || kernel < 1 || stride < 1) return Mistake{"has a size of zero"};
         if (input.rank != 3) return Mistake{"takes height x width x channels"};
         const ConvolutionShape s = shape(input);

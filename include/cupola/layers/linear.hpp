@@ -18,13 +18,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t features, auto... options>
 struct Linear {
-    static_assert((impl::one_of<std::remove_cv_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...),
-                  "Linear takes the options no_bias, weights(...) and biases(...)");
+    static constexpr bool options_known =
+        (impl::one_of<std::remove_cv_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...);
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
 
     static constexpr Inferred output(const Shape& input) {
+        if (!options_known) return Mistake{"takes the options no_bias, weights(...) and biases(...)"};
         if (features < 1) return Mistake{"has a size of zero"};
         if (input.rank != 1) return Mistake{"takes one extent, features: put Flatten before it"};
         return Shape{features};

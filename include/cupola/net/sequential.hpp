@@ -137,8 +137,10 @@ constexpr void check_names(Walk<layers>& walk) {
     }
 }
 
-template <class First, class...>
-inline constexpr bool begins_with_input = is_input<First>;
+template <class... Items>
+inline constexpr bool begins_with_input = false;
+template <class First, class... Others>
+inline constexpr bool begins_with_input<First, Others...> = is_input<First>;
 
 template <class... Items>
 [[nodiscard]] consteval auto walk_items() {
@@ -166,7 +168,6 @@ template <class... Items>
 template <class... Items>
 struct Sequential {
 private:
-    static_assert(sizeof...(Items) > 0, "a Sequential has one Input and at least one layer");
     static constexpr auto walk = impl::walk_items<Items...>();
     static_assert(report_mistake<walk.mistake>());
 

@@ -31,7 +31,7 @@ namespace impl {
 template <class Device, class Op>
 class StageOf final : public Stage<Device> {
 public:
-    explicit StageOf(Op&& op) : op_(std::move(op)) {}
+    StageOf(Op (*make)(const Site<Device>&), const Site<Device>& site) : op_(make(site)) {}
     [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
     void prepare([[maybe_unused]] const Pass<Device>& pass) override {
         if constexpr (requires { op_.prepare(pass); }) op_.prepare(pass);
@@ -51,7 +51,8 @@ private:
 /// Makes the stage of layer `L`.
 template <class L, class Device>
 [[nodiscard]] std::unique_ptr<Stage<Device>> make_stage(const Site<Device>& site) {
-    return std::make_unique<impl::StageOf<Device, OperationOf<L, Device>>>(L::operation(site));
+    using Op = OperationOf<L, Device>;
+    return std::make_unique<impl::StageOf<Device, Op>>([](const Site<Device>& s) -> Op { return L::operation(s); }, site);
 }
 
 template <class Device>

@@ -27,6 +27,7 @@
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/tensor.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -134,10 +135,14 @@ public:
         return evaluation;
     }
 
-    /// The outputs of the network for `size` samples in the device's memory, at most `batch_size`.
-    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size) {
-        return copied(static_cast<std::size_t>(size * Net::output_shape.size()), 0, [&](DeviceState& state) {
-            return forward(state, {samples, nullptr, size});
+    using InputExtents = std::remove_cv_t<decltype(Net::input)>;
+
+    /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
+    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples) {
+        Tensor<D, float, InputExtents> input(samples.batch());
+        return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
+            copy_from_host(state.worker.context(), input, samples);
+            return forward(state, {input.data(), nullptr, samples.batch()});
         });
     }
 

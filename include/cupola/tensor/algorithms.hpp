@@ -12,7 +12,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <type_traits>
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
@@ -23,12 +25,30 @@ namespace cupola::inline CUPOLA_ABI {
 /// Elements a block: 16 KB of float, half of a first-level cache.
 inline constexpr std::int64_t block_size = 4096;
 
-/// Calls f(i) for i in [0, count), in parallel, in no order. For work that is large for each i.
+namespace impl {
+
+/// A loop body behind two pointers, so that Thrust is instantiated once and not for each loop. A call costs a nanosecond
+/// and does the work of thousands of elements.
+struct IndexedCall {
+    void* object;
+    void (*call)(void*, std::int64_t);
+    void operator()(std::int64_t i) const { call(object, i); }
+};
+
+[[gnu::noinline]] inline void run_in_parallel(const HostContext& context, std::int64_t count, IndexedCall body) {
+    const HostContext::Team team = context.team();
+    thrust::for_each_n(thrust::omp::par, thrust::counting_iterator<std::int64_t>(0), count, body);
+}
+
+}  // namespace impl
+
+/// Calls f(i) for i in [0, count), in parallel, in no order. For work that is large for each i. `f` must not throw.
 template <class Function>
 void parallel_for(const HostContext& context, std::int64_t count, Function&& f) {
     if (count <= 0) return;
-    const HostContext::Team team = context.team();
-    thrust::for_each_n(thrust::omp::par, thrust::counting_iterator<std::int64_t>(0), count, f);
+    using Body = std::remove_reference_t<Function>;
+    impl::run_in_parallel(context, count, {const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+                                           [](void* object, std::int64_t i) { (*static_cast<Body*>(object))(i); }});
 }
 
 /// Calls f(begin, end) for each block of [0, count), in parallel, in no order.

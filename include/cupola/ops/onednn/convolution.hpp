@@ -79,7 +79,7 @@ public:
         std::size_t scratch = 0;
         for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_data_, &pack_forward_,
                                            &pack_backward_, &unpack_, &unpack_adding_}) {
-            if (*call) scratch = std::max(scratch, aligned(call->scratch_bytes()));
+            scratch = std::max(scratch, aligned(call->scratch_bytes()));
         }
         return {.packed = packed_forward_bytes_ + packed_backward_bytes_,
                 .scratch = scratch + packed_gradient_bytes() + bias_bytes()};
@@ -124,7 +124,7 @@ public:
 
 private:
     [[nodiscard]] std::size_t packed_gradient_bytes() const {
-        return backward_weights_ ? aligned(backward_weights_.bytes(dnnl_query_diff_weights_md)) : 0;
+        return aligned(backward_weights_.bytes(dnnl_query_diff_weights_md));
     }
     [[nodiscard]] std::size_t bias_bytes() const {
         return aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(float));

@@ -70,7 +70,7 @@ public:
     [[nodiscard]] MemoryNeeds needs() const {
         std::size_t scratch = 0;
         for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_weights_adding_, &backward_data_}) {
-            if (*call) scratch = std::max(scratch, call->scratch_bytes());
+            scratch = std::max(scratch, call->scratch_bytes());
         }
         return {.scratch = scratch};
     }

@@ -50,7 +50,7 @@ public:
 
     [[nodiscard]] MemoryNeeds needs() const {
         return {.saved = saved_bytes_,
-                .scratch = std::max(forward_.scratch_bytes(), backward_ ? backward_.scratch_bytes() : 0)};
+                .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
     }
 
     void forward(const Pass<Host>& pass) { run(forward_, pass, pass.input, pass.output); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
@@ -51,71 +52,78 @@ inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
     return attributes;
 }
 
-/// A primitive and its arguments.
+/// A primitive and its arguments. Cheap to move; empty until made.
 class DnnlCall {
 public:
     DnnlCall() = default;
 
     /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation
     /// that oneDNN itself calls a reference is refused: it runs a thousand times slower than the others.
-    DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what)
-        : description_(std::move(description)) {
-        require<DeviceError>(status == dnnl_success && description_, "oneDNN ", Host::library_version(), " has no ", what,
+    DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what) {
+        require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ", what,
                              " of this shape: ", dnnl_status2str(status));
         const char* name = "";
-        check_dnnl(dnnl_primitive_desc_query(description_.get(), dnnl_query_impl_info_str, 0, &name),
+        check_dnnl(dnnl_primitive_desc_query(description.get(), dnnl_query_impl_info_str, 0, &name),
                    "dnnl_primitive_desc_query");
         require<DeviceError>(std::strncmp(name, "ref", 3) != 0, "oneDNN ", Host::library_version(), " has only its "
                              "reference code (", name, ") for ", what, " of this shape on this processor");
-        check_dnnl(dnnl_primitive_create(primitive_.out(), description_.get()), "dnnl_primitive_create");
-        stream_ = context.stream();
-        engine_ = context.engine();
+        state_ = std::make_unique<State>();
+        state_->description = std::move(description);
+        state_->engine = context.engine();
+        state_->stream = context.stream();
+        check_dnnl(dnnl_primitive_create(state_->primitive.out(), state_->description.get()), "dnnl_primitive_create");
         if (scratch_bytes() != 0) add(DNNL_ARG_SCRATCHPAD, query(dnnl_query_scratchpad_md));
     }
 
-    [[nodiscard]] explicit operator bool() const { return static_cast<bool>(primitive_); }
-    [[nodiscard]] dnnl_primitive_desc_t description() const { return description_.get(); }
+    [[nodiscard]] explicit operator bool() const { return state_ != nullptr; }
+    [[nodiscard]] dnnl_primitive_desc_t description() const { return state_->description.get(); }
     [[nodiscard]] const_dnnl_memory_desc_t query(dnnl_query_t what) const {
-        return dnnl_primitive_desc_query_md(description_.get(), what, 0);
+        return dnnl_primitive_desc_query_md(state_->description.get(), what, 0);
     }
-    /// The bytes of an argument's tensor, 0 if it has none.
+    /// The bytes of an argument's tensor, 0 if it has none, or if the call is empty.
     [[nodiscard]] std::size_t bytes(dnnl_query_t what) const {
-        const const_dnnl_memory_desc_t md = query(what);
+        const const_dnnl_memory_desc_t md = state_ == nullptr ? nullptr : query(what);
         return md == nullptr ? 0 : dnnl_memory_desc_get_size(md);
     }
     [[nodiscard]] std::size_t scratch_bytes() const { return bytes(dnnl_query_scratchpad_md); }
 
     /// Declares argument `id` with its layout; its pointer is given to `run` in the order of declaration.
     void add(int id, const_dnnl_memory_desc_t layout) {
-        require<DeviceError>(count_ < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
-        check_dnnl(dnnl_memory_create(memories_[count_].out(), layout, engine_, DNNL_MEMORY_NONE), "dnnl_memory_create");
-        arguments_[count_] = {id, memories_[count_].get()};
-        ++count_;
+        State& s = *state_;
+        require<DeviceError>(s.count < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
+        check_dnnl(dnnl_memory_create(s.memories[s.count].out(), layout, s.engine, DNNL_MEMORY_NONE), "dnnl_memory_create");
+        s.arguments[s.count] = {id, s.memories[s.count].get()};
+        ++s.count;
     }
 
     /// Runs on these pointers: the scratch memory first if the primitive has any, then those declared, in order.
     void run(std::byte* scratch, std::initializer_list<const void*> pointers) {
+        State& s = *state_;
         int i = 0;
-        if (count_ > 0 && arguments_[0].arg == DNNL_ARG_SCRATCHPAD) set(i++, scratch);
+        if (s.count > 0 && s.arguments[0].arg == DNNL_ARG_SCRATCHPAD) set(i++, scratch);
         for (const void* pointer : pointers) set(i++, pointer);
-        check_dnnl(dnnl_primitive_execute(primitive_.get(), stream_, count_, arguments_), "dnnl_primitive_execute");
+        check_dnnl(dnnl_primitive_execute(s.primitive.get(), s.stream, s.count, s.arguments), "dnnl_primitive_execute");
     }
 
 private:
+    static constexpr int max_arguments = 6;
+    struct State {
+        DnnlPrimitiveDesc description;
+        DnnlPrimitive primitive;
+        DnnlMemory memories[max_arguments];
+        dnnl_exec_arg_t arguments[max_arguments]{};
+        int count = 0;
+        dnnl_engine_t engine = nullptr;
+        dnnl_stream_t stream = nullptr;
+    };
+
     void set(int i, const void* pointer) {
         // oneDNN's interface has one pointer type for what it reads and what it writes.
-        check_dnnl(dnnl_memory_set_data_handle(memories_[i].get(), const_cast<void*>(pointer)),
+        check_dnnl(dnnl_memory_set_data_handle(state_->memories[i].get(), const_cast<void*>(pointer)),
                    "dnnl_memory_set_data_handle");
     }
 
-    static constexpr int max_arguments = 6;
-    DnnlPrimitiveDesc description_;
-    DnnlPrimitive primitive_;
-    DnnlMemory memories_[max_arguments];
-    dnnl_exec_arg_t arguments_[max_arguments]{};
-    int count_ = 0;
-    dnnl_engine_t engine_ = nullptr;
-    dnnl_stream_t stream_ = nullptr;
+    std::unique_ptr<State> state_;
 };
 
 /// A change of layout, `to = from`, or `to += from`.

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/tensor/tensor.hpp>
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "devices.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+using Images = Tensor<Host, float, Extents<2, 3, 4>>;
+static_assert(Images::element_type == ElementType::float32);
+static_assert(std::convertible_to<TensorView<float, Extents<2>>, TensorView<const float, Extents<2>>>);
+static_assert(!std::convertible_to<TensorView<const float, Extents<2>>, TensorView<float, Extents<2>>>);
+static_assert(!std::is_invocable_v<TensorView<float, Extents<2>>, int>);  // one index an extent, and the sample's
+
+TEST_CASE_TEMPLATE_DEFINE("a tensor comes back from a device as it went", D, copies) {
+    typename D::Context context(0, device_options<D>(1));
+    std::vector<float> numbers(5 * 24);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+    const TensorView<const float, Extents<2, 3, 4>> from{std::span<const float>(numbers)};
+    CHECK(from.batch() == 5);
+    Tensor<D, float, Extents<2, 3, 4>> tensor(5);
+    CHECK(tensor.size() == 120);
+    copy_from_host(context, tensor, from);
+    std::vector<float> back(numbers.size());
+    const TensorView<float, Extents<2, 3, 4>> to{std::span<float>(back)};
+    copy_to_host(context, to, tensor);
+    CHECK(back == numbers);
+    Tensor<D, float, Extents<2, 3, 4>> other(4);
+    CHECK(message_of<InvalidArgument>([&] { copy_from_host(context, other, from); }) ==
+          "a tensor of 4 samples is no copy of one of 5");
+}
+TEST_CASE_TEMPLATE_APPLY(copies, Devices);
+
+TEST_CASE("elements are addressed by sample, row, column and channel, channels last") {
+    Images images(2);
+    CHECK(images(1, 1, 2, 3) == 0.0F);
+    images(1, 1, 2, 3) = 5.0F;
+    CHECK(images.data()[47] == 5.0F);
+    const Images& reading = images;
+    CHECK(reading(1, 1, 2, 3) == 5.0F);
+    CHECK(reading.view().sample(1)[23] == 5.0F);
+    CHECK(reinterpret_cast<std::uintptr_t>(images.data()) % alignment == 0);
+}
+
+TEST_CASE("sizes that fit no tensor are refused with their numbers") {
+    std::vector<float> seven(7);
+    CHECK(message_of<InvalidArgument>([&] { TensorView<float, Extents<3>> view{std::span<float>(seven)}; }) ==
+          "7 elements are no whole number of samples of 3");
+    CHECK(message_of<InvalidArgument>([] { Images images(-1); }) == "a tensor has 0 or more samples, not -1");
+}
