@@ -7,6 +7,8 @@
 cupola_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cupola_deps=$cupola_root/.deps
 cupola_log=$cupola_root/build/log
+# Ninja alone would start more compilers than there are processors.
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
 cupola_say() { printf '%s\n' "-- $*"; }
 
@@ -152,7 +154,7 @@ cupola_make_onednn_for_clang() {
     if [ ! -e "$libomp" ]; then libomp=$("$1" -print-file-name=libomp.so); fi
     [ -e "$libomp" ] || return 1
     cupola_say "linking oneDNN with LLVM's OpenMP in ${cupola_deps#"$PWD"/}/onednn-clang"
-    rm -rf "$temporary"
+    rm -rf "$temporary" "$cupola_deps/onednn-clang"
     cp -rl "$cupola_deps/onednn" "$temporary"
     ln -s "$(readlink -f "$libomp")" "$temporary/lib/libgomp.so.1"
     mv "$temporary" "$cupola_deps/onednn-clang"
@@ -161,7 +163,7 @@ cupola_make_onednn_for_clang() {
 # cupola_setup examples|tests
 cupola_setup() {
     local purpose=$1 packages=() prefix prefixes=()
-    mkdir -p "$cupola_deps" "$cupola_log" 2>/dev/null ||
+    { mkdir -p "$cupola_deps" "$cupola_log" && [ -w "$cupola_deps" ] && [ -w "$cupola_log" ]; } 2>/dev/null ||
         cupola_fail "the checkout $cupola_root may not be written, and the build and oneDNN go there"
     # Two set-ups at once wait for each other; the lock goes with this shell, however it ends.
     exec {cupola_lock}>"$cupola_deps/lock"
@@ -203,7 +205,7 @@ cupola_setup() {
     if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = tests ]; }; then cupola_fetch_onednn; fi
     local clang=clang++-16
     case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != tests ]; then clang=; fi ;; esac
-    if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang" ]; then
+    if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang/lib/libgomp.so.1" ]; then
         cupola_make_onednn_for_clang "$clang" ||
             cupola_fail "$clang finds no libomp; ask for: apt-get install libomp-16-dev"
     fi

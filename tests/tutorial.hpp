@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <cupola/cupola.hpp>
@@ -24,6 +25,15 @@ using Loss = cifar10::Cifar10Loss;
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using Training = DataParallel<Net, Loss, Optimizer, Averaging, Host>;
 
+/// Under a sanitizer the tutorial's network takes minutes: tests then take the small one, and fewer steps.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+inline constexpr bool sanitized = false;
+#endif
+
 /// A network of the tutorial's kinds of layer that a sanitizer gets through in seconds.
 struct SmallNet : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 5, stride(2)>>, ReLU, MaxPool2d<3, 2>,
                              LocalResponseNorm<2>, Named<"conv2", Conv2d<8, 3>>, ReLU, Flatten, Named<"local3", Linear<24>>,
@@ -31,6 +41,9 @@ struct SmallNet : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 5, strid
 using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3">>;
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using SmallTraining = DataParallel<SmallNet, SmallLoss, Optimizer, Averaging, Host>;
+
+/// The network that a test of whole trainings takes.
+using AnyTraining = std::conditional_t<sanitized, SmallTraining<>, Training<>>;
 
 inline const ImageData& sample() {
     static const ImageData data = open_image_data(CUPOLA_SAMPLE_DATA, 2);

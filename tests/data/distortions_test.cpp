@@ -119,7 +119,8 @@ TEST_CASE("crops of any size, a single pixel and the whole image included, agree
             d.width = width;
             // One pixel standardized against itself is rounding over the floor of the deviation.
             d.standardize = height * width > 1;
-            for (std::uint32_t epoch = 0; epoch < 4; ++epoch) {
+            for (std::uint32_t epoch = 0; epoch < 5; ++epoch) {
+                d.crop = epoch > 0;  // and once the centre
                 const RandomStream random(3, Purpose::distortion, epoch, 1);
                 CHECK(difference(distorted(d, set, 1, random), oracle(set.sample(1), extent, d, random)) < 1e-6);
             }

@@ -138,6 +138,27 @@ TEST_CASE("an archive cut short at any length is refused") {
     }
 }
 
+TEST_CASE("an archive whose packing alone is cut short is refused, wherever libarchive's buffers end") {
+    // The tar fills whole buffers of 64 KiB, so all of it is read before the packing's own last bytes are.
+    const TemporaryFolder folder;
+    const auto files = small_image_folder();
+    std::vector<std::pair<std::string, Bytes>> packed(files.begin(), files.end());
+    packed.insert(packed.begin(), {"train/.fill", {}});
+    write_archive(folder.path("plain.tar"), packed, Packing::tar);
+    packed.front().second.resize(65'536 - std::filesystem::file_size(folder.path("plain.tar")) % 65'536);
+    write_archive(folder.path("plain.tar"), packed, Packing::tar);
+    REQUIRE(std::filesystem::file_size(folder.path("plain.tar")) % 65'536 == 0);
+    for (const Packing packing : {Packing::tar_gz, Packing::tar_xz}) {
+        write_archive(folder.path("cut"), packed, packing);
+        const Bytes whole = read_bytes(folder.path("cut"));
+        CHECK(refusal(folder.path("cut")) == "(no exception)");
+        for (std::ptrdiff_t missing = 1; missing <= 8; ++missing) {
+            CAPTURE(missing);
+            CHECK(contains(refusal(folder.write("cut", Bytes(whole.begin(), whole.end() - missing))), "is cut short"));
+        }
+    }
+}
+
 TEST_CASE("the sample's own archive cut short is refused") {
     const TemporaryFolder folder;
     const Bytes whole = read_bytes(CUPOLA_SAMPLE_DATA);

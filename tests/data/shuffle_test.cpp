@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "support.hpp"
 
@@ -69,19 +71,22 @@ TEST_CASE("every sample comes to every place equally often") {
 }
 
 TEST_CASE("threads that look up at once see the same stream") {
-    const ShuffledOrder order(37, 2);
-    std::vector<SampleOfEpoch> expected(2000);
-    ShuffledOrder(37, 2).look_up(0, expected);
+    // Each thread is in another epoch most of the time, so two kept epochs are never enough.
+    constexpr std::size_t size = 500, epochs = 40;
+    const ShuffledOrder order(size, 2);
+    std::vector<SampleOfEpoch> expected(size * epochs);
+    ShuffledOrder(size, 2).look_up(0, expected);
     std::atomic<int> wrong = 0;
     {
         std::vector<std::jthread> threads;
-        for (int t = 0; t < 4; ++t) {
+        for (std::size_t t = 0; t < 4; ++t) {
             threads.emplace_back([&, t] {
-                std::vector<SampleOfEpoch> got(10);
-                for (std::int64_t first = t * 10; first < 2000; first += 40) {
-                    order.look_up(first, got);
+                std::vector<SampleOfEpoch> got(50);
+                for (std::size_t round = 0; round < 2000; ++round) {
+                    const std::size_t first = (round * 350 + t * 4950) % (size * epochs - got.size());
+                    order.look_up(static_cast<std::int64_t>(first), got);
                     for (std::size_t i = 0; i < got.size(); ++i) {
-                        if (got[i].index != expected[static_cast<std::size_t>(first) + i].index) ++wrong;
+                        if (got[i].index != expected[first + i].index) ++wrong;
                     }
                 }
             });

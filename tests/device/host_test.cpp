@@ -216,6 +216,8 @@ TEST_CASE("copies between the host and its device carry every byte") {
     Host::copy_from_host(context, arena.data(), from.data(), from.size());
     Host::copy_to_host(context, to.data(), arena.data(), to.size());
     CHECK(from == to);
+    CHECK_NOTHROW(Host::copy_from_host(context, HostArena().data(), nullptr, 0));
+    CHECK_NOTHROW(Host::copy_to_host(context, nullptr, HostArena().data(), 0));
 }
 
 TEST_CASE("what the bits of a result depend on can be asked for") {

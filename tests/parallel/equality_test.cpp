@@ -14,13 +14,8 @@ using namespace cupola;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-using Training = tutorial::SmallTraining<>;  // the tutorial's network takes minutes under a sanitizer
-constexpr std::int64_t equal_steps = 10;
-#else
-using Training = tutorial::Training<>;
-constexpr std::int64_t equal_steps = 50;
-#endif
+using Training = tutorial::AnyTraining;
+constexpr std::int64_t equal_steps = tutorial::sanitized ? 10 : 50;
 constexpr std::int64_t batch_size = 16;
 
 auto batches_of(int replicas, std::int64_t batch) {

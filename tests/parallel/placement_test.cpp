@@ -16,13 +16,8 @@ using namespace cupola;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-using Training = tutorial::SmallTraining<>;
-constexpr std::int64_t steps = 10;
-#else
-using Training = tutorial::Training<>;
-constexpr std::int64_t steps = 50;
-#endif
+using Training = tutorial::AnyTraining;
+constexpr std::int64_t steps = tutorial::sanitized ? 10 : 50;
 
 struct Placed {
     int devices = 1;

@@ -51,6 +51,7 @@ template <std::size_t N>
 [[nodiscard]] consteval FixedString<N> slice(const Sentence& sentence, std::size_t begin) {
     FixedString<N> result;
     for (std::size_t i = 0; i + 1 < N; ++i) result.characters[i] = sentence.characters[begin + i];
+    result.characters[N - 1] = '\0';  // clang prints a string only where its end was written
     return result;
 }
 

@@ -15,6 +15,8 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -46,6 +48,24 @@ concept HasCopies = requires(typename D::Context& context, std::byte* to, const 
 
 template <class D>
 concept Device = HasDeviceName<D> && HasContext<D> && HasArena<D> && HasCopies<D>;
+
+/// What `D` lacks as a device, or nothing.
+template <class D>
+[[nodiscard]] consteval Sentence device_mistake() {
+    Sentence sentence;
+    if constexpr (Device<D>) return sentence;
+    sentence << short_type_name<D>() << " is no device: it lacks ";
+    if constexpr (!HasDeviceName<D>) {
+        sentence << "`static constexpr std::string_view name`";
+    } else if constexpr (!HasContext<D>) {
+        sentence << "`Options`, or a `Context` that is made from (int ordinal, const Options&)";
+    } else if constexpr (!HasArena<D>) {
+        sentence << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
+    } else {
+        sentence << "`copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)";
+    }
+    return sentence;
+}
 
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.
 inline constexpr std::size_t alignment = 64;

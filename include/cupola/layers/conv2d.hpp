@@ -63,8 +63,8 @@ struct Conv2d {
     }
 
     template <class Site>
-    static auto operation(const Site& site) {
-        return ops::Convolution<typename Site::DeviceType, typename Site::Element>(site, shape(site.input));
+    static ops::Convolution<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, shape(site.input)};
     }
 };
 

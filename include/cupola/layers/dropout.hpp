@@ -19,8 +19,8 @@ struct Dropout {
     }
 
     template <class Site>
-    static auto operation(const Site& site) {
-        return ops::Dropout<typename Site::DeviceType, typename Site::Element>(site, rate);
+    static ops::Dropout<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, rate};
     }
 };
 

@@ -3,7 +3,8 @@
 // The contract of a layer: a type without state. docs/your-own-layer.md writes one from scratch.
 //
 //   static constexpr Inferred output(const Shape& input)       its output extents, or what is wrong with its input
-//   static auto operation(const Site& site)                    the object that computes it, for a device and batch size
+//   static auto operation(const Site& site)                    the object that computes it, for a device and batch size;
+//                                                              a return type that a device lacks says that it is not for it
 //
 // and, where they apply,
 //

@@ -46,9 +46,8 @@ struct Linear {
     static constexpr std::int64_t multiply_adds(const Shape& input) { return input[0] * features; }
 
     template <class Site>
-    static auto operation(const Site& site) {
-        return ops::Linear<typename Site::DeviceType, typename Site::Element>(
-            site, LinearShape{site.input[0], features, has_bias});
+    static ops::Linear<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, LinearShape{site.input[0], features, has_bias}};
     }
 };
 

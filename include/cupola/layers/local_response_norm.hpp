@@ -21,10 +21,9 @@ struct LocalResponseNorm {
     }
 
     template <class Site>
-    static auto operation(const Site& site) {
-        return ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>(
-            site, LocalResponseNormShape{site.input.channels(), radius, static_cast<float>(bias),
-                                         static_cast<float>(alpha), static_cast<float>(beta)});
+    static ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, LocalResponseNormShape{site.input.channels(), radius, static_cast<float>(bias),
+                                             static_cast<float>(alpha), static_cast<float>(beta)}};
     }
 };
 

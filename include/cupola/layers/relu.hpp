@@ -14,7 +14,7 @@ struct ReLU {
     static constexpr Inferred output(const Shape& input) { return input; }
 
     template <class Site>
-    static auto operation(const Site& site) {
+    static ops::Relu<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
         return ops::Relu<typename Site::DeviceType, typename Site::Element>(site);
     }
 };

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/table.hpp>
@@ -40,6 +42,23 @@ concept HasLossOperation = requires(const L& loss, typename Device::Context& con
 template <class L, class Device>
 concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasLossOperation<L, Device>;
 
+/// What `L` lacks as a loss of the data on `Device`, or nothing.
+template <class L, class Device>
+[[nodiscard]] consteval Sentence data_loss_mistake() {
+    Sentence sentence;
+    if constexpr (DataLoss<L, Device>) return sentence;
+    sentence << short_type_name<L>() << " is no loss on " << Device::name << ": it lacks ";
+    if constexpr (!HasLossName<L>) {
+        sentence << "`static constexpr std::string_view name`";
+    } else if constexpr (!ChecksOutput<L>) {
+        sentence << "`static constexpr Sentence mistake(const Shape& output)`";
+    } else {
+        sentence << "`operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* "
+                    "labels, std::int64_t batch, float* gradient)`";
+    }
+    return sentence;
+}
+
 /// What depends on the parameters alone.
 template <class L>
 concept Regularizer = requires(std::span<const Row> rows) {
@@ -55,7 +74,7 @@ struct RegularizedParameter {
     double coefficient = 0;
 };
 
-template <class Data, Regularizer... Regularizers>
+template <class Data, class... Regularizers>
 struct LossCollection {
     using DataLossType = Data;
     Data data{};
@@ -67,6 +86,20 @@ struct LossCollection {
         };
         (add(Regularizers::mistake(rows)), ...);
         return sentence;
+    }
+
+    /// What is wrong with the collection on `Device` for a network of these rows and this output, or nothing.
+    template <class Device>
+    static constexpr Sentence mistake_on(std::span<const Row> rows, const Shape& output) {
+        if constexpr (!DataLoss<Data, Device>) {
+            return data_loss_mistake<Data, Device>();
+        } else if constexpr (!(Regularizer<Regularizers> && ...)) {
+            Sentence sentence;
+            (require_regularizer<Regularizers>(sentence), ...);
+            return sentence;
+        } else {
+            return mistake(rows, output);
+        }
     }
 
     /// What is regularised, in the order of the list; named "weight_decay/local3".
@@ -84,6 +117,14 @@ struct LossCollection {
         };
         (add_all(Regularizers{}), ...);
         return result;
+    }
+
+private:
+    template <class R>
+    static constexpr void require_regularizer(Sentence& sentence) {
+        if (Regularizer<R> || !sentence.empty()) return;
+        sentence << short_type_name<R>() << " is no regulariser: it lacks `names`, `value` or `static constexpr Sentence "
+                    "mistake(std::span<const Row>)`";
     }
 };
 

@@ -17,12 +17,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <Number coefficient, FixedString... layers>
 struct WeightDecay {
-    static_assert(sizeof...(layers) > 0, "WeightDecay names at least one layer: WeightDecay<0.004, \"local3\">");
     static constexpr double value = coefficient;
     static constexpr std::array<std::string_view, sizeof...(layers)> names{layers.view()...};
 
     static constexpr Sentence mistake(std::span<const Row> rows) {
         Sentence sentence;
+        if (names.empty()) sentence << "WeightDecay names no layer; WeightDecay<0.004, 'local3'> would name one";
         for (const std::string_view name : names) {
             bool found = false;
             for (const Row& row : rows) found = found || (row.name == name && row.parameters.count > 0);

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -47,5 +49,23 @@ concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) {
 /// A plain value that is copied to each device. Its update gives the same bits on each.
 template <class O, class Device>
 concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasLearningRate<O> && HasUpdate<O, Device>;
+
+/// What `O` lacks as an optimiser on `Device`, or nothing.
+template <class O, class Device>
+[[nodiscard]] consteval Sentence optimizer_mistake() {
+    Sentence sentence;
+    if constexpr (Optimizer<O, Device>) return sentence;
+    sentence << short_type_name<O>() << " is no optimiser on " << Device::name << ": it ";
+    if constexpr (!std::copyable<O>) {
+        sentence << "cannot be copied";
+    } else if constexpr (!HasStateArenas<O>) {
+        sentence << "lacks `int state_arenas() const`";
+    } else if constexpr (!HasLearningRate<O>) {
+        sentence << "lacks `double learning_rate_at(std::int64_t step) const`";
+    } else {
+        sentence << "lacks `void update(const Update<Device>&) const`";
+    }
+    return sentence;
+}
 
 }  // namespace cupola::inline CUPOLA_ABI

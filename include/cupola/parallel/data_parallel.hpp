@@ -24,39 +24,22 @@
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/impl/training_mistake.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/parallel/training_options.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/tensor.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <Network Net, class Loss, class Optimizer, class Averaging, Device D>
-class DataParallel {
-    static_assert(!Net::sound || report_mistake<Net::template untrainable<D>()>());
-    static_assert(!Net::sound || report_mistake<CollectionOf<Loss>::mistake(Net::rows, Net::output_shape)>());
-    static_assert(report_mistake<averaging_mistake<Averaging, D>()>());
-
+template <class Net, class Loss, class Optimizer, class Averaging, class D>
+    requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D>())
+class DataParallel<Net, Loss, Optimizer, Averaging, D> {
 public:
     using Context = typename D::Context;
     using LossType = CollectionOf<Loss>;
-    using DeviceOptions = typename D::Options;
-
-    struct Options {
-        int replicas = 1;
-        int devices = 1;
-        DeviceOptions device{};
-        /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
-        std::int64_t batch_size = 128;
-        std::vector<std::int64_t> other_batch_sizes{};
-        std::uint64_t seed = 0;
-        LossType loss{};
-        Optimizer optimizer{};
-        Averaging averaging{};
-        /// Every so many steps the devices' parameters are compared by a 64-bit hash; 0 for never.
-        int check_every = 50;
-        std::vector<NamedInitializer> initializers{};
-    };
+    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename D::Options>;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
     /// allocated that does not fit.

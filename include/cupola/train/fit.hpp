@@ -13,8 +13,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -28,6 +31,35 @@ concept HasOnEnd = requires(C& callback, Run& run) { callback.on_end(run); };
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
+/// What is wrong with `C` as a callback, or nothing. A hook that cannot be called as one would never be.
+template <class C>
+[[nodiscard]] consteval Sentence callback_mistake() {
+    Sentence sentence;
+    if constexpr (!HasOnBegin<C> && requires { &C::on_begin; }) {
+        sentence << short_type_name<C>() << "::on_begin cannot be called as `on_begin(Run&)`";
+    } else if constexpr (!HasOnStep<C> && requires { &C::on_step; }) {
+        sentence << short_type_name<C>() << "::on_step cannot be called as `on_step(const StepReport&, Run&)`";
+    } else if constexpr (!HasOnEnd<C> && requires { &C::on_end; }) {
+        sentence << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
+    } else if constexpr (!Callback<C>) {
+        sentence << short_type_name<C>()
+                 << " is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
+    }
+    return sentence;
+}
+
+/// What is wrong with `Batches` as what `Training` trains on, or nothing.
+template <class Training, class Batches>
+[[nodiscard]] consteval Sentence batches_mistake() {
+    Sentence sentence;
+    if constexpr (!requires(Training& training, Batches& batches) { training.step(batches); }) {
+        sentence << short_type_name<Batches>()
+                 << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
+                    "Prefetch and InMemoryBatches do";
+    }
+    return sentence;
+}
+
 struct FitOptions {
     /// Steps to make from where the training stands.
     std::int64_t steps = 1000;
@@ -35,8 +67,10 @@ struct FitOptions {
 
 /// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. What a step throws
 /// is thrown on, after `on_end`.
-template <class Training, class Batches, Callback... Callbacks>
+template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
+    static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
+    static_assert((report_mistake<callback_mistake<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
     Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = Run::Clock::now()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {
@@ -51,8 +85,10 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     (begin(callbacks), ...);
     try {
         while (training.step() < run.last_step && !run.stop) {
-            [[maybe_unused]] const StepReport& report = training.step(batches);
-            (after(callbacks, report), ...);
+            if constexpr (requires { training.step(batches); }) {
+                [[maybe_unused]] const StepReport& report = training.step(batches);
+                (after(callbacks, report), ...);
+            }
         }
     } catch (...) {
         (end(callbacks), ...);

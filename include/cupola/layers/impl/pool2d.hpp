@@ -31,8 +31,8 @@ struct Pool2d {
     }
 
     template <class Site>
-    static auto operation(const Site& site) {
-        return ops::Pooling<typename Site::DeviceType, typename Site::Element>(site, shape(site.input));
+    static ops::Pooling<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, shape(site.input)};
     }
 };
 

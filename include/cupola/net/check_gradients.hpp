@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// check_gradients: is a layer of your own right? Compares what backward says with differences of what forward computes,
+// and tries every clause of the contract of an operation. Meant for tests: it is thorough, not quick.
+//
+//   const GradientCheck check = check_gradients<Conv2d<64, 5>, Host>({24, 24, 3});              one layer, on its input
+//   const GradientCheck check = check_gradients<Cifar10Net, Cifar10Loss, Host>({.batch = 4});   a network with its loss
+//   if (!check) std::puts(check.report().c_str());
+//
+// The figures: the input and each parameter are moved both ways along random directions, and the change of a random
+// weighting of the outputs (of the loss, for a network) is compared with the gradient's share along the direction, in
+// double. Outputs that a step takes over a kink (of ReLU, of a maximum) are left out, so the error of a layer in float is
+// around 1e-5 of the norm. Where a gradient is wrong, the report says how (sign, scale, zero) and names its worst element.
+//
+// The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input, the
+// parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
+// gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
+// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too. The layer's random
+// numbers are those of one step, the same in every call.
+#pragma once
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/net/gradient_check.hpp>
+#include <cupola/net/impl/layer_check.hpp>
+#include <cupola/net/impl/network_check.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// Checks layer `L` on `D` with an input of these extents. Throws InvalidArgument if the layer does not take them.
+template <class L, Device D>
+    requires LayerOn<L, D>
+[[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
+                                            const typename D::Options& device = {}) {
+    Row row;
+    row.type = short_type_name<L>();
+    row.input = input;
+    const Inferred inferred = L::output(input);
+    if (inferred.mistake != nullptr) {
+        throw InvalidArgument(text(row.type, " ", inferred.mistake, "; its input is ", to_string(input)));
+    }
+    row.output = inferred.shape;
+    row.parameters = parameters_of<L>(input);
+    row.traits = traits_of<L>();
+    return impl::check_layer<D>(row, &make_stage<L, D>, options, device);
+}
+
+/// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`.
+template <Network Net, class Loss, Device D>
+[[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
+                                            const typename D::Options& device = {}, const Loss& loss = {}) {
+    static_assert(!Net::sound || report_mistake<Net::template untrainable<D>()>());
+    return impl::check_network<Net, D>(short_type_name<Net>(), loss, options, device);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

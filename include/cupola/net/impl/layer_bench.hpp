@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer alone on a device, with memory around it that notices everything: what `check_gradients` runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cupola/net/gradient_check.hpp>
+#include <cupola/net/impl/check_memory.hpp>
+#include <cupola/net/stage.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+using Floats = std::vector<float>;
+
+/// Equal bit for bit.
+[[nodiscard]] inline bool same_bits(const Floats& a, const Floats& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// The gradients of one call of backward.
+struct LayerGradients {
+    Floats input;
+    std::vector<Floats> parameters;
+};
+
+/// How backward is called.
+struct BackwardCall {
+    bool accumulate = false;
+    /// What every parameter's gradient holds before.
+    float before = std::numeric_limits<float>::quiet_NaN();
+    bool input_gradient = true;
+    /// Whether the input, the output are overwritten with NaN first.
+    bool without_input = false, without_output = false;
+};
+
+template <class D>
+class LayerBench {
+public:
+    LayerBench(const Row& row, StageMaker<D> make, Activation activation, const GradientCheckOptions& options,
+               const typename D::Options& device, bool site_input_gradient = true)
+        : context_(0, device),
+          team_(check_team(context_)),
+          seed_(options.seed),
+          stage_(make(Site<D>{.context = context_,
+                              .batch = options.batch,
+                              .input = row.input,
+                              .output = row.output,
+                              .activation = activation,
+                              .training = true,
+                              .input_gradient = site_input_gradient})),
+          x_(context_, bytes(options.batch * row.input.size())),
+          dx_(context_, bytes(options.batch * row.input.size())),
+          y_(context_, bytes(options.batch * row.output.size())),
+          dy_(context_, bytes(options.batch * row.output.size())),
+          packed_(context_, stage_->needs().packed),
+          saved_(context_, stage_->needs().saved),
+          scratch_(context_, stage_->needs().scratch) {
+        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            parameters_.emplace_back(context_, bytes(row.parameters.list[p].shape.size()));
+            gradients_.emplace_back(context_, bytes(row.parameters.list[p].shape.size()));
+        }
+    }
+
+    [[nodiscard]] Floats forward(const Floats& input, const std::vector<Floats>& parameters) {
+        x_.write(input);
+        for (std::size_t p = 0; p < parameters_.size(); ++p) parameters_[p].write(parameters[p]);
+        y_.poison();
+        saved_.poison();
+        scratch_.poison();
+        const Pass<D> call = pass();
+        stage_->prepare(call);
+        scratch_.poison();
+        stage_->forward(call);
+        return y_.read();
+    }
+
+    /// Backward of the last forward.
+    [[nodiscard]] LayerGradients backward(const Floats& output_gradient, const BackwardCall& how = {}) {
+        if (how.without_input) x_.poison();
+        if (how.without_output) y_.poison();
+        dy_.write(output_gradient);
+        dx_.poison();
+        scratch_.poison();
+        for (CheckMemory<D>& gradient : gradients_) gradient.write(Floats(gradient.read().size(), how.before));
+        Pass<D> call = pass();
+        call.accumulate = how.accumulate;
+        call.output_gradient = dy_.data();
+        call.input_gradient = how.input_gradient ? dx_.data() : nullptr;
+        for (std::size_t p = 0; p < gradients_.size(); ++p) call.parameter_gradients[p] = gradients_[p].data();
+        stage_->backward(call);
+        LayerGradients result{dx_.read(), {}};
+        for (CheckMemory<D>& gradient : gradients_) result.parameters.push_back(gradient.read());
+        return result;
+    }
+
+    [[nodiscard]] Floats input() { return x_.read(); }
+    [[nodiscard]] Floats output() { return y_.read(); }
+    [[nodiscard]] Floats parameter(std::size_t p) { return parameters_[p].read(); }
+
+    /// Names each piece of memory beside which something was written.
+    [[nodiscard]] std::vector<std::string> overrun(const Row& row) {
+        std::vector<std::string> names;
+        const auto look = [&](CheckMemory<D>& memory, const std::string& name) {
+            if (!memory.intact()) names.push_back(name);
+        };
+        look(x_, "its input");
+        look(y_, "its output");
+        look(dx_, "the input gradient");
+        look(dy_, "the output gradient");
+        look(packed_, text("its packed memory, of which needs() asks for ", stage_->needs().packed, " bytes"));
+        look(saved_, text("its saved memory, of which needs() asks for ", stage_->needs().saved, " bytes"));
+        look(scratch_, text("its scratch memory, of which needs() asks for ", stage_->needs().scratch, " bytes"));
+        for (std::size_t p = 0; p < parameters_.size(); ++p) {
+            look(parameters_[p], row.parameters.list[p].name);
+            look(gradients_[p], text("the gradient of ", row.parameters.list[p].name));
+        }
+        return names;
+    }
+
+private:
+    static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
+
+    [[nodiscard]] Pass<D> pass() {
+        Pass<D> result{.context = context_};
+        result.input = x_.data();
+        result.output = y_.data();
+        for (std::size_t p = 0; p < parameters_.size(); ++p) result.parameters[p] = parameters_[p].data();
+        result.packed = packed_.bytes();
+        result.saved = saved_.bytes();
+        result.scratch = scratch_.bytes();
+        result.seed = seed_;
+        return result;
+    }
+
+    typename D::Context context_;
+    decltype(check_team(std::declval<const typename D::Context&>())) team_;
+    std::uint64_t seed_;
+    std::unique_ptr<Stage<D>> stage_;
+    CheckMemory<D> x_, dx_, y_, dy_, packed_, saved_, scratch_;
+    std::vector<CheckMemory<D>> parameters_, gradients_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of a whole network with its loss, through the plan that training runs. See net/check_gradients.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/net/impl/layer_bench.hpp>
+#include <cupola/net/impl/slopes.hpp>
+#include <cupola/net/plan.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The loss as a network check sees it: of the data, and what regularises. A loss that is no collection is of the data.
+template <class Loss>
+[[nodiscard]] const auto& data_loss(const Loss& loss) {
+    if constexpr (requires { loss.data; }) {
+        return loss.data;
+    } else {
+        return loss;
+    }
+}
+
+/// coefficient / 2 times the sum of squares from `offset`.
+struct CheckedDecay {
+    std::int64_t offset = 0, size = 0;
+    double coefficient = 0;
+};
+
+template <class Loss>
+[[nodiscard]] std::vector<CheckedDecay> decays_of(std::span<const Row> rows) {
+    std::vector<CheckedDecay> result;
+    if constexpr (requires { Loss::regularized(rows); }) {
+        for (const auto& part : Loss::regularized(rows)) result.push_back({part.offset, part.size, part.coefficient});
+    }
+    return result;
+}
+
+/// A plan with memory of its own.
+template <class D, class LossOperation>
+class NetworkBench {
+public:
+    NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::int64_t parameter_elements,
+                 const LossOperation& loss, const PlanOptions& plan, const GradientCheckOptions& options,
+                 const typename D::Options& device, const std::vector<std::int32_t>& labels)
+        : context_(0, device),
+          team_(check_team(context_)),
+          plan_(make(context_, plan)),
+          loss_(loss),
+          seed_(options.seed),
+          batch_(options.batch),
+          parameters_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
+          gradients_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
+          arena_(context_, plan_.bytes().total()),
+          samples_(context_, static_cast<std::size_t>(options.batch * plan_.stages()[0].input.size()) * sizeof(float)),
+          labels_(labels.size() * sizeof(std::int32_t), "a check of gradients") {
+        plan_.bind(arena_.bytes());
+        D::copy_from_host(context_, labels_.data(), reinterpret_cast<const std::byte*>(labels.data()),
+                          labels.size() * sizeof(std::int32_t));
+    }
+
+    /// The mean loss of the batch.
+    [[nodiscard]] double forward(const Floats& samples, const Floats& parameters) {
+        arena_.poison();
+        samples_.write(samples);
+        parameters_.write(parameters);
+        plan_.prepare(context_, parameters_.data());
+        const float* const outputs = plan_.forward(context_, samples_.data(), parameters_.data(), key());
+        const auto* const labels = reinterpret_cast<const std::int32_t*>(labels_.data());
+        return loss_.forward(context_, outputs, labels, batch_, plan_.output_gradient()).sum / static_cast<double>(batch_);
+    }
+
+    /// Backward of the last forward; `before` is what every gradient holds.
+    [[nodiscard]] LayerGradients backward(bool accumulate = false, float before = std::numeric_limits<float>::quiet_NaN()) {
+        gradients_.write(Floats(gradients_.read().size(), before));
+        plan_.backward(context_, samples_.data(), parameters_.data(), gradients_.data(), key(), accumulate);
+        LayerGradients result{{}, {gradients_.read()}};
+        if (plan_.options().input_gradient) {
+            result.input.resize(samples_.read().size());
+            D::copy_to_host(context_, reinterpret_cast<std::byte*>(result.input.data()),
+                            reinterpret_cast<const std::byte*>(plan_.input_gradient()), result.input.size() * sizeof(float));
+        }
+        return result;
+    }
+
+    [[nodiscard]] bool unchanged(const Floats& samples, const Floats& parameters) {
+        return same_bits(samples_.read(), samples) && same_bits(parameters_.read(), parameters);
+    }
+    [[nodiscard]] bool intact() {
+        return parameters_.intact() && gradients_.intact() && arena_.intact() && samples_.intact();
+    }
+
+private:
+    [[nodiscard]] PassKey key() const { return {.seed = seed_}; }
+
+    typename D::Context context_;
+    decltype(check_team(std::declval<const typename D::Context&>())) team_;
+    Plan<D> plan_;
+    LossOperation loss_;
+    std::uint64_t seed_;
+    std::int64_t batch_;
+    CheckMemory<D> parameters_, gradients_, arena_, samples_;
+    typename D::Arena labels_;
+};
+
+/// One tensor of a network: a parameter, or the input.
+struct CheckedTensor {
+    std::string name;
+    Shape shape;
+    std::size_t offset = 0, size = 0;
+    bool input = false;
+};
+
+template <class D, class LossOperation>
+class NetworkCheck {
+public:
+    NetworkCheck(NetworkBench<D, LossOperation>& bench, std::span<const Row> rows, std::vector<CheckedDecay> decays,
+                 const GradientCheckOptions& options, GradientCheck& result)
+        : bench_(bench), decays_(std::move(decays)), options_(options), result_(result) {
+        const Shape& input = rows[0].input;
+        samples_ = check_normal(options.seed, 0, options.batch * input.size());
+        parameters_.assign(static_cast<std::size_t>(arena_elements(rows)), 0.0F);
+        tensors_.push_back({"the input", input, 0, samples_.size(), true});
+        std::uint32_t number = 0;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            for (std::size_t p = 0; p < rows[i].parameters.count; ++p) {
+                const Parameter& parameter = rows[i].parameters.list[p];
+                tensors_.push_back({parameter_name(rows, i, p), parameter.shape, static_cast<std::size_t>(rows[i].offsets[p]),
+                                    static_cast<std::size_t>(parameter.shape.size()), false});
+                initialize(std::span(parameters_).subspan(tensors_.back().offset, tensors_.back().size),
+                           parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, number++);
+            }
+        }
+    }
+
+    /// Checks that `other`, a plan without an input gradient, gives the same gradients; then the figures.
+    void run(NetworkBench<D, LossOperation>& other) {
+        const double loss = bench_.forward(samples_, parameters_);
+        if (!std::isfinite(loss)) return result_.fail(text("the loss of random samples is ", loss));
+        gradients_ = bench_.backward();
+        if (!bench_.unchanged(samples_, parameters_)) result_.fail("a step changed its samples or the parameters");
+        const bool repeats = bench_.forward(samples_, parameters_) == loss;
+        const LayerGradients again = bench_.backward();
+        if (!repeats || !same(again, true)) result_.fail("the same step gave another loss or gradient the second time");
+        static_cast<void>(other.forward(samples_, parameters_));
+        if (!same(other.backward(), false)) {
+            result_.fail("without the gradient of the input, a step gives other gradients of the parameters");
+        }
+        check_accumulate();
+        noise_ = rounding_noise(loss);
+        for (const CheckedTensor& tensor : tensors_) check(tensor);
+        if (!bench_.intact() || !other.intact()) result_.fail("something was written outside the memory of the plan");
+    }
+
+private:
+    [[nodiscard]] Floats part(const LayerGradients& gradients, const CheckedTensor& tensor) const {
+        const Floats& whole = tensor.input ? gradients.input : gradients.parameters[0];
+        const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(tensor.offset);
+        return {begin, begin + static_cast<std::ptrdiff_t>(tensor.size)};
+    }
+
+    [[nodiscard]] bool same(const LayerGradients& other, bool with_input) const {
+        return std::all_of(tensors_.begin(), tensors_.end(), [&](const CheckedTensor& tensor) {
+            return (tensor.input && !with_input) || same_bits(part(other, tensor), part(gradients_, tensor));
+        });
+    }
+
+    void check_accumulate() {
+        constexpr float before = 0.5F;
+        static_cast<void>(bench_.forward(samples_, parameters_));
+        const LayerGradients added = bench_.backward(true, before);
+        for (const CheckedTensor& tensor : tensors_) {
+            if (tensor.input) continue;
+            const Floats alone = part(gradients_, tensor), sum = part(added, tensor);
+            double off = 0, size = 0;
+            for (std::size_t i = 0; i < alone.size(); ++i) {
+                off += std::pow(static_cast<double>(sum[i]) - (static_cast<double>(before) + static_cast<double>(alone[i])), 2);
+                size += std::pow(static_cast<double>(before), 2) + std::pow(static_cast<double>(alone[i]), 2);
+            }
+            constexpr double rounding = 1e-10;  // a relative 1e-5, squared
+            if (off <= rounding * size) continue;
+            result_.fail(text("the gradient of ", tensor.name, " is not added to what is there where `accumulate` is set"));
+        }
+    }
+
+    /// The loss with `tensor` at `values`, regularisers included.
+    double loss_at(const CheckedTensor& tensor, const Floats& values) {
+        Floats moved = tensor.input ? samples_ : parameters_;
+        std::copy(values.begin(), values.end(), moved.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+        double loss = tensor.input ? bench_.forward(moved, parameters_) : bench_.forward(samples_, moved);
+        for (const CheckedDecay& decay : decays_) {
+            if (tensor.input || static_cast<std::size_t>(decay.offset) != tensor.offset) continue;
+            for (const float w : values) loss += 0.5 * decay.coefficient * static_cast<double>(w) * static_cast<double>(w);
+        }
+        return loss;
+    }
+
+    /// The gradient of the loss, regularisers included.
+    [[nodiscard]] std::vector<double> gradient_of(const CheckedTensor& tensor, const Floats& values) const {
+        const Floats data = part(gradients_, tensor);
+        std::vector<double> gradient(data.begin(), data.end());
+        for (const CheckedDecay& decay : decays_) {
+            if (tensor.input || static_cast<std::size_t>(decay.offset) != tensor.offset) continue;
+            for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] += decay.coefficient * static_cast<double>(values[i]);
+        }
+        return gradient;
+    }
+
+    /// What the rounding of float does to the loss: how it answers to changes of the last bit everywhere.
+    double rounding_noise(double loss) {
+        double largest = 1e-9 * (1 + std::abs(loss));
+        for (std::uint32_t k = 0; k < 4; ++k) {
+            constexpr float last_bit = 1e-7F;
+            const auto shaken = [&](Floats values, std::uint32_t stream) {
+                const Floats random = check_normal(options_.seed, stream, static_cast<std::int64_t>(values.size()));
+                for (std::size_t i = 0; i < values.size(); ++i) values[i] += last_bit * values[i] * random[i];
+                return values;
+            };
+            const double other = bench_.forward(shaken(samples_, 1 + 2 * k), shaken(parameters_, 2 + 2 * k));
+            largest = std::max(largest, std::abs(other - loss));
+        }
+        return largest;
+    }
+
+    /// Half of the directions follow the gradient, each element by a random share: they tell a wrong scale or sign with
+    /// certainty, however many elements there are. The others are random: they tell what is missing. Along those the loss
+    /// changes little, and the kinks that a step goes over show: they are held to less, and to the gradient's norm.
+    void check(const CheckedTensor& tensor) {
+        const Floats& whole = tensor.input ? samples_ : parameters_;
+        const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(tensor.offset);
+        const Floats values(begin, begin + static_cast<std::ptrdiff_t>(tensor.size));
+        const std::vector<double> gradient = gradient_of(tensor, values);
+        const double norm = std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
+        const double step = (options_.step > 0 ? options_.step : 1e-4) * check_size(values);
+        const double tolerance = options_.tolerance > 0 ? options_.tolerance : 1e-2;
+        constexpr double looser = 10;
+        const auto first_stream = 64 + static_cast<std::uint32_t>(&tensor - tensors_.data()) * 4096;
+        Slopes along, across;
+        for (int k = 0; k < options_.directions; ++k) {
+            const bool follow = k % 2 == 0;
+            Floats direction = check_normal(options_.seed, first_stream + static_cast<std::uint32_t>(k),
+                                            static_cast<std::int64_t>(tensor.size));
+            for (std::size_t i = 0; follow && i < direction.size(); ++i) {
+                direction[i] = static_cast<float>(gradient[i]) * std::abs(direction[i]);
+            }
+            double length = step / check_size(direction);
+            if (follow) {
+                // No longer than it takes to change the loss by a little.
+                double slope = 0;
+                for (std::size_t i = 0; i < direction.size(); ++i) slope += gradient[i] * static_cast<double>(direction[i]);
+                constexpr double little = 3e-4;
+                length = std::min(length, little / std::max(std::abs(slope), 1e-30));
+            }
+            Floats low = values, high = values;
+            double analytic = 0;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                const auto move = static_cast<float>(length * static_cast<double>(direction[i]));
+                low[i] -= move;
+                high[i] += move;
+                analytic += gradient[i] * (static_cast<double>(high[i]) - static_cast<double>(low[i]));
+            }
+            const double numeric = loss_at(tensor, high) - loss_at(tensor, low);
+            if (follow) {
+                along.add(numeric, analytic, noise_);
+            } else {
+                across.add(numeric, analytic, noise_ + looser * tolerance * norm * 2 * length);
+            }
+        }
+        result_.add({tensor.input ? "input" : tensor.name, Slopes::two_digits(along.error())});
+        if (!along.agree(tolerance)) {
+            result_.fail(text("the gradient of ", tensor.name, " ", along.diagnosis(tolerance)));
+        } else if (!across.agree(looser * tolerance)) {
+            result_.fail(text("the gradient of ", tensor.name, " is not the whole derivative: it is right along itself, and along "
+                              "random directions off by ", Slopes::two_digits(across.error()), " of the slope"));
+        }
+    }
+
+    NetworkBench<D, LossOperation>& bench_;
+    std::vector<CheckedDecay> decays_;
+    GradientCheckOptions options_;
+    GradientCheck& result_;
+    Floats samples_, parameters_;
+    LayerGradients gradients_;
+    std::vector<CheckedTensor> tensors_;
+    double noise_ = 0;
+};
+
+template <class Net, class D, class Loss>
+[[nodiscard]] GradientCheck check_network(std::string_view name, const Loss& loss, const GradientCheckOptions& options,
+                                          const typename D::Options& device) {
+    require(options.batch >= 1, "a check of gradients takes a batch of at least 1 sample, not ", options.batch);
+    require(options.directions >= 2, "a check of a network's gradients takes at least 2 directions, not ", options.directions);
+    GradientCheck result(text(name, " on ", to_string(Net::input_shape), ", batch ", options.batch, ", on ", D::name));
+    const auto operation = data_loss(loss).template operation<D>();
+    const std::int64_t classes = Net::output_shape.size();
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
+    for (std::size_t n = 0; n < labels.size(); ++n) labels[n] = static_cast<std::int32_t>(static_cast<std::int64_t>(n) % classes);
+    using Bench = NetworkBench<D, std::remove_cv_t<decltype(operation)>>;
+    const auto make = &Plan<D>::template make<Net>;
+    Bench bench(make, Net::parameter_elements, operation, {.batch = options.batch, .input_gradient = true}, options, device, labels);
+    Bench without(make, Net::parameter_elements, operation, {.batch = options.batch}, options, device, labels);
+    NetworkCheck(bench, Net::rows, decays_of<Loss>(Net::rows), options, result).run(without);
+    return result;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is wrong with the parts of a training, as one sentence; and the class that stands for a training with a mistake,
+// so that the compiler says the sentence and nothing more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/parallel/training_options.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The first mistake; nothing where there is none, and nothing where the network has reported its own.
+template <class Net, class Loss, class Optimizer, class Averaging, class D>
+[[nodiscard]] consteval Sentence training_mistake() {
+    Sentence sentence;
+    if constexpr (!Network<Net>) {
+        sentence << short_type_name<Net>() << " is no network: name a Sequential, or a struct that derives from one";
+    } else if constexpr (!Device<D>) {
+        sentence = device_mistake<D>();
+    } else if constexpr (Net::sound) {
+        sentence = Net::template untrainable<D>();
+        if (sentence.empty()) sentence = CollectionOf<Loss>::template mistake_on<D>(Net::rows, Net::output_shape);
+        if (sentence.empty()) sentence = optimizer_mistake<Optimizer, D>();
+        if (sentence.empty()) sentence = averaging_mistake<Averaging, D>();
+    }
+    return sentence;
+}
+
+template <class Net, class Loss, class Optimizer, class Averaging, class D>
+[[nodiscard]] consteval bool is_trainable() {
+    if constexpr (Network<Net>) {
+        return Net::sound && training_mistake<Net, Loss, Optimizer, Averaging, D>().empty();
+    } else {
+        return false;
+    }
+}
+
+/// The options of a device, for what is none too.
+template <class D>
+struct DeviceOptionsOf {
+    struct Type {};
+};
+template <Device D>
+struct DeviceOptionsOf<D> {
+    using Type = typename D::Options;
+};
+
+}  // namespace impl
+
+/// A training with a mistake: says it, and can be used like a training as far as the compiler is concerned. Without a
+/// mistake parallel/data_parallel.hpp takes its place.
+template <class Net, class Loss, class Optimizer, class Averaging, class D>
+class DataParallel {
+    static_assert(report_mistake<impl::training_mistake<Net, Loss, Optimizer, Averaging, D>()>());
+
+public:
+    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type>;
+    explicit DataParallel(const Options&);
+    const Options& options() const;
+    const MemoryReport& memory() const;
+    std::int64_t step() const;
+    template <class Batches>
+    const StepReport& step(Batches&&);
+    template <class Batches>
+    Evaluation evaluate(Batches&&, std::int64_t);
+    std::vector<float> parameters(int = 0);
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

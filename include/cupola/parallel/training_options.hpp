@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training is set up with: `DataParallel<...> training({.replicas = 4, .devices = 2, .batch_size = 128})`.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/parallel/impl/device_worker.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class Loss, class Optimizer, class Averaging, class DeviceOptions>
+struct TrainingOptions {
+    int replicas = 1;
+    int devices = 1;
+    DeviceOptions device{};
+    /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
+    std::int64_t batch_size = 128;
+    std::vector<std::int64_t> other_batch_sizes{};
+    std::uint64_t seed = 0;
+    CollectionOf<Loss> loss{};
+    Optimizer optimizer{};
+    Averaging averaging{};
+    /// Every so many steps the devices' parameters are compared by a 64-bit hash; 0 for never.
+    int check_every = 50;
+    std::vector<NamedInitializer> initializers{};
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

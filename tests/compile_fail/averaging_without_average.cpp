@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An averaging policy whose function has another name.
+//
+// expect: Mean is no averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Mean {
+    static constexpr std::string_view name = "mean";
+#ifdef MISTAKE
+    void mean(HostContext&, const GradientRows&, std::span<float>) const {}
+#else
+    void average(HostContext&, const GradientRows&, std::span<float>) const {}
+#endif
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, Mean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An averaging policy that the log could not name.
+//
+// expect: Mean is no averaging policy: it lacks `static constexpr std::string_view name`
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Mean {
+#ifndef MISTAKE
+    static constexpr std::string_view name = "mean";
+#endif
+    void average(HostContext&, const GradientRows&, std::span<float>) const {}
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, Mean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}

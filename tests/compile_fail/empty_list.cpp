@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An empty list of layers.
+//
+// expect: a Sequential has one Input; this one has 0
+// errors-at-most: 1
+#include <cupola/layers/linear.hpp>
+#include <cupola/net/sequential.hpp>
+
+using namespace cupola;
+
+#ifdef MISTAKE
+struct Net : Sequential<> {};
+#else
+struct Net : Sequential<Input<4>, Linear<2>> {};
+#endif

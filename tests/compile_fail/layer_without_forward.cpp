@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer whose operation computes nothing.
+//
+// expect: layer 2 (double, Twice) has no forward on Host: its operation lacks `void forward(const Pass&)`
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Twice {
+    static constexpr Inferred output(const Shape& input) { return input; }
+    struct Operation {
+#ifndef MISTAKE
+        void forward(const Pass<Host>&) {}
+#endif
+        void backward(const Pass<Host>&) {}
+    };
+    static Operation operation(const Site<Host>&) { return {}; }
+};
+struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};
+
+void run(const InMemory& data) {
+    DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A loss whose part of the total could not be reported.
+//
+// expect: Hinge is no loss on Host: it lacks `static constexpr std::string_view name`
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+#ifndef MISTAKE
+    static constexpr std::string_view name = "hinge";
+#endif
+    static constexpr Sentence mistake(const Shape&) { return {}; }
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}

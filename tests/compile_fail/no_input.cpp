@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network says what it takes.
+//
+// expect: a Sequential has one Input; this one has 0
+// errors-at-most: 1
+#include <cupola/layers/linear.hpp>
+#include <cupola/net/sequential.hpp>
+
+using namespace cupola;
+
+#ifdef MISTAKE
+struct Net : Sequential<Linear<8>, Linear<2>> {};
+#else
+struct Net : Sequential<Input<4>, Linear<8>, Linear<2>> {};
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weight decay of a layer that the network does not have.
+//
+// expect: WeightDecay names the layer hiden, and the network has none of that name with weights
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Linear<3>> {};
+
+#ifdef MISTAKE
+using Decay = WeightDecay<0.004, "hiden">;
+#else
+using Decay = WeightDecay<0.004, "hidden">;
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Net, LossCollection<CrossEntropy<3>, Decay>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
