@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the golden figures look like: one struct a case, its arrays as spans. The figures lie in the generated headers beside
-// this one (golden/conv2d.hpp and so on, each defining one constexpr array of cases) and were computed by PyTorch in double
-// from inputs that are exact floats, then rounded; tests/golden/generate.py writes them. Activations are NHWC, convolution
-// weights OHWI, linear weights [out, in]: Cupola's own layouts.
+// What the golden figures look like: one struct a case, its arrays as spans. The figures lie in the generated headers
+// beside this one (golden/conv2d.hpp and so on, each defining one constexpr array of cases) and were computed by
+// PyTorch in double from inputs that are exact floats, then rounded; tests/golden/generate.py writes them. Activations
+// are NHWC, convolution weights OHWI, linear weights [out, in]: Cupola's own layouts.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct LinearCase {
     std::span<const float> output_gradient, input_gradient, weight_gradient, bias_gradient;
 };
 
-// Padding never wins a maximum, and an average counts only what lies inside the image. With `ties`, equal maxima share a
-// window, as after a ReLU; the gradient goes to the first of them in row order.
+// Padding never wins a maximum, and an average counts only what lies inside the image. With `ties`, equal maxima share
+// a window, as after a ReLU; the gradient goes to the first of them in row order.
 struct Pool2dCase {
     std::string_view name;
     std::size_t batch, height, width, channels, output_height, output_width;
@@ -44,7 +44,8 @@ struct Pool2dCase {
     std::span<const float> input, output, output_gradient, input_gradient;
 };
 
-// y[c] = x[c] / (bias + alpha * sum of x[k]^2 over |k - c| <= depth_radius)^beta: alpha is per element, as in TensorFlow.
+// y[c] = x[c] / (bias + alpha * sum of x[k]^2 over |k - c| <= depth_radius)^beta: alpha is per element, as in
+// TensorFlow.
 struct LocalResponseNormCase {
     std::string_view name;
     std::size_t batch, height, width, channels, depth_radius;
@@ -57,7 +58,8 @@ struct ReLUCase {
     std::span<const float> input, output, output_gradient, input_gradient;
 };
 
-// The loss is the mean over the batch of -sum_k q_k log softmax(logits)_k; q is (1 - s) at the label, plus s/classes everywhere.
+// The loss is the mean over the batch of -sum_k q_k log softmax(logits)_k; q is (1 - s) at the label, plus s/classes
+// everywhere.
 struct CrossEntropyCase {
     std::string_view name;
     std::size_t batch, classes;
@@ -68,9 +70,10 @@ struct CrossEntropyCase {
     std::span<const float> sample_losses, logits_gradient;
 };
 
-// The gradients that the optimiser is handed at each step are part of the case ([steps, parameters], rows exact floats), so a
-// test needs no model. `trace` is [steps, parameters]: the parameters after each step. Decay is coupled (added to the
-// gradient, PyTorch's SGD) or decoupled (parameters *= 1 - learning_rate * decay before the update, PyTorch's AdamW).
+// The gradients that the optimiser is handed at each step are part of the case ([steps, parameters], rows exact
+// floats), so a test needs no model. `trace` is [steps, parameters]: the parameters after each step. Decay is coupled
+// (added to the gradient, PyTorch's SGD) or decoupled (parameters *= 1 - learning_rate * decay before the update,
+// PyTorch's AdamW).
 struct SgdCase {
     std::string_view name;
     std::size_t steps, parameters;
@@ -79,11 +82,13 @@ struct SgdCase {
     std::span<const double> initial, gradients, trace;
 };
 
-// The rate that holds during step steps[i] (steps count from 0, the rate at step 0 is the initial one). `kind` is one of
+// The rate that holds during step steps[i] (steps count from 0, the rate at step 0 is the initial one). `kind` is one
+// of
 //   exponential_staircase  numbers = initial, factor, steps a decay
 //   step                   numbers = initial, factor, steps a decay (PyTorch's StepLR)
 //   piecewise              numbers = boundary 1, ..., boundary n, rate 1, ..., rate n + 1; the new rate holds from the
-//                          boundary's own step on (PyTorch's MultiStepLR; TensorFlow's holds the old one for that step too)
+//                          boundary's own step on (PyTorch's MultiStepLR; TensorFlow's holds the old one for that step
+//                          too)
 //   cosine                 numbers = initial, final, steps (PyTorch's CosineAnnealingLR)
 struct ScheduleCase {
     std::string_view name, kind;

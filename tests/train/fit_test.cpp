@@ -116,13 +116,14 @@ TEST_CASE("a log that cannot be written is an error with a sentence") {
     LogEvery log(1, full);
     Run run{};
     StepReport report;
-    CHECK(message_of<DataError>([&] { log.on_step(report, run); }) == "the log line of step 0 could not be written");
+    CHECK(message_of<DataError>([&] { log.on_step(report, run); }) ==
+          "the log line of step 0 could not be written: No space left on device");
     std::fclose(full);
     CHECK(message_of<InvalidArgument>([] { LogEvery negative(-1); }) == "a line is logged every 0 (never) or more steps, not -1");
 }
 
 TEST_CASE("progress is written over on a terminal and silent elsewhere") {
-    Run run{.first_step = 0, .last_step = 4, .started = Run::Clock::now() - std::chrono::seconds(30)};
+    Run run{.first_step = 0, .last_step = 4, .started = monotonic_seconds() - 30.5};
     StepReport report;
     report.step = 2;
     report.loss = 1.5;

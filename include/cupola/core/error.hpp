@@ -80,21 +80,24 @@ public:
 
     void append_to(std::string& result) const {
         char digits[32];
-        std::to_chars_result end{digits, {}};
+        std::uint64_t magnitude = 0;
         switch (kind_) {
             case Kind::text: result += text_; return;
             case Kind::character: result += character_; return;
-            case Kind::integer: end = std::to_chars(digits, digits + sizeof digits, integer_); break;
-            case Kind::natural: end = std::to_chars(digits, digits + sizeof digits, natural_); break;
             case Kind::real:
-                if (real_ != real_) {  // never "-nan"
-                    result += "nan";
-                    return;
+                if (real_ != real_) {
+                    result += "nan";  // never "-nan"
+                } else {
+                    result.append(digits, std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
                 }
-                end = std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6);
+                return;
+            case Kind::integer:
+                if (integer_ < 0) result += '-';
+                magnitude = integer_ < 0 ? 0 - static_cast<std::uint64_t>(integer_) : static_cast<std::uint64_t>(integer_);
                 break;
+            case Kind::natural: magnitude = natural_; break;
         }
-        result.append(digits, end.ptr);
+        result.append(digits, std::to_chars(digits, digits + sizeof digits, magnitude).ptr);
     }
 
 private:
@@ -109,7 +112,7 @@ private:
     };
 };
 
-[[nodiscard]] inline std::string join(std::initializer_list<TextPart> parts) {
+[[nodiscard, gnu::cold]] inline std::string join(std::initializer_list<TextPart> parts) {
     std::string result;
     for (const TextPart& part : parts) part.append_to(result);
     return result;

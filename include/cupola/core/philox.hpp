@@ -17,7 +17,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// Four random words from a counter of four words and a key of two.
-[[nodiscard]] constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+[[nodiscard, gnu::noinline]] constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                                 std::array<std::uint32_t, 2> key) {
     constexpr std::uint64_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57;
     constexpr std::uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;

@@ -25,8 +25,7 @@ public:
           shape_(transform_.output(data.sample_shape())) {
         require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
         require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
-        const std::int64_t largest = std::min(batch_size, data.size());
-        for (int i = 0; i < lanes; ++i) buffers_.emplace_back(largest, shape_.size());
+        provide_lanes(lanes);
     }
     EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // the data would be gone at once
 
@@ -34,6 +33,10 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int lanes() const { return static_cast<int>(buffers_.size()); }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    /// Makes room for batches to be asked for from this many threads.
+    void provide_lanes(int lanes) {
+        while (this->lanes() < lanes) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_.size());
+    }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.

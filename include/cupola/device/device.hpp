@@ -3,7 +3,8 @@
 // What a device is: a type that names its options, its context and its memory.
 //
 //   Options   how one device object is set up (threads, ordinal); a plain struct.
-//   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared.
+//   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared. `ordinal()` is
+//             the device's number; while what `team()` returns lives, the calling thread computes with the device's threads.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/architecture.md has the list.
@@ -30,6 +31,10 @@ concept HasContext = requires(int ordinal, const typename D::Options& options) {
     typename D::Options;
     typename D::Context;
     requires std::constructible_from<typename D::Context, int, const typename D::Options&>;
+    requires requires(const typename D::Context& context) {
+        { context.ordinal() } -> std::convertible_to<int>;
+        context.team();
+    };
 };
 
 template <class D>
@@ -58,7 +63,7 @@ template <class D>
     if constexpr (!HasDeviceName<D>) {
         sentence << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {
-        sentence << "`Options`, or a `Context` that is made from (int ordinal, const Options&)";
+        sentence << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()` and `team()`";
     } else if constexpr (!HasArena<D>) {
         sentence << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
     } else {
@@ -73,7 +78,7 @@ inline constexpr std::size_t alignment = 64;
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
-[[nodiscard]] inline std::string bytes_text(std::size_t bytes) {
+[[nodiscard, gnu::cold]] inline std::string bytes_text(std::size_t bytes) {
     const auto write = [&](std::size_t unit, const char* name) {
         const std::size_t tenth = unit / 10, t = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
         return text(t / 10, '.', t % 10, ' ', name);

@@ -6,6 +6,7 @@
 // and a team of any other size is refused. Several `Host` devices in one process are several teams.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 #include <omp.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -156,14 +158,21 @@ struct Host {
     using Context = HostContext;
     using Arena = HostArena;
 
-    /// Bytes that this process can still take: what the system says is available, or what its control group leaves.
+    /// Bytes that this process can still take: the least of what the system says is available, what its control group
+    /// leaves and what its limit of address space (`ulimit -v`) leaves.
     [[nodiscard]] static std::size_t available_memory() {
         constexpr std::size_t unlimited = ~std::size_t{0};
         const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
         const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
         const std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
         const std::size_t group = limit == unlimited ? unlimited : limit - (used < limit ? used : limit);
-        return system < group ? system : group;
+        std::size_t space = unlimited;
+        rlimit most{};
+        if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
+            const std::size_t taken = impl::number_in_file("/proc/self/status", "VmSize:", 0) * 1024;
+            space = most.rlim_cur - (taken < most.rlim_cur ? taken : most.rlim_cur);
+        }
+        return std::min({system, group, space});
     }
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address

@@ -103,7 +103,7 @@ struct LossCollection {
     }
 
     /// What is regularised, in the order of the list; named "weight_decay/local3".
-    static std::vector<RegularizedParameter> regularized([[maybe_unused]] std::span<const Row> rows) {
+    [[gnu::cold]] static std::vector<RegularizedParameter> regularized([[maybe_unused]] std::span<const Row> rows) {
         std::vector<RegularizedParameter> result;
         [[maybe_unused]] const auto add = [&](std::string_view layer, double coefficient) {
             for (const Row& row : rows) {

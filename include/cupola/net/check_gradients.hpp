@@ -9,11 +9,12 @@
 //
 // The figures: the input and each parameter are moved both ways along random directions, and the change of a random
 // weighting of the outputs (of the loss, for a network) is compared with the gradient's share along the direction, in
-// double. Outputs that a step takes over a kink (of ReLU, of a maximum) are left out, so the error of a layer in float is
-// around 1e-5 of the norm. Where a gradient is wrong, the report says how (sign, scale, zero) and names its worst element.
+// double. Outputs that a step takes over a kink (of ReLU, of a maximum) are left out, so the error of a layer in float
+// is around 1e-5 of the norm. Where a gradient is wrong, the report says how (sign, scale, zero) and names its worst
+// element.
 //
-// The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input, the
-// parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
+// The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input,
+// the parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
 // gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
 // does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too. The layer's random
 // numbers are those of one step, the same in every call.
@@ -30,7 +31,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// Checks layer `L` on `D` with an input of these extents. Throws InvalidArgument if the layer does not take them.
 template <class L, Device D>
-    requires LayerOn<L, D>
+requires LayerOn<L, D>
 [[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}) {
     Row row;

@@ -21,7 +21,7 @@ struct StageInfo {
 };
 
 /// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are.
-constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages) {
+[[gnu::cold]] constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Row& row = rows[i];

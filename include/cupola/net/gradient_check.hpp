@@ -20,11 +20,11 @@ struct GradientCheckOptions {
     std::uint64_t seed = 1;
     /// Random directions for each tensor.
     int directions = 8;
-    /// How far a tensor is moved each way, as a share of its own size; 0 for the default, 3e-3 for a layer and 1e-4 for a
-    /// network.
+    /// How far a tensor is moved each way, as a share of its own size; 0 for the default, 3e-3 for a layer and 1e-4 for
+    /// a network.
     double step = 0;
     /// The norm of (backward - differences) over the norm of the differences, over all directions; 0 for the default,
-    /// 1e-3 for a layer and 1e-2 for a network, whose many kinks (of ReLU, of maxima) the differences step over.
+    /// 3e-3 for a layer and 1e-2 for a network, whose many kinks (of ReLU, of maxima) the differences step over.
     double tolerance = 0;
 };
 
@@ -48,7 +48,8 @@ public:
 
     /// A text for people: the errors of all tensors in one line, or what is wrong, one line each.
     [[nodiscard]] std::string report() const {
-        std::string result = text(subject_, failures_.empty() ? ": the gradients are right" : ": the gradients are not right");
+        std::string result =
+            text(subject_, failures_.empty() ? ": the gradients are right" : ": the gradients are not right");
         for (std::size_t i = 0; i < tensors_.size(); ++i) {
             result += text(i == 0 ? " (off by: " : "; ", tensors_[i].name, " ", tensors_[i].error);
         }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <cupola/device/device.hpp>
 #include <cupola/net/fusion.hpp>
@@ -25,40 +26,34 @@ struct Lifetime {
     std::size_t offset = 0;
 };
 
-/// Gives each lifetime its offset; returns the size of the arena.
-constexpr std::size_t place(std::span<Lifetime> lifetimes) {
-    std::size_t total = 0;
-    // The tensors placed so far are those before `placed` in the order of decreasing size; the order is found by
-    // repeated search for the next, so that nothing is allocated in constant evaluation.
-    const auto before = [&](std::size_t a, std::size_t b) {
+/// Gives each lifetime its offset; returns the size of the arena. Quadratic in the number of tensors at worst, which lets
+/// a compiler's default limits on constant evaluation reach some hundred layers.
+[[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
+    std::vector<std::size_t> by_size, by_offset;  // by_offset: those that are placed
+    for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+        if (lifetimes[i].bytes > 0) by_size.push_back(i);
+    }
+    std::sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
         return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
-    };
-    std::size_t current = lifetimes.size();
-    for (;;) {
-        std::size_t next = lifetimes.size();
-        for (std::size_t i = 0; i < lifetimes.size(); ++i) {
-            if (lifetimes[i].bytes == 0 || (current != lifetimes.size() && !before(current, i))) continue;
-            if (next == lifetimes.size() || before(i, next)) next = i;
-        }
-        if (next == lifetimes.size()) return total;
+    });
+    std::size_t total = 0;
+    for (const std::size_t next : by_size) {
         Lifetime& tensor = lifetimes[next];
-        // Move up until no tensor that is placed and alive at the same time overlaps.
+        // The first gap between tensors that are alive at the same time, in the order of their offsets.
         std::size_t offset = 0;
-        for (bool moved = true; moved;) {
-            moved = false;
-            for (std::size_t i = 0; i < lifetimes.size(); ++i) {
-                const Lifetime& other = lifetimes[i];
-                if (other.bytes == 0 || !before(i, next) || other.last < tensor.first || tensor.last < other.first) continue;
-                if (offset < other.offset + other.bytes && other.offset < offset + tensor.bytes) {
-                    offset = other.offset + other.bytes;
-                    moved = true;
-                }
-            }
+        for (const std::size_t i : by_offset) {
+            const Lifetime& other = lifetimes[i];
+            if (other.last < tensor.first || tensor.last < other.first) continue;
+            if (offset + tensor.bytes <= other.offset) break;
+            offset = std::max(offset, other.offset + other.bytes);
         }
         tensor.offset = offset;
         total = std::max(total, offset + tensor.bytes);
-        current = next;
+        std::size_t at = by_offset.size();
+        while (at > 0 && lifetimes[by_offset[at - 1]].offset > offset) --at;
+        by_offset.insert(by_offset.begin() + static_cast<std::ptrdiff_t>(at), next);
     }
+    return total;
 }
 
 /// The tensor whose memory value `v` (the input of stage `v`) uses: itself, or what a chain of views looks at.
@@ -70,7 +65,7 @@ constexpr std::size_t place(std::span<Lifetime> lifetimes) {
 /// Plans the values (entry v: the input of stage v; entry S: the output) and their gradients (entry S + 1 + v). Value 0
 /// is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share the entry of
 /// what they look at. `lifetimes` has 2 S + 2 entries. Returns the bytes of the arena.
-constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch, bool training,
+[[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch, bool training,
                                        bool input_gradient, std::span<Lifetime> lifetimes) {
     const std::size_t count = stages.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};

@@ -104,7 +104,7 @@ public:
 private:
     using StageFunction = std::unique_ptr<Stage<Device>> (*)(std::size_t, const Site<Device>&);
 
-    Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
+    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
         : options_(options), rows_(rows), infos_(rows.size()) {
         infos_.resize(fuse(rows, fusion, infos_));
         lifetimes_.resize(2 * infos_.size() + 2);

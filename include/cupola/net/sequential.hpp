@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -142,9 +143,15 @@ inline constexpr bool begins_with_input = false;
 template <class First, class... Others>
 inline constexpr bool begins_with_input<First, Others...> = is_input<First>;
 
+[[nodiscard]] consteval std::size_t count_layers(std::initializer_list<bool> inputs) {
+    std::size_t layers = 0;
+    for (const bool input : inputs) layers += input ? 0 : 1;
+    return layers;
+}
+
 template <class... Items>
 [[nodiscard]] consteval auto walk_items() {
-    constexpr std::size_t layers = sizeof...(Items) - (std::size_t{is_input<Items>} + ... + std::size_t{0});
+    constexpr std::size_t layers = count_layers({is_input<Items>...});
     Walk<layers> walk;
     // An initialiser list is evaluated in order and nests nothing, where a fold would nest once a layer.
     [[maybe_unused]] const int visited[] = {0, (visit<Items>(walk), 0)...};

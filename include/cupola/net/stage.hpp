@@ -52,7 +52,9 @@ private:
 template <class L, class Device>
 [[nodiscard]] std::unique_ptr<Stage<Device>> make_stage(const Site<Device>& site) {
     using Op = OperationOf<L, Device>;
-    return std::make_unique<impl::StageOf<Device, Op>>([](const Site<Device>& s) -> Op { return L::operation(s); }, site);
+    // Not make_unique, which would instantiate a second pointer type for each operation.
+    return std::unique_ptr<Stage<Device>>(
+        new impl::StageOf<Device, Op>([](const Site<Device>& s) -> Op { return L::operation(s); }, site));
 }
 
 template <class Device>

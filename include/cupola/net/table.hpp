@@ -58,7 +58,7 @@ struct Row {
 }
 
 /// A parameter's full name, PyTorch's way: "conv1.weight", or "0.weight" for a layer without a name.
-[[nodiscard]] inline std::string parameter_name(std::span<const Row> rows, std::size_t row, std::size_t parameter) {
+[[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const Row> rows, std::size_t row, std::size_t parameter) {
     return text(rows[row].name.empty() ? text(row) : std::string(rows[row].name), '.',
                 rows[row].parameters.list[parameter].name);
 }

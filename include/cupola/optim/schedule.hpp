@@ -7,8 +7,9 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,29 +17,53 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A rate for each step, and its description for the log.
+namespace impl {
+
+inline void require_rate(double rate) {
+    require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
+}
+
+}  // namespace impl
+
+/// A rate for each step, and its description for the log. Copies share the function. (Not a std::function: <functional>
+/// costs each file that includes this 15 MB of compiler memory.)
 class Schedule {
 public:
     /// A constant rate.
     Schedule(double rate) : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {  // NOLINT
-        require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
+        impl::require_rate(rate);
     }
     template <class Function>
         requires std::is_invocable_r_v<double, const Function&, std::int64_t>
     Schedule(Function function, std::string description = "custom")  // NOLINT: any function of the step is a schedule
-        : rate_(std::move(function)), description_(std::move(description)) {}
+        : rate_(std::make_shared<RateOf<Function>>(std::move(function))), description_(std::move(description)) {}
 
-    [[nodiscard]] double operator()(std::int64_t step) const { return rate_(step); }
+    [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
 
 private:
-    std::function<double(std::int64_t)> rate_;
+    struct Rate {
+        Rate() = default;
+        Rate(const Rate&) = delete;
+        Rate& operator=(const Rate&) = delete;
+        virtual ~Rate() = default;
+        [[nodiscard]] virtual double at(std::int64_t step) const = 0;
+    };
+    template <class Function>
+    struct RateOf final : Rate {
+        explicit RateOf(Function f) : function(std::move(f)) {}
+        [[nodiscard]] double at(std::int64_t step) const override { return function(step); }
+        Function function;
+    };
+
+    std::shared_ptr<const Rate> rate_;
     std::string description_;
 };
 
 /// rate * factor^floor(step / decay_steps), TensorFlow's exponential_decay with `staircase`; without it the exponent is
 /// not rounded.
 [[nodiscard]] inline Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase = true) {
+    impl::require_rate(rate);
     require(decay_steps > 0, "a schedule decays every 1 or more steps, not every ", decay_steps);
     return {[=](std::int64_t step) {
                 const double exponent = staircase ? static_cast<double>(step / decay_steps)
@@ -52,6 +77,7 @@ private:
 [[nodiscard]] inline Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
     require(values.size() == boundaries.size() + 1, "a piecewise schedule of ", boundaries.size(), " boundaries has ",
             boundaries.size() + 1, " values, not ", values.size());
+    for (const double value : values) impl::require_rate(value);
     for (std::size_t i = 1; i < boundaries.size(); ++i) {
         require(boundaries[i - 1] < boundaries[i], "the boundaries of a piecewise schedule grow; ", boundaries[i],
                 " follows ", boundaries[i - 1]);
@@ -70,6 +96,8 @@ private:
 
 /// From `rate` to `last` along half a cosine over `steps` steps, and `last` after them (Loshchilov, Hutter 2016).
 [[nodiscard]] inline Schedule cosine(double rate, std::int64_t steps, double last = 0.0) {
+    impl::require_rate(rate);
+    impl::require_rate(last);
     require(steps > 0, "a cosine schedule lasts 1 or more steps, not ", steps);
     return {[=](std::int64_t step) {
                 constexpr double pi = 3.141592653589793;

@@ -43,7 +43,7 @@ public:
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
     /// allocated that does not fit.
-    explicit DataParallel(const Options& options)
+    [[gnu::cold]] explicit DataParallel(const Options& options)
         : options_(checked(options)),
           memory_(memory_needed()),
           threads_(options.devices),
@@ -151,24 +151,14 @@ public:
     }
 
 private:
-    struct DeviceState {
-        impl::DeviceWorker<D> worker;
-        std::uint64_t hash = 0;
-        std::exception_ptr error;
-        /// Of the step in progress: its replicas have run; its slice of the average is there and finite.
-        bool ready = false, averaged = false;
-        std::vector<double> regularization;
-        /// For its call of the averaging policy, kept so that a step allocates nothing.
-        std::vector<const float*> slice_rows;
-        std::vector<std::int64_t> slice_samples;
-    };
+    using DeviceState = impl::DeviceState<D>;
 
     [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] ReplicaReport& report_of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
 
     // Construction.
 
-    static const Options& checked(const Options& o) {
+    [[gnu::cold]] static const Options& checked(const Options& o) {
         constexpr int most = 1 << 20;
         require(o.replicas >= 1 && o.replicas <= most, "a training has 1 to ", most, " replicas, not ", o.replicas);
         require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
@@ -191,7 +181,7 @@ private:
         return o;
     }
 
-    [[nodiscard]] MemoryReport memory_needed() const {
+    [[nodiscard, gnu::cold]] MemoryReport memory_needed() const {
         constexpr std::size_t arena = static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
         MemoryReport memory;
         memory.devices = options_.devices;
@@ -205,14 +195,15 @@ private:
         return memory;
     }
 
-    static void require_memory(const MemoryReport& memory) {
+    [[gnu::cold]] static void require_memory(const MemoryReport& memory) {
         const std::size_t available = D::available_memory();
         require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
-                             " devices do not fit: ", bytes_text(available), " are available; ", to_string(memory));
+                             memory.devices == 1 ? " device" : " devices", " do not fit: ", bytes_text(available),
+                             " are available; ", to_string(memory));
     }
 
     /// One segment a parameter, with what the regularisers add to its gradient.
-    void make_segments() {
+    [[gnu::cold]] void make_segments() {
         for (const Row& row : Net::rows) {
             for (std::size_t p = 0; p < row.parameters.count; ++p) {
                 double l2 = 0;
@@ -222,7 +213,7 @@ private:
         }
     }
 
-    void make_report() {
+    [[gnu::cold]] void make_report() {
         report_.replicas.resize(static_cast<std::size_t>(options_.replicas));
         for (ReplicaReport& replica : report_.replicas) {
             replica.parts.push_back({std::string(LossType::DataLossType::name), 0.0});
@@ -230,7 +221,7 @@ private:
         }
     }
 
-    void make_plans(int device) {
+    [[gnu::cold]] void make_plans(int device) {
         DeviceState& state = at(device);
         state.worker.start(device, options_.device);
         state.worker.template add_plan<Net>({.batch = options_.batch_size});
@@ -376,7 +367,7 @@ private:
 
     // What can go wrong in a step.
 
-    [[noreturn]] void throw_diverged(const std::string& what, int replica) const {
+    [[noreturn, gnu::cold]] void throw_diverged(const std::string& what, int replica) const {
         throw DivergedError(text(what, " at step ", step_,
                                  ": training diverged or a batch holds numbers that are not finite; the parameters are "
                                  "those before the step"),
@@ -384,7 +375,7 @@ private:
     }
 
     /// Finds whose gradient it is: the slow way, for the step that failed.
-    [[noreturn]] void throw_gradient_not_finite() {
+    [[noreturn, gnu::cold]] void throw_gradient_not_finite() {
         int found = -1;
         threads_.run([&](int device) {
             for (int r = 0; device == 0 && r < options_.replicas && found < 0; ++r) {

@@ -23,7 +23,7 @@ struct MemoryReport {
     }
 };
 
-[[nodiscard]] inline std::string to_string(const MemoryReport& memory) {
+[[nodiscard, gnu::cold]] inline std::string to_string(const MemoryReport& memory) {
     return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
                 " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
                 bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved), " saved + ",

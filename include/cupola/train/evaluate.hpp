@@ -8,9 +8,11 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// `batches` has `count()` and gives batch i to `batches(i, device, context)`, as EvaluationBatches does.
+/// `batches` has `count()` and gives batch i to `batches(i, device, context)`, as EvaluationBatches does; one that prepares
+/// batches in memory of its own is told by `provide_lanes` how many devices will ask.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches) {
+    if constexpr (requires { batches.provide_lanes(1); }) batches.provide_lanes(training.options().devices);
     return training.evaluate(batches, batches.count());
 }
 

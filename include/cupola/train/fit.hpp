@@ -72,7 +72,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
     static_assert((report_mistake<callback_mistake<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
-    Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = Run::Clock::now()};
+    Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };

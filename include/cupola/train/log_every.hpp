@@ -10,9 +10,10 @@
 // number of replicas).
 #pragma once
 
-#include <chrono>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 
 #include <cupola/core/error.hpp>
@@ -33,8 +34,7 @@ public:
         samples_ += report.samples;
         ++steps_;
         if (every_ == 0 || report.step % every_ != 0) return;
-        const auto now = Run::Clock::now();
-        const double seconds = std::chrono::duration<double>(now - last_).count();
+        const double now = monotonic_seconds(), seconds = now - last_;
         std::timespec time{};
         std::timespec_get(&time, TIME_UTC);
         std::tm local{};
@@ -44,8 +44,8 @@ public:
         const int written = std::fprintf(file_, "%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", date,
                      time.tv_nsec / 1000, static_cast<long long>(report.step), report.loss,
                      static_cast<double>(samples_) / seconds, seconds / static_cast<double>(steps_));
-        require<DataError>(written > 0 && std::fflush(file_) == 0, "the log line of step ", report.step,
-                           " could not be written");
+        const bool kept = written > 0 && std::fflush(file_) == 0;
+        require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
         last_ = now;
         samples_ = steps_ = 0;
     }
@@ -53,7 +53,7 @@ public:
 private:
     std::int64_t every_;
     std::FILE* file_;
-    Run::Clock::time_point last_{};
+    double last_ = 0;
     std::int64_t samples_ = 0, steps_ = 0;
 };
 

@@ -4,7 +4,6 @@
 // standard error is no terminal it prints nothing.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 
@@ -22,13 +21,12 @@ public:
 
     void on_step(const StepReport& report, Run& run) {
         if (!shown_) return;
-        const auto now = Run::Clock::now();
-        constexpr auto interval = std::chrono::milliseconds(200);
+        const double now = monotonic_seconds();
+        constexpr double interval = 0.2;
         if (now - last_ < interval && report.step + 1 < run.last_step) return;
         last_ = now;
         const std::int64_t done = report.step + 1 - run.first_step, all = run.last_step - run.first_step;
-        const double elapsed = std::chrono::duration<double>(now - run.started).count();
-        const auto left = static_cast<long long>(elapsed / static_cast<double>(done) * static_cast<double>(all - done));
+        const auto left = static_cast<long long>((now - run.started) / static_cast<double>(done) * static_cast<double>(all - done));
         std::fprintf(file_, "\r\033[K%lld of %lld steps, loss %.3f, %lld:%02lld:%02lld left", static_cast<long long>(done),
                      static_cast<long long>(all), report.loss, left / 3600, left / 60 % 60, left % 60);
         std::fflush(file_);
@@ -43,7 +41,7 @@ public:
 private:
     bool shown_;
     std::FILE* file_;
-    Run::Clock::time_point last_{};
+    double last_ = 0;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -62,16 +62,6 @@ private:
     typename D::Arena arena_;
 };
 
-/// A device's team of threads for as long as it lives, where the device has such a thing.
-template <class Context>
-[[nodiscard]] auto check_team(const Context& context) {
-    if constexpr (requires { context.team(); }) {
-        return context.team();
-    } else {
-        return 0;
-    }
-}
-
 }  // namespace impl
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -49,7 +49,7 @@ public:
     LayerBench(const Row& row, StageMaker<D> make, Activation activation, const GradientCheckOptions& options,
                const typename D::Options& device, bool site_input_gradient = true)
         : context_(0, device),
-          team_(check_team(context_)),
+          team_(context_.team()),
           seed_(options.seed),
           stage_(make(Site<D>{.context = context_,
                               .batch = options.batch,
@@ -143,7 +143,7 @@ private:
     }
 
     typename D::Context context_;
-    decltype(check_team(std::declval<const typename D::Context&>())) team_;
+    decltype(std::declval<const typename D::Context&>().team()) team_;
     std::uint64_t seed_;
     std::unique_ptr<Stage<D>> stage_;
     CheckMemory<D> x_, dx_, y_, dy_, packed_, saved_, scratch_;

@@ -53,6 +53,9 @@ public:
         return std::sqrt(difference_) <= tolerance * std::sqrt(numeric_) + std::sqrt(noise_);
     }
 
+    /// Whether rounding is at most this share of the slopes.
+    [[nodiscard]] bool clear(double share) const { return std::sqrt(noise_) <= share * std::sqrt(numeric_); }
+
     /// Completes "the gradient of weight ...".
     [[nodiscard]] std::string diagnosis(double tolerance) const {
         if (!std::isfinite(difference_)) return "is not a number";
@@ -86,7 +89,8 @@ public:
         const double difference = std::abs(numeric - analytic);
         if (difference <= difference_) return;
         *this = {};
-        at_ = at, numeric_ = numeric, analytic_ = analytic, difference_ = std::isnan(difference) ? INFINITY : difference;
+        at_ = at, numeric_ = numeric, analytic_ = analytic,
+        difference_ = std::isnan(difference) ? INFINITY : difference;
     }
     /// `shape` is the tensor's, the batch not counted; the first index of an input is its sample.
     [[nodiscard]] std::string describe(const Shape& shape, bool batched) const {

@@ -18,7 +18,7 @@ namespace ops {
 template <>
 class Convolution<Host, float> {
 public:
-    Convolution(const Site<Host>& site, const ConvolutionShape& shape)
+    [[gnu::cold]] Convolution(const Site<Host>& site, const ConvolutionShape& shape)
         : shape_(shape), relu_(site.activation == Activation::relu), outputs_(site.batch * site.output.size()) {
         const HostContext& context = site.context;
         const auto [h, w] = std::pair(shape.height, shape.width);

@@ -47,7 +47,7 @@ namespace ops {
 template <>
 class Linear<Host, float> {
 public:
-    Linear(const Site<Host>& site, const LinearShape& shape)
+    [[gnu::cold]] Linear(const Site<Host>& site, const LinearShape& shape)
         : shape_(shape), batch_(site.batch), relu_(site.activation == Activation::relu) {
         const std::int64_t n = site.batch, in = shape.in_features, out = shape.out_features;
         const auto input = impl::dnnl_tensor({n, in}, dnnl_ab);
@@ -97,7 +97,7 @@ public:
     }
 
 private:
-    static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left, const_dnnl_memory_desc_t right,
+    [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left, const_dnnl_memory_desc_t right,
                                   const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t result, bool relu, bool sum) {
         const auto attributes = impl::dnnl_attributes(relu, sum);
         impl::DnnlPrimitiveDesc description;

@@ -15,7 +15,7 @@ namespace ops {
 template <>
 class Pooling<Host, float> {
 public:
-    Pooling(const Site<Host>& site, const PoolingShape& shape) {
+    [[gnu::cold]] Pooling(const Site<Host>& site, const PoolingShape& shape) {
         const HostContext& context = site.context;
         const auto [h, w] = std::pair(shape.height, shape.width);
         const auto source = impl::dnnl_tensor({site.batch, shape.channels, h.input, w.input}, dnnl_nhwc);

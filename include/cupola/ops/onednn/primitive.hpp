@@ -19,7 +19,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// A description of a dense float tensor with dimensions `dims` in oneDNN's order, laid out as `tag` says.
-inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag) {
+[[gnu::cold]] inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag) {
     dnnl_dims_t values{};
     int rank = 0;
     for (const std::int64_t value : dims) values[rank++] = value;
@@ -30,7 +30,7 @@ inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl
 }
 
 /// Attributes that every primitive has (scratch memory is the caller's), with a ReLU or a sum after it if asked for.
-inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
+[[gnu::cold]] inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
     DnnlAttributes attributes;
     check_dnnl(dnnl_primitive_attr_create(attributes.out()), "dnnl_primitive_attr_create");
     check_dnnl(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user),
@@ -59,7 +59,7 @@ public:
 
     /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation
     /// that oneDNN itself calls a reference is refused: it runs a thousand times slower than the others.
-    DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what) {
+    [[gnu::cold]] DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what) {
         require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ", what,
                              " of this shape: ", dnnl_status2str(status));
         const char* name = "";
@@ -88,7 +88,7 @@ public:
     [[nodiscard]] std::size_t scratch_bytes() const { return bytes(dnnl_query_scratchpad_md); }
 
     /// Declares argument `id` with its layout; its pointer is given to `run` in the order of declaration.
-    void add(int id, const_dnnl_memory_desc_t layout) {
+    [[gnu::cold]] void add(int id, const_dnnl_memory_desc_t layout) {
         State& s = *state_;
         require<DeviceError>(s.count < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
         check_dnnl(dnnl_memory_create(s.memories[s.count].out(), layout, s.engine, DNNL_MEMORY_NONE), "dnnl_memory_create");
@@ -127,7 +127,7 @@ private:
 };
 
 /// A change of layout, `to = from`, or `to += from`.
-inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to,
+[[gnu::cold]] inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to,
                              bool sum = false) {
     const DnnlAttributes attributes = dnnl_attributes(false, sum);
     DnnlPrimitiveDesc description;

@@ -8,12 +8,13 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -21,26 +22,39 @@ namespace impl {
 
 class DeviceThreads {
 public:
+    /// Throws DeviceError if the system gives fewer threads than that.
     explicit DeviceThreads(int devices)
         : errors_(static_cast<std::size_t>(devices)), edge_(devices + 1), inside_(devices) {
         threads_.reserve(static_cast<std::size_t>(devices));
-        for (int device = 0; device < devices; ++device) {
-            threads_.emplace_back([this, device] { work(device); });
+        try {
+            for (int device = 0; device < devices; ++device) {
+                threads_.emplace_back([this, device] { work(device); });
+            }
+        } catch (const std::system_error& error) {
+            const std::size_t started = threads_.size();
+            for (std::size_t missing = started; missing < errors_.size(); ++missing) edge_.arrive_and_drop();
+            stop();
+            throw DeviceError(text("the system gave threads to ", started, " of ", devices, " devices: ", error.what()));
         }
     }
     DeviceThreads(const DeviceThreads&) = delete;
     DeviceThreads& operator=(const DeviceThreads&) = delete;
-    ~DeviceThreads() {
-        call_ = nullptr;
-        edge_.arrive_and_wait();
-        for (std::thread& thread : threads_) thread.join();
-    }
+    ~DeviceThreads() { stop(); }
 
     /// Runs job(device) on every thread and waits for all. What a job throws is thrown here, the first device's first.
     template <class Job>
     void run(Job&& job) {
         object_ = const_cast<void*>(static_cast<const void*>(std::addressof(job)));
         call_ = [](void* object, int device) { (*static_cast<std::remove_reference_t<Job>*>(object))(device); };
+        run_job();
+    }
+
+    /// Called by every thread inside a job: all go on when all have come. A job that meets must not throw before it has
+    /// met as often as the others.
+    void meet() { inside_.arrive_and_wait(); }
+
+private:
+    [[gnu::noinline]] void run_job() {
         edge_.arrive_and_wait();
         edge_.arrive_and_wait();
         std::exception_ptr first;
@@ -51,11 +65,12 @@ public:
         if (first) std::rethrow_exception(first);
     }
 
-    /// Called by every thread inside a job: all go on when all have come. A job that meets must not throw before it has
-    /// met as often as the others.
-    void meet() { inside_.arrive_and_wait(); }
+    void stop() {
+        call_ = nullptr;
+        edge_.arrive_and_wait();
+        for (std::thread& thread : threads_) thread.join();
+    }
 
-private:
     void work(int device) {
         for (;;) {
             edge_.arrive_and_wait();

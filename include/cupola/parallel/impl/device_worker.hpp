@@ -4,11 +4,12 @@
 // size. Instantiated for each device, not for each network.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -27,7 +28,7 @@ struct NamedInitializer {
 namespace impl {
 
 /// A parameter arena's initial values.
-[[nodiscard]] inline std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
+[[nodiscard, gnu::cold]] inline std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
                                                            std::span<const NamedInitializer> named) {
     std::vector<float> values(static_cast<std::size_t>(arena_elements(rows)));
     std::uint32_t number = 0;
@@ -52,34 +53,33 @@ public:
     using Context = typename Device::Context;
 
     /// Makes the context on the calling thread, which is the device's own from then on.
-    void start(int ordinal, const typename Device::Options& options) {
+    [[gnu::cold]] void start(int ordinal, const typename Device::Options& options) {
         context_ = std::make_unique<Context>(ordinal, options);
         if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
     }
 
     /// Makes a plan unless there is one for its batch size and purpose.
     template <Network Net>
-    void add_plan(const PlanOptions& options) {
+    [[gnu::cold]] void add_plan(const PlanOptions& options) {
         const auto team = context_->team();
         if (find(options) != nullptr) return;
-        plans_.push_back({Plan<Device>::template make<Net>(*context_, options)});
-        last_ = nullptr;  // the plans have moved
-        const PlanBytes& bytes = plans_.back().plan.bytes();
+        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device>::template make<Net>(*context_, options)}));
+        const PlanBytes& bytes = plans_.back()->plan.bytes();
         if (bytes.total() > largest_.total()) largest_ = bytes;
         if (arena_.size() == 0) return;
         require<OutOfMemory>(bytes.total() <= arena_.size(), "a forward pass of ", options.batch, " samples needs ",
                              bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena_.size()));
-        plans_.back().plan.bind(arena_.data());
+        plans_.back()->plan.bind(arena_.data());
     }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
-    void allocate(const MemoryReport& memory) {
+    [[gnu::cold]] void allocate(const MemoryReport& memory) {
         const int ordinal = context_->ordinal();
         parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
         state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
         arena_ = typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal));
-        for (BatchPlan& plan : plans_) plan.plan.bind(arena_.data());
+        for (const auto& plan : plans_) plan->plan.bind(arena_.data());
     }
 
     [[nodiscard]] Context& context() { return *context_; }
@@ -114,18 +114,33 @@ private:
     };
 
     [[nodiscard]] BatchPlan* find(const PlanOptions& options) {
-        const auto found = std::find_if(plans_.begin(), plans_.end(), [&](const BatchPlan& p) {
-            return p.plan.options().batch == options.batch && p.plan.options().training == options.training;
-        });
-        return found == plans_.end() ? nullptr : &*found;
+        for (const auto& plan : plans_) {
+            const PlanOptions& made = plan->plan.options();
+            if (made.batch == options.batch && made.training == options.training) return plan.get();
+        }
+        return nullptr;
     }
 
     std::unique_ptr<Context> context_;
-    std::vector<BatchPlan> plans_;
+    std::vector<std::unique_ptr<BatchPlan>> plans_;
     PlanBytes largest_;
     typename Device::Arena parameters_, state_, arena_;
     std::int64_t version_ = 0;
     const BatchPlan* last_ = nullptr;
+};
+
+/// A device's part in a step. No member of DataParallel, so that it is one type for every network.
+template <class Device>
+struct DeviceState {
+    DeviceWorker<Device> worker;
+    std::uint64_t hash = 0;
+    std::exception_ptr error;
+    /// Of the step in progress: its replicas have run; its slice of the average is there and finite.
+    bool ready = false, averaged = false;
+    std::vector<double> regularization;
+    /// For its call of the averaging policy, kept so that a step allocates nothing.
+    std::vector<const float*> slice_rows;
+    std::vector<std::int64_t> slice_samples;
 };
 
 }  // namespace impl

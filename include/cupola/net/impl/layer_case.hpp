@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the checks of a layer share: the layer, its bench, the input and parameters that it is checked with, and the
+// result that they write to.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/net/impl/layer_bench.hpp>
+#include <cupola/net/impl/slopes.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D>
+struct LayerCase {
+    LayerCase(const Row& of, StageMaker<D> maker, Activation inside, const GradientCheckOptions& chosen,
+              const typename D::Options& on, GradientCheck& to)
+        : row(of),
+          make(maker),
+          activation(inside),
+          options(chosen),
+          device(on),
+          result(to),
+          prefix(inside == Activation::relu ? "with a ReLU inside, " : ""),
+          bench(of, maker, inside, chosen, on),
+          input(check_normal(chosen.seed, 0, chosen.batch * of.input.size())),
+          weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
+        constexpr std::uint32_t first_stream = 16;
+        for (std::uint32_t p = 0; p < row.parameters.count; ++p) {
+            // Around the initial values, far enough from them to be no special case (a bias of zero is one).
+            const Parameter& parameter = row.parameters.list[p];
+            Floats values(static_cast<std::size_t>(parameter.shape.size()));
+            initialize(values, parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, p);
+            const Floats noise = check_normal(options.seed, first_stream + p, parameter.shape.size());
+            const float deviation = 1.0F / std::sqrt(static_cast<float>(std::max<std::int64_t>(1, parameter.fan_in)));
+            for (std::size_t i = 0; i < values.size(); ++i) values[i] += deviation * noise[i];
+            parameters.push_back(std::move(values));
+        }
+    }
+
+    template <class... Parts>
+    void fail(const Parts&... parts) {
+        result.fail(text(prefix, parts...));
+    }
+
+    /// Forward and backward of the case's own input and parameters, weighted as given.
+    [[nodiscard]] LayerGradients gradients(const Floats& weights, const BackwardCall& how = {}) {
+        static_cast<void>(bench.forward(input, parameters));
+        return bench.backward(weights, how);
+    }
+
+    /// Tensor 0 is the input, the others are the parameters.
+    [[nodiscard]] std::size_t tensors() const { return parameters.size() + 1; }
+    [[nodiscard]] std::string name_of(std::size_t tensor) const {
+        return tensor == 0 ? "the input" : row.parameters.list[tensor - 1].name;
+    }
+    [[nodiscard]] const Floats& value_of(std::size_t tensor) const {
+        return tensor == 0 ? input : parameters[tensor - 1];
+    }
+    [[nodiscard]] static const Floats& gradient_of(const LayerGradients& gradients, std::size_t tensor) {
+        return tensor == 0 ? gradients.input : gradients.parameters[tensor - 1];
+    }
+
+    const Row& row;
+    StageMaker<D> make;
+    Activation activation;
+    GradientCheckOptions options;
+    typename D::Options device;
+    GradientCheck& result;
+    std::string prefix;
+    LayerBench<D> bench;
+    /// `weighting` makes one number of the output.
+    Floats input, weighting, output;
+    std::vector<Floats> parameters;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The contract's clauses, one layer at a time. See net/check_gradients.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+#include <cupola/net/impl/layer_case.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D>
+class LayerContract {
+public:
+    explicit LayerContract(LayerCase<D>& c) : c_(c) {}
+
+    /// Writes what is broken to the case's result; false where figures would mean nothing.
+    bool run() {
+        c_.output = c_.bench.forward(c_.input, c_.parameters);
+        if (!check_forward()) return false;
+        gradients_ = c_.bench.backward(c_.weighting);
+        check_unchanged("backward");
+        if (!check_written()) return false;
+        check_calls();
+        return true;
+    }
+
+private:
+    bool check_forward() {
+        for (std::size_t i = 0; i < c_.output.size(); ++i) {
+            if (std::isfinite(c_.output[i])) continue;
+            c_.fail("forward left element ", i, " of the output at ", c_.output[i], ": not written, or not a number");
+            return false;
+        }
+        check_unchanged("forward");
+        if (!same_bits(c_.bench.forward(c_.input, c_.parameters), c_.output)) {
+            c_.fail("forward gave another output the second time, from the same input and the same random numbers");
+            return false;
+        }
+        if (c_.activation == Activation::relu && !check_inside_relu()) return false;
+        if (c_.row.traits.activation == Activation::relu) {
+            for (std::size_t i = 0; i < c_.output.size(); ++i) {
+                if (c_.output[i] == std::max(c_.input[i], 0.0F)) continue;
+                c_.fail("the traits say that this is a ReLU, and its output for ", c_.input[i], " is ", c_.output[i]);
+                break;
+            }
+        }
+        return true;
+    }
+
+    /// With a ReLU inside, the output is that without one, cut at zero.
+    bool check_inside_relu() {
+        LayerBench<D> without(c_.row, c_.make, Activation::none, c_.options, c_.device);
+        const Floats plain = without.forward(c_.input, c_.parameters);
+        const double close = 1e-5 * check_size(plain);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+            if (std::abs(static_cast<double>(c_.output[i]) - std::max(static_cast<double>(plain[i]), 0.0)) <= close)
+                continue;
+            c_.fail("element ", i, " of the output is ", c_.output[i], ", and without it ", plain[i]);
+            return false;
+        }
+        return true;
+    }
+
+    void check_unchanged(const char* direction) {
+        if (!same_bits(c_.bench.input(), c_.input)) c_.fail(direction, " changed its input");
+        if (!same_bits(c_.bench.output(), c_.output)) c_.fail(direction, " changed its output");
+        for (std::size_t p = 0; p < c_.parameters.size(); ++p) {
+            if (!same_bits(c_.bench.parameter(p), c_.parameters[p])) c_.fail(direction, " changed ", c_.name_of(p + 1));
+        }
+    }
+
+    /// Every gradient began as NaN, so what is one still was not written, or was added to.
+    bool check_written() {
+        bool complete = true;
+        LayerGradients from_zero;
+        for (std::size_t t = 0; t < c_.tensors(); ++t) {
+            const Floats& gradient = c_.gradient_of(gradients_, t);
+            const auto bad = std::find_if(gradient.begin(), gradient.end(), [](float g) { return !std::isfinite(g); });
+            if (bad == gradient.end()) continue;
+            complete = false;
+            if (t > 0 && from_zero.parameters.empty()) {
+                from_zero = c_.gradients(c_.weighting, {.before = 0.0F});
+            }
+            const std::size_t at = static_cast<std::size_t>(bad - gradient.begin());
+            if (t > 0 && std::isfinite(c_.gradient_of(from_zero, t)[at]) && c_.gradient_of(from_zero, t)[at] != 0.0F) {
+                c_.fail("backward adds to the gradient of ", c_.name_of(t),
+                        " where `accumulate` is not set and it is to overwrite");
+            } else {
+                c_.fail("backward left element ", at, " of the gradient of ", c_.name_of(t), " at ", *bad,
+                        ": not written, or not a number");
+            }
+        }
+        return complete;
+    }
+
+    /// Calls backward in all the ways that a network may.
+    void check_calls() {
+        expect_same({}, "backward gave another gradient of ", " the second time");
+        expect_same({.input_gradient = false},
+                    "without an input gradient to write, backward gives another gradient of ", "");
+        if (!c_.row.traits.backward_reads_input) {
+            expect_same({.without_input = true},
+                        "the traits say that backward does not read the input, and without it the gradient of ",
+                        " is another");
+        }
+        if (!c_.row.traits.backward_reads_output && c_.activation == Activation::none) {
+            expect_same({.without_output = true},
+                        "the traits say that backward does not read the output, and without it the gradient of ",
+                        " is another");
+        }
+        LayerBench<D> first(c_.row, c_.make, c_.activation, c_.options, c_.device, false);
+        static_cast<void>(first.forward(c_.input, c_.parameters));
+        compare(first.backward(c_.weighting, {.input_gradient = false}), false,
+                "made for a site whose input gradient nobody wants, backward gives another gradient of ", "");
+        check_accumulate();
+    }
+
+    void expect_same(const BackwardCall& how, const char* before, const char* after) {
+        compare(c_.gradients(c_.weighting, how), how.input_gradient, before, after);
+    }
+
+    void compare(const LayerGradients& again, bool with_input, const char* before, const char* after) {
+        for (std::size_t t = with_input ? 0 : 1; t < c_.tensors(); ++t) {
+            if (!same_bits(c_.gradient_of(again, t), c_.gradient_of(gradients_, t)))
+                c_.fail(before, c_.name_of(t), after);
+        }
+    }
+
+    void check_accumulate() {
+        if (c_.parameters.empty()) return;
+        constexpr float before = 0.5F;
+        const LayerGradients added = c_.gradients(c_.weighting, {.accumulate = true, .before = before});
+        for (std::size_t t = 1; t < c_.tensors(); ++t) {
+            const Floats &alone = c_.gradient_of(gradients_, t), &sum = c_.gradient_of(added, t);
+            double to_sum = 0, to_alone = 0, size = 0;
+            for (std::size_t i = 0; i < alone.size(); ++i) {
+                const auto expected = static_cast<double>(before) + static_cast<double>(alone[i]);
+                to_sum += std::pow(static_cast<double>(sum[i]) - expected, 2);
+                to_alone += std::pow(static_cast<double>(sum[i] - alone[i]), 2);
+                size += std::pow(static_cast<double>(before), 2) + std::pow(static_cast<double>(alone[i]), 2);
+            }
+            constexpr double rounding = 1e-10;  // a relative 1e-5, squared
+            if (to_sum <= rounding * size) continue;
+            if (to_alone <= rounding * size) {
+                c_.fail("backward overwrites the gradient of ", c_.name_of(t), " where `accumulate` asks it to add");
+            } else {
+                c_.fail("backward does not add its gradient of ", c_.name_of(t),
+                        " to what is there where `accumulate` is set");
+            }
+        }
+    }
+
+    LayerCase<D>& c_;
+    LayerGradients gradients_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

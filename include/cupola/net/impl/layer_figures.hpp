@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer's gradients against differences of its outputs. See net/check_gradients.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cupola/net/impl/layer_case.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D>
+class LayerFigures {
+public:
+    explicit LayerFigures(LayerCase<D>& c) : c_(c) {}
+
+    void run() {
+        const double tolerance = c_.options.tolerance > 0 ? c_.options.tolerance : 3e-3;
+        for (std::size_t t = 0; t < c_.tensors(); ++t) {
+            const Floats& values = c_.value_of(t);
+            const double step = (c_.options.step > 0 ? c_.options.step : 3e-3) * check_size(values);
+            Slopes slopes;
+            std::size_t left_out = 0;
+            for (int k = 0; k < c_.options.directions; ++k) {
+                const auto stream =
+                    first_direction + static_cast<std::uint32_t>(t) * 4096 + static_cast<std::uint32_t>(k);
+                const Floats direction =
+                    check_normal(c_.options.seed, stream, static_cast<std::int64_t>(values.size()));
+                Floats low = values, high = values;
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    low[i] -= static_cast<float>(step) * direction[i];
+                    high[i] += static_cast<float>(step) * direction[i];
+                }
+                const Difference numeric = difference(t, low, high);
+                left_out +=
+                    static_cast<std::size_t>(std::count(numeric.weighting.begin(), numeric.weighting.end(), 0.0F));
+                const LayerGradients gradients = c_.gradients(numeric.weighting);
+                const Floats& gradient = c_.gradient_of(gradients, t);
+                double analytic = 0;
+                for (std::size_t i = 0; i < values.size(); ++i) {
+                    analytic +=
+                        static_cast<double>(gradient[i]) * (static_cast<double>(high[i]) - static_cast<double>(low[i]));
+                }
+                slopes.add(numeric.slope, analytic, numeric.noise);
+            }
+            c_.result.add({c_.prefix + (t == 0 ? "input" : c_.name_of(t)), Slopes::two_digits(slopes.error())});
+            if (2 * left_out > c_.output.size() * static_cast<std::size_t>(c_.options.directions)) {
+                c_.fail("most outputs change too abruptly with ", c_.name_of(t), " for a derivative at a step of ",
+                        step);
+            }
+            if (!slopes.agree(tolerance)) {
+                c_.fail("the gradient of ", c_.name_of(t), " ", slopes.diagnosis(tolerance), "; ", worst(t, step));
+            }
+        }
+    }
+
+private:
+    static constexpr std::uint32_t first_direction = 64;
+
+    /// The tensors with number `tensor` moved to `values`, and the output there.
+    Floats output_at(std::size_t tensor, const Floats& values) {
+        if (tensor == 0) return c_.bench.forward(values, c_.parameters);
+        std::vector<Floats> moved = c_.parameters;
+        moved[tensor - 1] = values;
+        return c_.bench.forward(c_.input, moved);
+    }
+
+    struct Difference {
+        double slope = 0, noise = 0;
+        /// The weighting, zero for outputs that the step takes over a kink.
+        Floats weighting;
+    };
+
+    /// The change of the weighted outputs between the two ends of a step.
+    Difference difference(std::size_t tensor, const Floats& low, const Floats& high) {
+        const Floats below = output_at(tensor, low), above = output_at(tensor, high);
+        Difference result{0, 0, c_.weighting};
+        for (std::size_t i = 0; i < c_.output.size(); ++i) {
+            const double y0 = c_.output[i], y1 = below[i], y2 = above[i];
+            // Where the function is smooth, the second difference is smaller than the first by the step.
+            constexpr double bend = 0.01, rounding = 4e-6;
+            if (std::abs(y2 - 2 * y0 + y1) > bend * std::abs(y2 - y1) + rounding * std::abs(y0)) {
+                result.weighting[i] = 0;
+                continue;
+            }
+            constexpr double float_error = 1e-6;  // of a sum of some hundred products
+            const auto weight = static_cast<double>(c_.weighting[i]);
+            result.slope += weight * (y2 - y1);
+            result.noise += std::pow(weight * y0 * float_error, 2);
+        }
+        result.noise = std::sqrt(result.noise);
+        return result;
+    }
+
+    /// Moves one element after another to find the one that is most wrong.
+    std::string worst(std::size_t tensor, double step) {
+        constexpr std::size_t at_most = 200;
+        const Floats& values = c_.value_of(tensor);
+        const std::size_t stride = (values.size() + at_most - 1) / at_most;
+        WorstElement element;
+        for (std::size_t i = 0; i < values.size(); i += stride) {
+            Floats low = values, high = values;
+            low[i] -= static_cast<float>(step);
+            high[i] += static_cast<float>(step);
+            const Difference numeric = difference(tensor, low, high);
+            const LayerGradients gradients = c_.gradients(numeric.weighting);
+            element.add(i, numeric.slope / (static_cast<double>(high[i]) - static_cast<double>(low[i])),
+                        static_cast<double>(c_.gradient_of(gradients, tensor)[i]));
+        }
+        return element.describe(tensor == 0 ? c_.row.input : c_.row.parameters.list[tensor - 1].shape, tensor == 0);
+    }
+
+    LayerCase<D>& c_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

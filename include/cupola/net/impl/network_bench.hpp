@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network with its loss on a device, through the plan that training runs, with memory around it that notices
+// everything: what `check_gradients` runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <cupola/net/impl/layer_bench.hpp>
+#include <cupola/net/plan.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A plan with memory of its own.
+template <class D, class LossOperation>
+class NetworkBench {
+public:
+    NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::int64_t parameter_elements,
+                 const LossOperation& loss, const PlanOptions& plan, const GradientCheckOptions& options,
+                 const typename D::Options& device, const std::vector<std::int32_t>& labels)
+        : context_(0, device),
+          team_(context_.team()),
+          plan_(make(context_, plan)),
+          loss_(loss),
+          seed_(options.seed),
+          batch_(options.batch),
+          parameters_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
+          gradients_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
+          arena_(context_, plan_.bytes().total()),
+          samples_(context_, static_cast<std::size_t>(options.batch * plan_.stages()[0].input.size()) * sizeof(float)),
+          labels_(labels.size() * sizeof(std::int32_t), "a check of gradients") {
+        plan_.bind(arena_.bytes());
+        D::copy_from_host(context_, labels_.data(), reinterpret_cast<const std::byte*>(labels.data()),
+                          labels.size() * sizeof(std::int32_t));
+    }
+
+    /// The mean loss of the batch.
+    [[nodiscard]] double forward(const Floats& samples, const Floats& parameters) {
+        arena_.poison();
+        samples_.write(samples);
+        parameters_.write(parameters);
+        plan_.prepare(context_, parameters_.data());
+        const float* const outputs = plan_.forward(context_, samples_.data(), parameters_.data(), key());
+        const auto* const labels = reinterpret_cast<const std::int32_t*>(labels_.data());
+        return loss_.forward(context_, outputs, labels, batch_, plan_.output_gradient()).sum /
+               static_cast<double>(batch_);
+    }
+
+    /// Backward of the last forward; `before` is what every gradient holds.
+    [[nodiscard]] LayerGradients backward(bool accumulate = false,
+                                          float before = std::numeric_limits<float>::quiet_NaN()) {
+        gradients_.write(Floats(gradients_.read().size(), before));
+        plan_.backward(context_, samples_.data(), parameters_.data(), gradients_.data(), key(), accumulate);
+        LayerGradients result{{}, {gradients_.read()}};
+        if (plan_.options().input_gradient) {
+            result.input.resize(samples_.read().size());
+            D::copy_to_host(context_, reinterpret_cast<std::byte*>(result.input.data()),
+                            reinterpret_cast<const std::byte*>(plan_.input_gradient()),
+                            result.input.size() * sizeof(float));
+        }
+        return result;
+    }
+
+    [[nodiscard]] bool unchanged(const Floats& samples, const Floats& parameters) {
+        return same_bits(samples_.read(), samples) && same_bits(parameters_.read(), parameters);
+    }
+    [[nodiscard]] bool intact() {
+        return parameters_.intact() && gradients_.intact() && arena_.intact() && samples_.intact();
+    }
+
+private:
+    [[nodiscard]] PassKey key() const { return {.seed = seed_}; }
+
+    typename D::Context context_;
+    decltype(std::declval<const typename D::Context&>().team()) team_;
+    Plan<D> plan_;
+    LossOperation loss_;
+    std::uint64_t seed_;
+    std::int64_t batch_;
+    CheckMemory<D> parameters_, gradients_, arena_, samples_;
+    typename D::Arena labels_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

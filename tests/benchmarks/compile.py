@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compiler takes: the tutorial's program in one file beside the same network in dlib, and networks of many layers.
+
+Each file is compiled at -O2 to an object, by turns, several rounds; seconds are the clock's and the processor's, memory is the
+peak of the largest process (cc1plus or clang). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import machine
+
+HERE = machine.ROOT / "tests" / "benchmarks"
+LAYERS = (20, 100, 400)
+
+
+def compile_once(command, output):
+    """(seconds by the clock, seconds of the processor, peak MB)"""
+    start = time.perf_counter()
+    process = subprocess.Popen([*command, "-o", output], stderr=subprocess.PIPE, text=True)
+    message = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        words = "\n".join(line[:400] for line in message.splitlines()[:12])
+        raise SystemExit(f"{shlex.join(command)} failed:\n{words}")
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+
+
+def cupola_command(compiler, source):
+    """The project's own command for cupola_cifar10.cpp, at -O2, for another source and compiler."""
+    entries = json.loads((machine.PEERS / "build" / "compile_commands.json").read_text())
+    entry = next(e for e in entries if e["file"].endswith("compile/cupola_cifar10.cpp"))
+    words, kept = shlex.split(entry["command"]), []
+    skip = False
+    for word in words[1:]:
+        if skip or word in ("-o", "-c"):
+            skip = not skip
+        elif not word.startswith("-O") and word != "-DNDEBUG":
+            kept.append(word)
+    return [compiler, "-O2", *kept, "-c", str(source)]
+
+
+def dlib_command(compiler):
+    flags = machine.output_of("pkg-config", "--cflags", "dlib-1").split()
+    # As dlib's users compile it: the compiler's own standard, C++17. In C++20 it takes 50 MB more, in C++14 25 MB less.
+    return [compiler, "-O2", *flags, "-c", str(HERE / "compile" / "dlib_cifar10.cpp")]
+
+
+def deep_network(layers):
+    """A program like cupola_cifar10.cpp's around a network of so many layers (the Input is none of them), each one named that has
+    parameters; widths vary, so that not all of them are one type."""
+    items, number = [], 0
+    while len(items) < layers - 2:
+        number += 1
+        items.append(f'Named<"conv{number}", Conv2d<{16 + 8 * (number % 3)}, 3>>')
+        items.append("ReLU")
+        if number % 10 == 0:
+            items.append("LocalResponseNorm<2>")
+    items = items[: layers - 2] + ["Flatten", 'Named<"logits", Linear<10>>']
+    text = (HERE / "compile" / "cupola_cifar10.cpp").read_text()
+    begin, end = text.index("struct Cifar10Net"), text.index("using Cifar10Loss")
+    net = "struct Cifar10Net : Sequential<Input<8, 8, 3>,\n    " + ",\n    ".join(items) + "> {};\n"
+    assert len(items) == layers
+    text = text[:begin] + net + text[end:]
+    return text.replace('"local3", "local4"', '"conv1", "conv2"')
+
+
+def middle(samples):
+    clock, processor, memory = zip(*samples)
+    return {
+        "seconds": statistics.median(clock),
+        "processor_seconds": statistics.median(processor),
+        "megabytes": statistics.median(memory),
+        "seconds_range": [min(clock), max(clock)],
+    }
+
+
+def take_turns(commands, rounds, folder):
+    samples = {name: [] for name in commands}
+    busiest = 0.0
+    names = list(commands)
+    for number in range(rounds):
+        machine.wait_until_quiet(0.1, 30)
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            busy, _ = machine.busy_seconds()
+            sample = compile_once(commands[name], str(folder / "out.o"))
+            others = max(0.0, machine.busy_seconds()[0] - busy - sample[1]) / sample[0] / os.cpu_count()
+            busiest = max(busiest, others)
+            samples[name].append(sample)
+            print(
+                f"round {number + 1}: {name}: {sample[0]:.2f} s, {sample[2]:.0f} MB, others used {others:.0%} of the machine",
+                flush=True,
+            )
+    return {name: middle(s) for name, s in samples.items()}, busiest
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run compile")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="cifar10,layers")
+    parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
+    options = parser.parse_args()
+    computer = machine.describe()
+    text = [
+        "# Cost of compiling",
+        "",
+        "`tests/benchmarks/run compile`: -O2, one file to one object, compiled by turns, "
+        f"{options.rounds} rounds; medians. Seconds by the clock, in brackets of the processor; megabytes are the compiler's peak.",
+        "",
+        *machine.lines(computer),
+    ]
+    figures, ratios, busiest = {}, {}, 0.0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if "cifar10" in options.only:
+            source = HERE / "compile" / "cupola_cifar10.cpp"
+            headers = folder / "headers.cpp"
+            headers.write_text("#include <cupola/cupola.hpp>\n#include <cupola/host.hpp>\n")
+            figures["cifar10"], busy = take_turns(
+                {
+                    "Cupola, g++": cupola_command("g++", source),
+                    "dlib, g++": dlib_command("g++"),
+                    "Cupola, clang++-16": cupola_command("clang++-16", source),
+                    "Cupola's two headers alone, g++": cupola_command("g++", headers),
+                },
+                options.rounds,
+                folder,
+            )
+            busiest = max(busiest, busy)
+            ours, theirs = figures["cifar10"]["Cupola, g++"], figures["cifar10"]["dlib, g++"]
+            ratios = {
+                "seconds": ours["seconds"] / theirs["seconds"],
+                "megabytes": ours["megabytes"] / theirs["megabytes"],
+                "processor_seconds": ours["processor_seconds"] / theirs["processor_seconds"],
+            }
+            text += [
+                "",
+                "## The tutorial's network, loss, optimiser, trainer and loop in one file",
+                "",
+                f"dlib {machine.output_of('pkg-config', '--modversion', 'dlib-1')} has no local response normalisation: its network has two layers less.",
+                "",
+            ]
+            text += machine.table(
+                ["file", "seconds", "MB"],
+                [
+                    [k, f"{v['seconds']:.2f} ({v['processor_seconds']:.2f})", f"{v['megabytes']:.0f}"]
+                    for k, v in figures["cifar10"].items()
+                ],
+            )
+            text += [
+                "",
+                *machine.table(
+                    ["Cupola over dlib", "measured", "asked for"],
+                    [
+                        ["seconds", f"{ratios['seconds']:.2f} ({ratios['processor_seconds']:.2f})", "at most 0.4"],
+                        ["memory", f"{ratios['megabytes']:.2f}", "at most 0.5"],
+                    ],
+                ),
+            ]
+        if "layers" in options.only:
+            commands = {}
+            for compiler in ("g++", "clang++-16"):
+                for layers in LAYERS:
+                    source = folder / f"layers{layers}.cpp"
+                    source.write_text(deep_network(layers))
+                    commands[f"{layers} layers, {compiler}"] = cupola_command(compiler, source)
+            figures["layers"], busy = take_turns(commands, options.rounds, folder)
+            busiest = max(busiest, busy)
+            rows = []
+            for compiler in ("g++", "clang++-16"):
+                few, some, many = (figures["layers"][f"{n} layers, {compiler}"] for n in LAYERS)
+                for n, v in zip(LAYERS, (few, some, many)):
+                    rows.append(
+                        [compiler, n, f"{v['seconds']:.2f} ({v['processor_seconds']:.2f})", f"{v['megabytes']:.0f}"]
+                    )
+                first = (some["processor_seconds"] - few["processor_seconds"]) / (LAYERS[1] - LAYERS[0])
+                last = (many["processor_seconds"] - some["processor_seconds"]) / (LAYERS[2] - LAYERS[1])
+                ratios[f"growth, {compiler}"] = {
+                    "ms_a_layer_20_to_100": 1e3 * first,
+                    "ms_a_layer_100_to_400": 1e3 * last,
+                    "mb_a_layer_20_to_100": (some["megabytes"] - few["megabytes"]) / (LAYERS[1] - LAYERS[0]),
+                    "mb_a_layer_100_to_400": (many["megabytes"] - some["megabytes"]) / (LAYERS[2] - LAYERS[1]),
+                }
+            text += [
+                "",
+                "## Networks of many layers",
+                "",
+                "Convolutions of three widths with ReLU, and a normalisation after each tenth, in "
+                "the same program. Linear growth is an equal cost of each further layer.",
+                "",
+            ]
+            text += machine.table(["compiler", "layers", "seconds", "MB"], rows) + [""]
+            text += machine.table(
+                ["compiler", "each further layer", "20 to 100", "100 to 400"],
+                [
+                    row
+                    for c in ("g++", "clang++-16")
+                    for g in (ratios[f"growth, {c}"],)
+                    for row in (
+                        [
+                            c,
+                            "milliseconds of the processor",
+                            f"{g['ms_a_layer_20_to_100']:.1f}",
+                            f"{g['ms_a_layer_100_to_400']:.1f}",
+                        ],
+                        [c, "MB", f"{g['mb_a_layer_20_to_100']:.2f}", f"{g['mb_a_layer_100_to_400']:.2f}"],
+                    )
+                ],
+            )
+    text.insert(6 + 1, f"- others used at most {busiest:.1%} of the machine meanwhile")
+    page = "\n".join(text) + "\n"
+    print("\n" + page)
+    if not options.no_save:
+        machine.MEASUREMENTS.mkdir(parents=True, exist_ok=True)
+        (machine.MEASUREMENTS / "compile.md").write_text(page)
+        (machine.MEASUREMENTS / "compile.json").write_text(
+            json.dumps(
+                {
+                    "machine": computer,
+                    "rounds": options.rounds,
+                    "figures": figures,
+                    "ratios": ratios,
+                    "others_busy": busiest,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a figure must be read with: the processor, the versions, the commit, and how much of the machine others took meanwhile."""
+
+import datetime
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PEERS = ROOT / ".deps" / "peers"
+MEASUREMENTS = ROOT / "docs" / "measurements"
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def describe():
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+
+    def field(name):
+        found = re.search(rf"^{name}\s*: (.*)$", info, re.M)
+        return found[1].strip() if found else "unknown"
+
+    flags = set(field("flags").split())
+    memory = int(re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())[1]) / 2**20
+    dirty = output_of("git", "-C", str(ROOT), "status", "--porcelain", "--", "include", "tests/benchmarks")
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": (output_of("git", "-C", str(ROOT), "rev-parse", "--short=12", "--verify", "-q", "HEAD") or "none")
+        + (" with changes" if dirty else ""),
+        "processor": f"{field('model name')}, family {field('cpu family')} model {field('model')}",
+        "instructions": [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if name in flags],
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory, 1),
+        "system": " ".join(
+            filter(
+                None,
+                (
+                    re.sub(
+                        r'.*PRETTY_NAME="([^"]*)".*', r"\1", pathlib.Path("/etc/os-release").read_text(), flags=re.S
+                    ),
+                    platform.machine(),
+                ),
+            )
+        ),
+        "compilers": [
+            line.splitlines()[0] for line in map(output_of, ("g++", "clang++-16"), ("--version",) * 2) if line
+        ],
+    }
+
+
+def lines(machine):
+    """The same for a page."""
+    return [
+        f"- processor: {machine['processor']}; {machine['cores']} cores; {', '.join(machine['instructions'])}; "
+        f"{machine['memory_gib']} GiB of memory",
+        f"- system: {machine['system']}; {'; '.join(machine['compilers'])}",
+        f"- measured on {machine['date']}, commit {machine['commit']}",
+    ]
+
+
+def busy_seconds():
+    """Processor seconds that the whole machine has worked since it started, and those it was denied by its host."""
+    values = [int(v) for v in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    ticks = os.sysconf("SC_CLK_TCK")
+    user, nice, system, _idle, _wait, irq, softirq, steal = values
+    return (user + nice + system + irq + softirq) / ticks, steal / ticks
+
+
+def wait_until_quiet(share, patience):
+    """Returns once the machine has been less busy than `share` for a second, or after `patience` seconds."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        busy, start = busy_seconds()[0], time.monotonic()
+        time.sleep(1)
+        if (busy_seconds()[0] - busy) / (time.monotonic() - start) / os.cpu_count() < share:
+            return
+
+
+def process_seconds(pid):
+    """Processor seconds of a process and all its threads."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def table(header, rows):
+    """A Markdown table whose columns are aligned in the text too."""
+    rows = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    text = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
+    text.insert(1, " | ".join("-" * width for width in widths))
+    return [f"| {line} |" for line in text]
