@@ -50,7 +50,8 @@ struct ChildResult {
     posix_spawn_file_actions_addclose(&actions, ends[0]);
     posix_spawn_file_actions_addclose(&actions, ends[1]);
     pid_t child = 0;
-    const bool started = posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environment.data()) == 0;
+    const bool started =
+        posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environment.data()) == 0;
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     char buffer[4096];

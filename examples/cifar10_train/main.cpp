@@ -1,13 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The command line of cifar10_train.
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <exception>
 #include <iostream>
+#include <limits>
 #include <new>
+#include <string>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
 #include "options.hpp"
+
+namespace {
+
+/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed and cuts large numbers off.
+template <class Integer>
+CLI::Validator whole_number(Integer least, Integer most) {
+    const auto check = [=](const std::string& given) -> std::string {
+        Integer number{};
+        const char* const end = given.data() + given.size();
+        const auto [stop, error] = std::from_chars(given.data(), end, number);
+        if (stop == end && error == std::errc{} && number >= least && number <= most) return {};
+        return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+    };
+    return {check, ""};
+}
+
+/// Accepts a finite number, at least 0.
+CLI::Validator rate() {
+    const auto check = [](const std::string& given) -> std::string {
+        double number = -1;
+        const char* const end = given.data() + given.size();
+        const auto [stop, error] = std::from_chars(given.data(), end, number);
+        if (stop == end && error == std::errc{} && std::isfinite(number) && number >= 0) return {};
+        return given + " is not a number of at least 0";
+    };
+    return {check, ""};
+}
+
+/// Refuses what a shell makes of a variable that is not set.
+CLI::Validator not_empty() {
+    return {[](const std::string& given) -> std::string { return given.empty() ? "the path is empty" : ""; }, ""};
+}
+
+/// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
+std::string sentence_of(const CLI::ParseError& error) {
+    const std::string said = error.what();
+    const bool no_value = said.find(": 1 required ") != std::string::npos && said.ends_with(" missing");
+    return (no_value ? said.substr(0, said.find(':')) + " needs a value" : said) + "; --help lists what there is";
+}
+
+int fail(const std::string& sentence, int status) {
+    std::cerr << "cifar10_train: " << sentence << '\n';
+    return status;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     TrainOptions options;
@@ -16,42 +68,57 @@ int main(int argc, char** argv) {
         "and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
         "5,000 training and 1,000 test images.",
         "cifar10_train"};
+    constexpr int most_threads = 4096, most_replicas = 1 << 20;
+    constexpr std::int64_t most_steps = 1'000'000'000'000, most_images = 1'000'000'000;
     app.add_option("--data-dir", options.data_dir,
                    "Images: a folder of CIFAR-10's .bin files, or a folder or archive with train/<class>/*.jpg and\n"
-                   "test/<class>/*.jpg. Default: the sample that comes with this example");
-    app.add_option("--train-dir", options.train_dir, "Folder for the run's log, train.log. Default: none is kept");
+                   "test/<class>/*.jpg. Default: the sample that comes with this example")
+        ->check(not_empty());
+    app.add_option("--train-dir", options.train_dir, "Folder for the run's log, train.log. Default: none is kept")
+        ->check(not_empty());
     app.add_option("--max-steps", options.max_steps, "Steps to train; one step updates the parameters once")
-        ->capture_default_str();
-    app.add_option("--batch-size", options.batch_size, "Images of one replica in one step")->capture_default_str();
+        ->capture_default_str()
+        ->check(whole_number<std::int64_t>(1, most_steps));
+    app.add_option("--batch-size", options.batch_size, "Images of one replica in one step")
+        ->capture_default_str()
+        ->check(whole_number<std::int64_t>(1, most_images));
     app.add_option("--num-replicas", options.num_replicas,
                    "Copies of the network that share a step; the step sees this many batches")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(whole_number(1, most_replicas));
     app.add_option("--num-devices", options.num_devices,
                    "Threads of control that replicas run on, 1 to the number of replicas; the result does not depend on\n"
-                   "it. Default: one a replica, as far as there are processors");
+                   "it. Default, or 0: one a replica, as far as there are processors")
+        ->check(whole_number(0, most_threads));
     app.add_option("--threads-per-device", options.threads_per_device,
-                   "OpenMP threads of each device. Default: the processors shared out evenly");
+                   "OpenMP threads of each device. Default, or 0: the processors shared out evenly")
+        ->check(whole_number(0, most_threads));
     app.add_option("--prefetch-workers", options.prefetch_workers,
-                   "Threads that prepare batches ahead. Default: the processors that no device uses");
+                   "Threads that prepare batches ahead; 0: the devices do. Default: the processors that no device uses")
+        ->check(whole_number(0, 1024));
     app.add_option("--averaging", options.averaging, "How replicas agree on a gradient: concat-mean")->capture_default_str();
     app.add_option("--learning-rate", options.learning_rate, "Rate of the first 350 epochs; then a tenth, and so on")
-        ->capture_default_str();
-    app.add_option("--log-every", options.log_every, "Print a line every so many steps; 0 for none")->capture_default_str();
-    app.add_option("--seed", options.seed, "Seed of every random number of the run")->capture_default_str();
+        ->capture_default_str()
+        ->check(rate());
+    app.add_option("--log-every", options.log_every, "Print a line every so many steps; 0 for none")
+        ->capture_default_str()
+        ->check(whole_number<std::int64_t>(0, most_steps));
+    app.add_option("--seed", options.seed, "Seed of every random number of the run")
+        ->capture_default_str()
+        ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);
-        std::cerr << "cifar10_train: " << error.what() << "; --help lists what there is\n";
-        return 2;
+        return fail(sentence_of(error), 2);
     }
     try {
         train(options);
     } catch (const std::bad_alloc&) {
-        std::cerr << "cifar10_train: out of memory\n";
-        return 1;
+        return fail("the system refused more memory", 1);
+    } catch (const std::system_error& error) {
+        return fail(std::string("the system refused a thread: ") + error.what(), 1);
     } catch (const std::exception& error) {
-        std::cerr << "cifar10_train: " << error.what() << '\n';
-        return 1;
+        return fail(error.what(), 1);
     }
 }

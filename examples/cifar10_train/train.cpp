@@ -2,9 +2,12 @@
 //
 // The training run: the tutorial's network, data-parallel on the CPU.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -26,7 +29,7 @@ File open_log(const std::string& train_dir) {
     mkdir(train_dir.c_str(), 0777);  // that it is there already, or cannot be made, is seen when the log is opened
     const std::string path = train_dir + "/train.log";
     File file(std::fopen(path.c_str(), "ae"), &std::fclose);
-    require<DataError>(file != nullptr, "the log ", path, " cannot be written");
+    require<DataError>(file != nullptr, "the log ", path, " cannot be written: ", std::strerror(errno));
     return file;
 }
 
@@ -50,6 +53,8 @@ void train(const TrainOptions& options) {
     require(options.averaging == "concat-mean", "--averaging is concat-mean on the CPU; ", options.averaging,
             options.averaging == "nccl" ? " needs GPUs" : " is no averaging policy");
     const Placement placement(options);
+    require(placement.devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas,
+            ", not ", placement.devices);
     const ImageData images = load_images(options.data_dir, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, and the network tells 10 apart");
@@ -58,7 +63,7 @@ void train(const TrainOptions& options) {
                 options.data_dir.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : "");
 
     const BatchOptions batch{.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed};
-    Prefetch batches(TrainingBatches(images.train, TutorialDistortions{}, batch), {.workers = placement.prefetch_workers});
+    TrainingBatches source(images.train, TutorialDistortions{}, batch);
 
     // The rate falls tenfold after every 350 epochs of images seen, whatever the number of replicas.
     constexpr double epochs_per_decay = 350;
@@ -74,6 +79,7 @@ void train(const TrainOptions& options) {
          .batch_size = options.batch_size,
          .seed = options.seed,
          .optimizer = {.learning_rate = schedule}});
+    Prefetch batches(std::move(source), {.workers = placement.prefetch_workers});
 
     std::fputs(summary<cifar10::Cifar10Net>(options.batch_size).c_str(), stdout);
     std::printf("%s\n", to_string(training.memory()).c_str());
@@ -91,5 +97,6 @@ void train(const TrainOptions& options) {
     EvaluationBatches test(images.test, CentralCrop{}, options.batch_size, placement.devices);
     const Evaluation result = evaluate(training, test);
     std::printf("test accuracy = %.3f (%lld images)\n", result.accuracy(), static_cast<long long>(result.samples));
-    require<DataError>(std::fflush(stdout) == 0, "the result could not be written to standard output");
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts what is allocated, by whom: allocation.cpp replaces the process's malloc and mmap. "Ours" is what code in this
-// program's own text asks for, which for a header-only library is the library; the rest are libdnnl, libgomp and libc.
+// Counts what is allocated, by whom: counting.cpp replaces the process's malloc and mmap. "Ours" is what code in this
+// program's own text asks for, which for a header-only library is the library, and what libstdc++ does; the rest are
+// libdnnl, libgomp and libc.
 #pragma once
 
 #include <cstddef>

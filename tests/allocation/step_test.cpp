@@ -21,6 +21,10 @@ TEST_CASE("the counter sees our allocations, in any thread") {
     start_counting();
     std::thread([] { std::vector<int> numbers(1000, 1); CHECK(numbers.back() == 1); }).join();
     CHECK(stop_counting().ours >= 1);
+
+    start_counting();
+    CHECK_THROWS_AS(throw 1, int);  // libstdc++ allocates for us
+    CHECK(stop_counting().ours >= 1);
 }
 
 TEST_CASE("after the first step we allocate nothing, and nobody more than 4 KiB at a time where oneDNN has AVX-512") {

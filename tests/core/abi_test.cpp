@@ -4,8 +4,8 @@
 #include <string>
 #include <typeinfo>
 
-#include <cupola/core/abi.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/abi.hpp>
 
 static_assert(cupola::version.major == CUPOLA_VERSION_MAJOR && cupola::version.minor == CUPOLA_VERSION_MINOR &&
               cupola::version.patch == CUPOLA_VERSION_PATCH);

@@ -4,8 +4,8 @@
 #include <concepts>
 #include <cstdint>
 
-#include <cupola/core/element_type.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/element_type.hpp>
 
 using namespace cupola;
 

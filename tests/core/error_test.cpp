@@ -8,8 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include <cupola/core/error.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/error.hpp>
 
 using namespace cupola;
 
@@ -46,8 +46,8 @@ TEST_CASE("text writes floating-point numbers with six digits, as a reader wants
 
 TEST_CASE("require throws the named exception with the whole sentence, and nothing where the condition holds") {
     CHECK_NOTHROW(require(true, "never seen"));
-    CHECK_THROWS_WITH_AS(require(false, "a batch of ", 128, " is larger than ", 100), "a batch of 128 is larger than 100",
-                         InvalidArgument);
+    CHECK_THROWS_WITH_AS(require(false, "a batch of ", 128, " is larger than ", 100),
+                         "a batch of 128 is larger than 100", InvalidArgument);
     CHECK_THROWS_WITH_AS(require<DataError>(false, "x.bin is empty"), "x.bin is empty", DataError);
 }
 

@@ -4,8 +4,8 @@
 #include <concepts>
 #include <string>
 
-#include <cupola/core/extents.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/extents.hpp>
 
 using namespace cupola;
 

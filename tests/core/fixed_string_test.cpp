@@ -4,8 +4,8 @@
 #include <concepts>
 #include <string_view>
 
-#include <cupola/core/fixed_string.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/fixed_string.hpp>
 
 using namespace cupola;
 

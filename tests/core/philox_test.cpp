@@ -8,8 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include <cupola/core/philox.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/philox.hpp>
 
 #include "../reference/dropout.hpp"
 
@@ -45,16 +45,15 @@ TEST_CASE("the oracle's own Philox agrees on arbitrary counters") {
 
 TEST_CASE("a stream is a pure function, and every part of its name changes it") {
     const std::uint64_t seed = 0x123456789abcdef0;
-    const auto words = [](std::uint64_t s, Purpose purpose, std::uint32_t epoch, std::uint64_t index, std::uint32_t block) {
-        return RandomStream(s, purpose, epoch, index).words(block);
-    };
+    const auto words = [](std::uint64_t s, Purpose purpose, std::uint32_t epoch, std::uint64_t index,
+                          std::uint32_t block) { return RandomStream(s, purpose, epoch, index).words(block); };
     CHECK(words(seed, Purpose::shuffle, 1, 2, 3) == words(seed, Purpose::shuffle, 1, 2, 3));
 
     std::set<Words> seen;
     std::size_t drawn = 0;
     for (const std::uint64_t s : {seed, seed + 1, seed ^ (std::uint64_t{1} << 32), std::uint64_t{0}}) {
-        for (const Purpose purpose : {Purpose::initialization, Purpose::shuffle, Purpose::distortion, Purpose::dropout,
-                                      Purpose::user}) {
+        for (const Purpose purpose :
+             {Purpose::initialization, Purpose::shuffle, Purpose::distortion, Purpose::dropout, Purpose::user}) {
             for (const std::uint32_t epoch : {0U, 1U, 2U, 0xffffffffU}) {
                 // Indices that differ in the lower or in the upper half only.
                 for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2},
@@ -99,7 +98,9 @@ TEST_CASE("numbers of neighbouring streams are uncorrelated") {
     constexpr int count = 1 << 18;
     double by_index = 0, by_epoch = 0, by_seed = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-        const auto centred = [](const RandomStream& stream) { return static_cast<double>(uniform(stream.words(0)[0])) - 0.5; };
+        const auto centred = [](const RandomStream& stream) {
+            return static_cast<double>(uniform(stream.words(0)[0])) - 0.5;
+        };
         const double here = centred(RandomStream(7, Purpose::user, 0, i));
         by_index += here * centred(RandomStream(7, Purpose::user, 0, i + 1));
         by_epoch += here * centred(RandomStream(7, Purpose::user, 1, i));

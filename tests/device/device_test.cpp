@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/device/device.hpp>
 #include <doctest/doctest.h>
+#include <cupola/device/device.hpp>
 
 using namespace cupola;
 
@@ -20,6 +20,8 @@ struct Buffer {
 struct Settings {};
 struct Handles {
     Handles(int, const Settings&) {}
+    int ordinal() const;
+    int team() const;
 };
 
 struct Complete {
@@ -41,13 +43,22 @@ struct WithoutName {
     static void copy_from_host(Handles&, std::byte*, const std::byte*, std::size_t);
     static void copy_to_host(Handles&, std::byte*, const std::byte*, std::size_t);
 };
-static_assert(!HasDeviceName<WithoutName> && HasContext<WithoutName> && HasArena<WithoutName> && HasCopies<WithoutName>);
+static_assert(!HasDeviceName<WithoutName> && HasContext<WithoutName> && HasArena<WithoutName> &&
+              HasCopies<WithoutName>);
 static_assert(!Device<WithoutName>);
 
 struct WithoutOptions : Complete {
     struct Options {};  // not what the context is made from
 };
 static_assert(!HasContext<WithoutOptions> && HasArena<WithoutOptions> && !Device<WithoutOptions>);
+
+struct ContextWithoutTeam : Complete {
+    struct Context {
+        Context(int, const Settings&) {}
+        int ordinal() const;
+    };
+};
+static_assert(!HasContext<ContextWithoutTeam> && !Device<ContextWithoutTeam>);
 
 struct UnnamedArena : Complete {
     struct Arena {
@@ -79,9 +90,30 @@ static_assert(!HasCopies<OneWay> && HasArena<OneWay> && !Device<OneWay>);
 
 static_assert(!Device<int> && !Device<void>);
 
+/// The sentence for a type that is no device.
+template <class D>
+std::string mistake_of() {
+    const Sentence sentence = device_mistake<D>();
+    return {sentence.characters, sentence.size};
+}
+
 static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(63) == 64 && aligned(64) == 64 && aligned(65) == 128);
 
 }  // namespace
+
+TEST_CASE("a type that is no device is told the first part that it lacks") {
+    CHECK(mistake_of<Complete>().empty());
+    CHECK(mistake_of<WithoutName>() == "WithoutName is no device: it lacks `static constexpr std::string_view name`");
+    CHECK(mistake_of<ContextWithoutTeam>() ==
+          "ContextWithoutTeam is no device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
+          "Options&) and has `ordinal()` and `team()`");
+    CHECK(mistake_of<UnnamedArena>() ==
+          "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
+          "`available_memory()`");
+    CHECK(mistake_of<OneWay>() ==
+          "OneWay is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
+          "from, std::size_t)");
+}
 
 TEST_CASE("sizes are written in powers of ten with one decimal") {
     CHECK(bytes_text(0) == "0 bytes");
@@ -101,6 +133,4 @@ TEST_CASE("sizes just below a unit round up into it") {
     CHECK(bytes_text(999'999'999) == "1.0 GB");
 }
 
-TEST_CASE("the largest size there is does not overflow") {
-    CHECK(bytes_text(~std::size_t{0}) == "18446744073.7 GB");
-}
+TEST_CASE("the largest size there is does not overflow") { CHECK(bytes_text(~std::size_t{0}) == "18446744073.7 GB"); }

@@ -3,9 +3,9 @@
 // Conv2d: extents, parameters and work are known from the type, and its options reach the operation.
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
-#include <doctest/doctest.h>
 
 #include "../reference/convolution.hpp"
 #include "layer_run.hpp"
@@ -33,7 +33,8 @@ static_assert(multiply_adds_of<Conv2d<2, 1, stride(2)>>(Shape{4, 4, 3}) == 2 * 2
 constexpr Parameters parameters = parameters_of<Conv1>(image);
 static_assert(parameters.count == 2);
 static_assert(parameters.list[0].shape == Shape{64, 5, 5, 3} && parameters.list[1].shape == Shape{64});
-static_assert(std::string_view(parameters.list[0].name) == "weight" && std::string_view(parameters.list[1].name) == "bias");
+static_assert(std::string_view(parameters.list[0].name) == "weight" &&
+              std::string_view(parameters.list[1].name) == "bias");
 static_assert(parameters.list[0].fan_in == 5 * 5 * 3 && parameters.list[0].fan_out == 5 * 5 * 64);
 static_assert(parameters.list[0].initializer == he_normal() && parameters.list[1].initializer == constant(0.0));
 static_assert(parameters_of<Conv2d<64, 5, no_bias>>(image).count == 1);
@@ -76,9 +77,9 @@ void agrees(const Shape& input, std::int64_t batch, const reference::Convolution
 
 TEST_CASE_TEMPLATE_DEFINE("Conv2d computes what its type says", D, conv2d_computes) {
     agrees<Conv2d<16, 5>, D>({9, 7, 3}, 3, {3, reference::same(9, 5, 1), reference::same(7, 5, 1), 3, 16}, true);
-    agrees<Conv2d<5, 3, stride(2), no_bias>, D>({9, 8, 3}, 2, {2, reference::same(9, 3, 2), reference::same(8, 3, 2), 3, 5},
-                                                false);
-    agrees<Conv2d<5, 3, valid, stride(3)>, D>({9, 8, 3}, 2, {2, reference::valid(9, 3, 3), reference::valid(8, 3, 3), 3, 5},
-                                              true);
+    agrees<Conv2d<5, 3, stride(2), no_bias>, D>({9, 8, 3}, 2,
+                                                {2, reference::same(9, 3, 2), reference::same(8, 3, 2), 3, 5}, false);
+    agrees<Conv2d<5, 3, valid, stride(3)>, D>({9, 8, 3}, 2,
+                                              {2, reference::valid(9, 3, 3), reference::valid(8, 3, 3), 3, 5}, true);
 }
 TEST_CASE_TEMPLATE_APPLY(conv2d_computes, Devices);

@@ -4,9 +4,9 @@
 #include <limits>
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/layers/dropout.hpp>
 #include <cupola/ops/onednn/dropout.hpp>
-#include <doctest/doctest.h>
 
 #include "../reference/dropout.hpp"
 #include "layer_run.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Flatten: one extent, no memory of its own.
+#include <doctest/doctest.h>
 #include <cupola/device/host.hpp>
 #include <cupola/layers/flatten.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include <cupola/layers/initializer.hpp>
 #include <doctest/doctest.h>
+#include <cupola/layers/initializer.hpp>
 
 using namespace cupola;
 
@@ -97,7 +97,8 @@ TEST_CASE("Glorot's values are uniform within sqrt(6 / (fan in + fan out))") {
 }
 
 TEST_CASE("an element depends on the seed, the parameter and its place, and on nothing else") {
-    for (const Initializer& initializer : {uniform_within(1.0), normal(1.0), truncated_normal(1.0), glorot_uniform(), he_normal()}) {
+    for (const Initializer& initializer :
+         {uniform_within(1.0), normal(1.0), truncated_normal(1.0), glorot_uniform(), he_normal()}) {
         CAPTURE(static_cast<int>(initializer.distribution));
         const std::vector<float> values = draw(initializer, 1, 0, 9, 9, 1000);
         CHECK(draw(initializer, 1, 0, 9, 9, 1000) == values);

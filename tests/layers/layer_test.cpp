@@ -4,6 +4,7 @@
 // taken to be.
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/host.hpp>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/conv2d.hpp>
@@ -13,7 +14,6 @@
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
-#include <doctest/doctest.h>
 
 using namespace cupola;
 

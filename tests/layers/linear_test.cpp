@@ -3,9 +3,9 @@
 // Linear: extents, parameters and work are known from the type, and its options reach the operation.
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/layers/linear.hpp>
 #include <cupola/ops/onednn/linear.hpp>
-#include <doctest/doctest.h>
 
 #include "../reference/linear.hpp"
 #include "layer_run.hpp"
@@ -21,9 +21,11 @@ static_assert(multiply_adds_of<Local3>(Shape{2304}) == 2304 * 384);
 constexpr Parameters parameters = parameters_of<Local3>(Shape{2304});
 static_assert(parameters.count == 2);
 static_assert(parameters.list[0].shape == Shape{384, 2304} && parameters.list[1].shape == Shape{384});
-static_assert(std::string_view(parameters.list[0].name) == "weight" && std::string_view(parameters.list[1].name) == "bias");
+static_assert(std::string_view(parameters.list[0].name) == "weight" &&
+              std::string_view(parameters.list[1].name) == "bias");
 static_assert(parameters.list[0].fan_in == 2304 && parameters.list[0].fan_out == 384);
-static_assert(parameters.list[0].initializer == truncated_normal(0.04) && parameters.list[1].initializer == constant(0.1));
+static_assert(parameters.list[0].initializer == truncated_normal(0.04) &&
+              parameters.list[1].initializer == constant(0.1));
 static_assert(parameters_of<Linear<10, no_bias>>(Shape{4}).count == 1);
 static_assert(parameters_of<Linear<10>>(Shape{4}).list[0].initializer == he_normal());
 static_assert(parameters_of<Linear<10>>(Shape{4}).list[1].initializer == constant(0.0));

@@ -3,9 +3,9 @@
 // LocalResponseNorm: its extents, and that its numbers reach the operation in their places.
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/ops/onednn/local_response_norm.hpp>
-#include <doctest/doctest.h>
 
 #include "../reference/local_response_norm.hpp"
 #include "layer_run.hpp"

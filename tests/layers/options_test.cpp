@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Options of layers: found by their type, in any order, the last of a kind winning.
-#include <cupola/layers/options.hpp>
 #include <doctest/doctest.h>
+#include <cupola/layers/options.hpp>
 
 using namespace cupola;
 

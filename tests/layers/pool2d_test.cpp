@@ -3,10 +3,10 @@
 // MaxPool2d and AvgPool2d: extents are known from the type, and its options reach the operation.
 #include <string_view>
 
+#include <doctest/doctest.h>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/ops/onednn/pooling.hpp>
-#include <doctest/doctest.h>
 
 #include "../reference/pooling.hpp"
 #include "layer_run.hpp"
@@ -24,15 +24,19 @@ static_assert(AvgPool2d<2, 2, valid>::output(Shape{7, 5, 3}).shape == Shape{3, 2
 
 static_assert(parameters_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}).count == 0);
 static_assert(multiply_adds_of<MaxPool2d<3, 2>>(Shape{24, 24, 64}) == 0);
-static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input && !traits_of<MaxPool2d<3, 2>>().backward_reads_output);
-static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input && !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
+static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input &&
+              !traits_of<MaxPool2d<3, 2>>().backward_reads_output);
+static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input &&
+              !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
 static_assert(!traits_of<MaxPool2d<3, 2>>().view && !traits_of<MaxPool2d<3, 2>>().absorbs_relu);
 
 static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
 static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
 static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).mistake) == "takes height x width x channels");
-static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).mistake) == "has a window larger than its input");
-static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).mistake) == "has a window larger than its input");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).mistake) ==
+              "has a window larger than its input");
+static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).mistake) ==
+              "has a window larger than its input");
 
 template <class L, Device D>
 void agrees(const Shape& input, const reference::Pooling& r) {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/onednn/activation.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/relu.hpp"
@@ -55,7 +55,8 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops t
 TEST_CASE_TEMPLATE_APPLY(relu_agrees, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and infinity on", D, relu_special) {
-    const Outcome outcome = run<D>(problem_of({0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, not_a_number}, {1, 2, 3, 4, 5, 6, 7}, 1));
+    const Outcome outcome =
+        run<D>(problem_of({0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, not_a_number}, {1, 2, 3, 4, 5, 6, 7}, 1));
     CHECK(outcome.output[0] == 0.0F);
     CHECK(outcome.output[1] == 0.0F);
     CHECK(outcome.output[2] == 1.0F);

@@ -8,13 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
-#include <doctest/doctest.h>
 
+#include "../child_process.hpp"
 #include "../devices.hpp"
 #include "../reference/convolution.hpp"
 #include "../reference/relu.hpp"
+#include "../throws_with.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -42,8 +44,8 @@ reference::Convolution oracle(const Case& c) {
 }
 
 ConvolutionShape shape_of(const Case& c) {
-    return {window_axis(c.height, c.kernel, c.stride, c.padding), window_axis(c.width, c.kernel, c.stride, c.padding), c.in,
-            c.out, c.bias};
+    return {window_axis(c.height, c.kernel, c.stride, c.padding), window_axis(c.width, c.kernel, c.stride, c.padding),
+            c.in, c.out, c.bias};
 }
 
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
@@ -68,7 +70,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 
 template <Device D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape_of(c)); });
+    return operation_run::run<D>(problem,
+                                 [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape_of(c)); });
 }
 
 /// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
@@ -93,7 +96,7 @@ std::vector<Case> cases() {
     for (const auto& [in, out] : channels) result.push_back({3, 9, 7, in, out, 3, 1, Padding::same, true});
     result.push_back({1, 1, 1, 3, 5, 1, 1, Padding::same, true});
     result.push_back({2, 1, 1, 16, 16, 3, 1, Padding::same, true});
-    result.push_back({2, 24, 24, 3, 64, 5, 1, Padding::same, true});   // the tutorial's
+    result.push_back({2, 24, 24, 3, 64, 5, 1, Padding::same, true});  // the tutorial's
     result.push_back({2, 12, 12, 64, 64, 5, 1, Padding::same, true});
     return result;
 }
@@ -176,7 +179,8 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
             for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
             CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
         }
-        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) < reference::tolerance);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
+              reference::tolerance);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_adds, Devices);
@@ -227,8 +231,24 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution hands a NaN on to its output, and with 
         for (std::size_t o = 0; o < 16 && activation == Activation::none; ++o) CHECK(std::isnan(outcome.output[o]));
         for (std::size_t i = half; i < 2 * half; ++i) CHECK_FALSE(std::isnan(outcome.output[i]));
         bool gradient_has_one = false;
-        for (const float value : outcome.parameter_gradients[0]) gradient_has_one = gradient_has_one || std::isnan(value);
+        for (const float value : outcome.parameter_gradients[0])
+            gradient_has_one = gradient_has_one || std::isnan(value);
         CHECK(gradient_has_one);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_nan, Devices);
+
+TEST_CASE("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only" * doctest::skip()) {
+    if (Host::library_version().substr(0, 4) != "3.2.") return;
+    const Case c{1, 12, 6, 16, 1, 5, 1};
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<Host>(c, problem_of(c, 1, 1))); }) ==
+          text("oneDNN ", Host::library_version(),
+               " has only its reference code (ref:any) for weight gradient of a convolution of this shape on this processor"));
+}
+
+TEST_CASE("a convolution that oneDNN would compute by its reference code is refused") {
+    const ChildResult child = run_in_child("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only",
+                                           {{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
+    INFO(child.output);
+    CHECK(child.passed);
+}

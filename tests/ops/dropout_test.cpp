@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/dropout.hpp>
 #include <cupola/ops/onednn/dropout.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/dropout.hpp"
@@ -55,8 +55,9 @@ TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the oracle's own mask, forward an
                 problem.x = random.normal(7 * features);
                 problem.dy = random.normal(7 * features);
                 const Outcome outcome = run<D>(problem, rate);
-                reference::Doubles y = reference::Dropout{problem.seed, problem.layer, problem.step, static_cast<float>(rate)}
-                                           .factors(1000, 7, features);
+                reference::Doubles y =
+                    reference::Dropout{problem.seed, problem.layer, problem.step, static_cast<float>(rate)}.factors(
+                        1000, 7, features);
                 reference::Doubles dx = y;
                 for (std::size_t i = 0; i < y.size(); ++i) {
                     y[i] *= static_cast<double>(problem.x[i]);
@@ -92,7 +93,8 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's forward and backward drop the same elements
 }
 TEST_CASE_TEMPLATE_APPLY(dropout_same, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batch is split, or on threads", D, dropout_split) {
+TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batch is split, or on threads", D,
+                          dropout_split) {
     const Outcome whole = run<D>(problem_of(12, 77, 1), 0.5);
     CHECK(reference::same_bits(run<D>(problem_of(12, 77, 2), 0.5).output, whole.output));
     for (const std::int64_t parts : {2, 3, 4, 12}) {
@@ -102,8 +104,9 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batc
             Problem problem = problem_of(batch, 77, 1);
             problem.first_sample = part * batch;
             const Outcome outcome = run<D>(problem, 0.5);
-            const auto expected = std::span(whole.output)
-                                      .subspan(static_cast<std::size_t>(part * batch * 77), static_cast<std::size_t>(batch * 77));
+            const auto expected =
+                std::span(whole.output)
+                    .subspan(static_cast<std::size_t>(part * batch * 77), static_cast<std::size_t>(batch * 77));
             CHECK(reference::same_bits(outcome.output, expected));
             CHECK(reference::same_bits(outcome.input_gradient, expected));
         }

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/onednn/activation.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
 #include <cupola/ops/onednn/linear.hpp>
 #include <cupola/ops/onednn/local_response_norm.hpp>
 #include <cupola/ops/onednn/pooling.hpp>
 #include <cupola/ops/onednn/softmax_cross_entropy.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../golden/average_pool2d.hpp"
@@ -90,9 +90,10 @@ TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's figures", D, golden_convo
         for (const int threads : thread_counts<D>()) {
             INFO(std::string(c.name));
             const ConvolutionShape shape{rows(c), columns(c), number(c.channels), number(c.filters), !c.biases.empty()};
-            const Problem problem =
-                problem_of(c, {c.height, c.width, c.channels}, {c.output_height, c.output_width, c.filters}, number(c.batch), threads);
-            check(c, operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape); }));
+            const Problem problem = problem_of(c, {c.height, c.width, c.channels},
+                                               {c.output_height, c.output_width, c.filters}, number(c.batch), threads);
+            check(c, operation_run::run<D>(
+                         problem, [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape); }));
         }
     }
 }
@@ -104,7 +105,8 @@ TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's figures", D, golden_line
             INFO(std::string(c.name));
             const LinearShape shape{number(c.inputs), number(c.outputs), !c.biases.empty()};
             const Problem problem = problem_of(c, {c.inputs}, {c.outputs}, number(c.batch), threads);
-            check(c, operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Linear<D, float>(site, shape); }));
+            check(c, operation_run::run<D>(problem,
+                                           [&](const Site<D>& site) { return ops::Linear<D, float>(site, shape); }));
         }
     }
 }
@@ -116,9 +118,11 @@ TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's figures", D, golden_pooling) 
             for (const int threads : thread_counts<D>()) {
                 INFO(std::string(c.name));
                 const PoolingShape shape{rows(c), columns(c), number(c.channels), kind};
-                const Problem problem = problem_of(c, {c.height, c.width, c.channels},
-                                                   {c.output_height, c.output_width, c.channels}, number(c.batch), threads);
-                check(c, operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Pooling<D, float>(site, shape); }));
+                const Problem problem =
+                    problem_of(c, {c.height, c.width, c.channels}, {c.output_height, c.output_width, c.channels},
+                               number(c.batch), threads);
+                check(c, operation_run::run<D>(
+                             problem, [&](const Site<D>& site) { return ops::Pooling<D, float>(site, shape); }));
             }
         }
     };
@@ -132,8 +136,9 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's figures"
         INFO(std::string(c.name));
         const LocalResponseNormShape shape{number(c.channels), number(c.depth_radius), c.bias, c.alpha, c.beta};
         const Shape extents{c.height, c.width, c.channels};
-        check(c, operation_run::run<D>(problem_of(c, extents, extents, number(c.batch), 2),
-                                       [&](const Site<D>& site) { return ops::LocalResponseNorm<D, float>(site, shape); }));
+        check(c, operation_run::run<D>(problem_of(c, extents, extents, number(c.batch), 2), [&](const Site<D>& site) {
+                  return ops::LocalResponseNorm<D, float>(site, shape);
+              }));
     }
 }
 TEST_CASE_TEMPLATE_APPLY(golden_lrn, Devices);
@@ -157,10 +162,13 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's figures", D, go
         const auto forward = [&](std::span<const float> logits, std::span<const std::int32_t> labels, Floats& result) {
             operation_run::Guarded<D> z(context, list(logits)), gradient(context, logits.size_bytes());
             typename D::Arena label_memory(labels.size_bytes(), "a test");
-            D::copy_from_host(context, label_memory.data(), reinterpret_cast<const std::byte*>(labels.data()), labels.size_bytes());
+            D::copy_from_host(context, label_memory.data(), reinterpret_cast<const std::byte*>(labels.data()),
+                              labels.size_bytes());
             const ops::SoftmaxCrossEntropy<D, float> loss(number(c.classes), c.label_smoothing);
-            const double sum = loss.forward(context, z.data(), reinterpret_cast<const std::int32_t*>(label_memory.data()),
-                                            number(labels.size()), gradient.data()).sum;
+            const double sum =
+                loss.forward(context, z.data(), reinterpret_cast<const std::int32_t*>(label_memory.data()),
+                             number(labels.size()), gradient.data())
+                    .sum;
             result = gradient.read();
             return sum;
         };

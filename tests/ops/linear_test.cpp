@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/linear.hpp>
 #include <cupola/ops/onednn/linear.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/linear.hpp"
@@ -63,10 +63,10 @@ Outcome run(const Case& c, const Problem& problem) {
     });
 }
 
-const std::vector<Case> cases{{1, 1, 1},         {1, 1, 1, false},  {1, 64, 10},       {3, 5, 3},         {3, 5, 3, false},
-                              {3, 37, 19},       {17, 16, 64},      {17, 65, 63, false}, {16, 64, 64},    {1, 2304, 384},
-                              {4, 2304, 384},    {32, 384, 192},    {128, 192, 10},    {128, 192, 10, false}, {7, 1000, 1},
-                              {7, 1, 1000},      {33, 100, 129}};
+const std::vector<Case> cases{
+    {1, 1, 1},      {1, 1, 1, false},      {1, 64, 10},  {3, 5, 3},      {3, 5, 3, false}, {3, 37, 19},
+    {17, 16, 64},   {17, 65, 63, false},   {16, 64, 64}, {1, 2304, 384}, {4, 2304, 384},   {32, 384, 192},
+    {128, 192, 10}, {128, 192, 10, false}, {7, 1000, 1}, {7, 1, 1000},   {33, 100, 129}};
 
 }  // namespace
 
@@ -140,12 +140,14 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients wher
             problem.accumulate = true;
             problem.activation = activation;
             const Outcome outcome = run<D>(c, problem);
-            const Floats dy = activation == Activation::relu ? reference::relu_mask(outcome.output, problem.dy) : problem.dy;
+            const Floats dy =
+                activation == Activation::relu ? reference::relu_mask(outcome.output, problem.dy) : problem.dy;
             reference::Doubles dw = r.weight_gradient(dy, problem.x), db = r.bias_gradient(dy);
             for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
             CHECK(distance(outcome.parameter_gradients[0], dw) < reference::tolerance);
             if (c.bias) {
-                for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
+                for (std::size_t i = 0; i < db.size(); ++i)
+                    db[i] += static_cast<double>(problem.gradients_before[1][i]);
                 CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
             }
         }
@@ -181,7 +183,8 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same 
 }
 TEST_CASE_TEMPLATE_APPLY(linear_inference, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("the bias gradient of a linear layer has the same bits for 1 and 2 threads", D, linear_bias_bits) {
+TEST_CASE_TEMPLATE_DEFINE("the bias gradient of a linear layer has the same bits for 1 and 2 threads", D,
+                          linear_bias_bits) {
     const Case c{129, 8, 200};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/local_response_norm.hpp>
 #include <cupola/ops/onednn/local_response_norm.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/local_response_norm.hpp"
@@ -29,12 +29,13 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", radius ", c.radius, ", bias ", c.bias,
-                ", alpha ", c.alpha, ", beta ", c.beta);
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", radius ", c.radius, ", bias ",
+                c.bias, ", alpha ", c.alpha, ", beta ", c.beta);
 }
 
 reference::LocalResponseNorm oracle(const Case& c) {
-    return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha), static_cast<double>(c.beta)};
+    return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha),
+            static_cast<double>(c.beta)};
 }
 
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
@@ -51,28 +52,30 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 template <Device D>
 Outcome run(const Case& c, const Problem& problem) {
     return operation_run::run<D>(problem, [&](const Site<D>& site) {
-        return ops::LocalResponseNorm<D, float>(site, LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
+        return ops::LocalResponseNorm<D, float>(site,
+                                                LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
     });
 }
 
 const std::vector<Case> cases{
-    {2, 6, 6, 64, 4},                                // the tutorial's
-    {2, 5, 7, 64, 4, 1.0F, 0.3F},                    // strong enough that every term counts
-    {1, 3, 3, 5, 4, 1.0F, 0.3F},                     // fewer channels than the window
+    {2, 6, 6, 64, 4},              // the tutorial's
+    {2, 5, 7, 64, 4, 1.0F, 0.3F},  // strong enough that every term counts
+    {1, 3, 3, 5, 4, 1.0F, 0.3F},   // fewer channels than the window
     {3, 2, 5, 3, 2, 2.0F, 0.5F},
-    {17, 3, 1, 1, 0, 1.0F, 1.0F, 0.5F},             // each channel alone
+    {17, 3, 1, 1, 0, 1.0F, 1.0F, 0.5F},  // each channel alone
     {17, 3, 1, 1, 4, 1.0F, 1.0F},
     {17, 9, 4, 5, 1, 1.0F, 0.7F},
-    {3, 5, 5, 16, 2, 1.0F, 0.2F, 0.5F},              // TensorFlow's own default power
+    {3, 5, 5, 16, 2, 1.0F, 0.2F, 0.5F},  // TensorFlow's own default power
     {3, 5, 5, 17, 2, 1.0F, 0.2F, 1.0F},
     {3, 5, 5, 33, 7, 0.5F, 0.1F, 0.6F},
-    {2, 3, 3, 64, 63, 1.0F, 0.05F},                  // every channel sees all
+    {2, 3, 3, 64, 63, 1.0F, 0.05F},  // every channel sees all
     {2, 3, 3, 100, 4, 1.0F, 0.3F, 2.0F},
 };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, agrees with plain loops", D, lrn_agrees) {
+TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, agrees with plain loops", D,
+                          lrn_agrees) {
     for (const Case& c : cases) {
         for (const int threads : thread_counts<D>()) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -80,7 +83,8 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, a
             const Problem problem = problem_of(c, seed, threads);
             const Outcome outcome = run<D>(c, problem);
             CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < reference::tolerance);
-            CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) < reference::tolerance);
+            CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) <
+                  reference::tolerance);
         }
     }
 }

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <cupola/ops/onednn/primitive.hpp>
 #include <doctest/doctest.h>
+#include <cupola/ops/onednn/primitive.hpp>
 
 #include "../throws_with.hpp"
 
@@ -41,15 +41,16 @@ TEST_CASE("an operation that oneDNN has only as reference code is refused") {
 
 TEST_CASE("an operation that oneDNN does not have is refused with its word for why") {
     const HostContext context(0, {});
-    const std::string message = message_of<DeviceError>([&] {
-        impl::DnnlCall(context, dnnl_unimplemented, impl::DnnlPrimitiveDesc{}, "input gradient of a pooling");
-    });
-    CHECK(message == text("oneDNN ", Host::library_version(), " has no input gradient of a pooling of this shape: unimplemented"));
+    const std::string message = message_of<DeviceError>(
+        [&] { impl::DnnlCall(context, dnnl_unimplemented, impl::DnnlPrimitiveDesc{}, "input gradient of a pooling"); });
+    CHECK(message ==
+          text("oneDNN ", Host::library_version(), " has no input gradient of a pooling of this shape: unimplemented"));
 }
 
 TEST_CASE("a tensor that oneDNN cannot describe is refused with the call's name") {
-    CHECK(message_of<DeviceError>([] { impl::dnnl_tensor({-1, 2}, dnnl_ab); }) ==
-          "oneDNN's dnnl_memory_desc_create_with_tag failed: invalid_arguments");
+    CHECK(message_of<DeviceError>([] {
+              impl::dnnl_tensor({-1, 2}, dnnl_ab);
+          }) == "oneDNN's dnnl_memory_desc_create_with_tag failed: invalid_arguments");
     CHECK_THROWS_AS(impl::dnnl_tensor({1, 2, 3}, dnnl_ab), DeviceError);
 }
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <cupola/ops/operation.hpp>
 #include <doctest/doctest.h>
+#include <cupola/ops/operation.hpp>
 
 #include "../devices.hpp"
 #include "../reference/compare.hpp"
@@ -105,6 +105,7 @@ struct Outcome {
 template <cupola::Device D, class Make>
 [[nodiscard]] Outcome run(const Problem& problem, Make make) {
     typename D::Context context(0, device_options<D>(problem.threads));
+    [[maybe_unused]] const auto team = context.team();
     const cupola::Site<D> site{.context = context,
                                .batch = problem.batch,
                                .input = problem.input,
@@ -157,7 +158,8 @@ template <cupola::Device D, class Make>
         operation.forward(pass);
         const Floats output = y.read();
         CHECK_MESSAGE(reference::same_bits(x.read(), problem.x), "forward changed its input");
-        if (again) CHECK_MESSAGE(reference::same_bits(output, outcome.output), "forward gave other bits the second time");
+        if (again)
+            CHECK_MESSAGE(reference::same_bits(output, outcome.output), "forward gave other bits the second time");
         outcome.output = output;
 
         if (problem.site_training) {
@@ -192,7 +194,8 @@ template <cupola::Device D, class Make>
             outcome.parameter_gradients = parameter_gradients;
         }
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-            CHECK_MESSAGE(reference::same_bits(parameters[i].read(), problem.parameters[i]), "it changed parameter ", i);
+            CHECK_MESSAGE(reference::same_bits(parameters[i].read(), problem.parameters[i]), "it changed parameter ",
+                          i);
         }
     }
 

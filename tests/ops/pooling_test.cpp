@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/onednn/pooling.hpp>
 #include <cupola/ops/pooling.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/pooling.hpp"
@@ -30,8 +30,9 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-    return text(c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width, " x ",
-                c.channels, ", window ", c.window, ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid");
+    return text(c.kind == PoolingKind::max ? "max" : "average", ", batch ", c.batch, ", ", c.height, " x ", c.width,
+                " x ", c.channels, ", window ", c.window, ", stride ", c.stride,
+                c.padding == Padding::same ? ", same" : ", valid");
 }
 
 reference::Pooling oracle(const Case& c) {
@@ -63,7 +64,8 @@ Outcome run(const Case& c, const Problem& problem) {
 std::vector<Case> cases() {
     std::vector<Case> result;
     const std::vector<std::int64_t> channels{64, 1, 3, 5, 16}, batches{1, 3, 17};
-    const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9}, {8, 5}, {5, 5}, {12, 6}, {6, 13}, {24, 24}, {9, 8}};
+    const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{7, 9},  {8, 5},   {5, 5}, {12, 6},
+                                                                   {6, 13}, {24, 24}, {9, 8}};
     std::size_t i = 0;
     for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {
         for (const std::int64_t window : {1, 2, 3, 5}) {
@@ -147,7 +149,8 @@ TEST_CASE_TEMPLATE_DEFINE("pooling leaves out the input gradient that nobody wan
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_null, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output and saves nothing", D, pooling_inference) {
+TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output and saves nothing", D,
+                          pooling_inference) {
     for (const Case& c : cases()) {
         INFO(describe(c));
         Problem problem = problem_of(c, reference::fresh_seed(), 2);

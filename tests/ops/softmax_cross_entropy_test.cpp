@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include <doctest/doctest.h>
 #include <cupola/ops/onednn/softmax_cross_entropy.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
-#include <doctest/doctest.h>
 
 #include "../devices.hpp"
 #include "../reference/softmax_cross_entropy.hpp"
@@ -52,17 +52,20 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN(), inf = st
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agree with plain loops", D, softmax_agrees) {
+TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agree with plain loops", D,
+                          softmax_agrees) {
     for (const std::int32_t classes : {1, 2, 3, 10, 100, 1000}) {
         for (const std::int64_t batch : {1, 3, 128, 513, 1025}) {
             for (const float smoothing : {0.0F, 0.1F}) {
                 for (const int threads : thread_counts<D>()) {
                     const std::uint64_t seed = reference::fresh_seed();
-                    INFO(classes, " classes, batch ", batch, ", smoothing ", smoothing, ", threads ", threads, ", seed ", seed);
+                    INFO(classes, " classes, batch ", batch, ", smoothing ", smoothing, ", threads ", threads,
+                         ", seed ", seed);
                     reference::Random random(seed);
                     const Floats z = random.normal(batch * classes, 3.0);
                     const Labels labels = random.labels(batch, classes);
-                    const reference::SoftmaxCrossEntropy r{static_cast<std::size_t>(classes), static_cast<double>(smoothing)};
+                    const reference::SoftmaxCrossEntropy r{static_cast<std::size_t>(classes),
+                                                           static_cast<double>(smoothing)};
                     const Outcome outcome = run<D>(z, labels, classes, smoothing, threads);
                     const double expected = r.loss_sum(z, labels);
                     CHECK(std::abs(outcome.result.sum - expected) <= reference::tolerance * std::abs(expected) + 1e-12);
@@ -75,8 +78,8 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy, its gradient and its count agr
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_agrees, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives the same bits for any number of threads, with and without gradient", D,
-                          softmax_bits) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "softmax cross-entropy gives the same bits for any number of threads, with and without gradient", D, softmax_bits) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     reference::Random random(seed);
@@ -95,10 +98,11 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives the same bits for any num
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_bits, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and are won by the first class", D, softmax_equal) {
-    const Outcome outcome = run<D>(Floats(30, 0.7F), {0, 4, 9}, 10, 0.0F);
+TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and are won by the first class", D,
+                          softmax_equal) {
+    const Outcome outcome = run<D>(Floats(30, 0.7F), {0, 0, 9}, 10, 0.0F);
     CHECK(outcome.result.sum == doctest::Approx(3 * std::log(10.0)).epsilon(1e-12));
-    CHECK(outcome.result.correct == 1);
+    CHECK(outcome.result.correct == 2);
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_equal, Devices);
 
@@ -145,9 +149,7 @@ TEST_CASE_TEMPLATE_APPLY(softmax_infinite, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE("a label that is no class is refused with the sample and the classes", D, softmax_labels) {
     const auto message = [](const Labels& labels) {
-        return message_of<InvalidArgument>([&] {
-            run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F);
-        });
+        return message_of<InvalidArgument>([&] { run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F); });
     };
     CHECK(message({0, 9, 10}) == "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
     CHECK(message({-1}) == "sample 0 of the batch has label -1, and the loss has classes 0 to 9");

@@ -3,8 +3,8 @@
 // The arithmetic of windows: TensorFlow's SAME and VALID.
 #include <cstdint>
 
-#include <cupola/ops/window.hpp>
 #include <doctest/doctest.h>
+#include <cupola/ops/window.hpp>
 
 #include "../reference/window.hpp"
 

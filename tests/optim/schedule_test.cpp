@@ -46,9 +46,13 @@ TEST_CASE("any function of the step is a schedule, and a number is a constant on
 
 TEST_CASE("schedules that mean nothing are refused with a sentence") {
     CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate is at least 0, not -0.5", InvalidArgument);
-    CHECK_THROWS_AS(Schedule(std::numeric_limits<double>::quiet_NaN()), InvalidArgument);
+    CHECK_THROWS_AS(Schedule{std::numeric_limits<double>::quiet_NaN()}, InvalidArgument);
     CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule decays every 1 or more steps, not every 0", InvalidArgument);
     CHECK_THROWS_AS(piecewise({10}, {0.1}), InvalidArgument);
     CHECK_THROWS_AS(piecewise({10, 10}, {0.1, 0.01, 0.001}), InvalidArgument);
     CHECK_THROWS_AS(cosine(0.1, 0), InvalidArgument);
+    CHECK_THROWS_WITH_AS(exponential_decay(-1, 10, 0.1), "a learning rate is at least 0, not -1", InvalidArgument);
+    CHECK_THROWS_WITH_AS(piecewise({10}, {0.1, -2}), "a learning rate is at least 0, not -2", InvalidArgument);
+    CHECK_THROWS_WITH_AS(cosine(0.1, 10, -3), "a learning rate is at least 0, not -3", InvalidArgument);
+    CHECK_THROWS_AS(cosine(std::numeric_limits<double>::infinity(), 10), InvalidArgument);
 }

@@ -42,7 +42,8 @@ struct Convolution {
     [[nodiscard]] Doubles forward(std::span<const float> x, std::span<const float> weight,
                                   std::span<const float> bias) const {
         Doubles y(static_cast<std::size_t>(output_size()));
-        for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias.empty() ? 0.0 : static_cast<double>(bias[i % bias.size()]);
+        for (std::size_t i = 0; i < y.size(); ++i)
+            y[i] = bias.empty() ? 0.0 : static_cast<double>(bias[i % bias.size()]);
         for_each_product([&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
             y[at_y] += static_cast<double>(x[at_x]) * static_cast<double>(weight[at_w]);
         });

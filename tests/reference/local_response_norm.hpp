@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local response normalisation over channels by plain loops in double; alpha multiplies each square (TensorFlow's rule).
+// Local response normalisation over channels by plain loops in double; alpha multiplies each square (TensorFlow's
+// rule).
 #pragma once
 
 #include <cmath>

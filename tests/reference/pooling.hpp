@@ -38,7 +38,8 @@ struct Pooling {
                                 places.push_back(static_cast<std::size_t>(
                                     ((n * height.input + y) * width.input + x) * channels + c));
                             }
-                        f(static_cast<std::size_t>(((n * height.output + i) * width.output + j) * channels + c), places);
+                        f(static_cast<std::size_t>(((n * height.output + i) * width.output + j) * channels + c),
+                          places);
                     }
     }
 

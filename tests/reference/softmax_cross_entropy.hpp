@@ -41,8 +41,8 @@ struct SoftmaxCrossEntropy {
     [[nodiscard]] Doubles gradient(std::span<const float> z, std::span<const std::int32_t> labels) const {
         Doubles result = log_softmax(z);
         for (std::size_t i = 0; i < z.size(); ++i) {
-            result[i] = (std::exp(result[i]) - target(i % classes, labels[i / classes])) /
-                        static_cast<double>(labels.size());
+            result[i] =
+                (std::exp(result[i]) - target(i % classes, labels[i / classes])) / static_cast<double>(labels.size());
         }
         return result;
     }

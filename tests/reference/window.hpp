@@ -15,8 +15,7 @@ struct Axis {
 
 [[nodiscard]] constexpr Axis same(std::int64_t input, std::int64_t kernel, std::int64_t stride) {
     const std::int64_t output = input / stride + (input % stride != 0 ? 1 : 0);
-    const std::int64_t pad =
-        std::max<std::int64_t>(0, kernel - (input % stride == 0 ? stride : input % stride));
+    const std::int64_t pad = std::max<std::int64_t>(0, kernel - (input % stride == 0 ? stride : input % stride));
     return {input, kernel, stride, output, pad / 2, pad - pad / 2};
 }
 

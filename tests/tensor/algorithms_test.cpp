@@ -14,8 +14,8 @@
 
 #include <sched.h>
 
-#include <cupola/tensor/algorithms.hpp>
 #include <doctest/doctest.h>
+#include <cupola/tensor/algorithms.hpp>
 
 #include "../reference/compare.hpp"
 
@@ -26,8 +26,17 @@ namespace {
 constexpr std::int64_t blocks_a_round = 512;
 
 /// Around the edges of a block, and of a round of blocks.
-const std::vector<std::int64_t> sizes{0, 1, 2, 4095, 4096, 4097, 2 * 4096, 100'003, blocks_a_round * block_size - 1,
-                                      blocks_a_round * block_size, blocks_a_round * block_size + 1};
+const std::vector<std::int64_t> sizes{0,
+                                      1,
+                                      2,
+                                      4095,
+                                      4096,
+                                      4097,
+                                      2 * 4096,
+                                      100'003,
+                                      blocks_a_round* block_size - 1,
+                                      blocks_a_round* block_size,
+                                      blocks_a_round* block_size + 1};
 
 /// Numbers of very different magnitude, so that any other order of additions gives other bits.
 std::vector<float> spread_values(std::int64_t count) {
@@ -127,7 +136,8 @@ TEST_CASE("transform applies the function to every element, to another type and 
         for (std::size_t i = 0; i < from.size(); ++i) right = right && to[i] == 2.0F * static_cast<float>(from[i]);
         CHECK(right);
         transform(context, std::span<const float>(to), std::span(to), [](float value) { return value + 1.0F; });
-        for (std::size_t i = 0; i < from.size(); ++i) right = right && to[i] == 2.0F * static_cast<float>(from[i]) + 1.0F;
+        for (std::size_t i = 0; i < from.size(); ++i)
+            right = right && to[i] == 2.0F * static_cast<float>(from[i]) + 1.0F;
         CHECK(right);
     }
 }
@@ -168,9 +178,8 @@ TEST_CASE("blocks are added in their order") {
     double expected = 0;
     for (std::int64_t block = 0; block < blocks; ++block) expected += value_of(block);
     CHECK(expected == 1e16);
-    CHECK(sum_blocks(context, blocks * block_size, [&](std::int64_t begin, std::int64_t) {
-              return value_of(begin / block_size);
-          }) == expected);
+    CHECK(sum_blocks(context, blocks * block_size,
+                     [&](std::int64_t begin, std::int64_t) { return value_of(begin / block_size); }) == expected);
 }
 
 TEST_CASE("a NaN or an infinity anywhere reaches the sum") {

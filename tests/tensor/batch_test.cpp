@@ -3,8 +3,8 @@
 // A batch is a view that owns nothing and is empty until it is given memory.
 #include <type_traits>
 
-#include <cupola/tensor/batch.hpp>
 #include <doctest/doctest.h>
+#include <cupola/tensor/batch.hpp>
 
 static_assert(std::is_trivially_copyable_v<cupola::BatchView>);
 

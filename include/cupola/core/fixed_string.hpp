@@ -34,8 +34,8 @@ struct Number {
     std::uint64_t bits = 0;
 
     constexpr Number() = default;
-    consteval Number(double value) : bits(std::bit_cast<std::uint64_t>(value)) {}  // NOLINT: a number converts
-    consteval Number(int value) : Number(static_cast<double>(value)) {}            // NOLINT: `Dropout<0>`
+    constexpr Number(double value) : bits(std::bit_cast<std::uint64_t>(value)) {}  // NOLINT: a number converts
+    constexpr Number(int value) : Number(static_cast<double>(value)) {}            // NOLINT: `Dropout<0>`
     constexpr operator double() const { return std::bit_cast<double>(bits); }      // NOLINT
     bool operator==(const Number&) const = default;
 };

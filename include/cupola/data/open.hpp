@@ -19,8 +19,8 @@ namespace cupola::inline CUPOLA_ABI {
     const impl::PathKind kind = impl::kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     if (kind == impl::PathKind::folder) {
+        const std::vector<std::string> names = impl::names_in(path);  // before all: it may be there and not be readable
         if (!impl::cifar10_folder(path).empty()) return read_cifar10(path);
-        const std::vector<std::string> names = impl::names_in(path);  // a folder may be there and not be readable
         const bool image_folder = std::binary_search(names.begin(), names.end(), "train") ||
                                   std::binary_search(names.begin(), names.end(), "test");
         require<DataError>(image_folder, path,

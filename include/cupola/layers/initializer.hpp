@@ -24,18 +24,18 @@ struct Initializer {
     bool operator==(const Initializer&) const = default;
 };
 
-[[nodiscard]] consteval Initializer constant(double value) { return {Distribution::constant, value}; }
+[[nodiscard]] constexpr Initializer constant(double value) { return {Distribution::constant, value}; }
 /// Uniform in [-limit, limit).
-[[nodiscard]] consteval Initializer uniform_within(double limit) { return {Distribution::uniform, limit}; }
-[[nodiscard]] consteval Initializer normal(double deviation) { return {Distribution::normal, deviation}; }
+[[nodiscard]] constexpr Initializer uniform_within(double limit) { return {Distribution::uniform, limit}; }
+[[nodiscard]] constexpr Initializer normal(double deviation) { return {Distribution::normal, deviation}; }
 /// Normal with this deviation, drawn again beyond two of them (TensorFlow's); its true deviation is 0.8796 of the value.
-[[nodiscard]] consteval Initializer truncated_normal(double deviation) {
+[[nodiscard]] constexpr Initializer truncated_normal(double deviation) {
     return {Distribution::truncated_normal, deviation};
 }
 /// Uniform within sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010).
-[[nodiscard]] consteval Initializer glorot_uniform() { return {Distribution::glorot_uniform, 0.0}; }
+[[nodiscard]] constexpr Initializer glorot_uniform() { return {Distribution::glorot_uniform, 0.0}; }
 /// Normal with deviation sqrt(2 / fan in) (He et al. 2015).
-[[nodiscard]] consteval Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
+[[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
 
 /// Writes the initial values of parameter number `parameter` of the network.
 inline void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,

@@ -71,6 +71,8 @@ struct LayerTraits {
     Activation activation = Activation::none;
     /// Its operation can apply a ReLU to its output.
     bool absorbs_relu = false;
+    /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
+    bool masks_for_relu = false;
 };
 
 template <class L>

@@ -29,9 +29,9 @@ struct BiasesOption {
     bool operator==(const BiasesOption&) const = default;
 };
 
-[[nodiscard]] consteval StrideOption stride(std::int64_t value) { return {value}; }
-[[nodiscard]] consteval WeightsOption weights(Initializer value) { return {value}; }
-[[nodiscard]] consteval BiasesOption biases(Initializer value) { return {value}; }
+[[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
+[[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
+[[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
 inline constexpr BiasOption no_bias{false};
 inline constexpr Padding same = Padding::same;
 inline constexpr Padding valid = Padding::valid;
@@ -40,7 +40,7 @@ namespace impl {
 
 /// The option of type `Option` among `options`, or `fallback`.
 template <class Option, class... Options>
-[[nodiscard]] consteval Option option_or(Option fallback, Options... options) {
+[[nodiscard]] constexpr Option option_or(Option fallback, Options... options) {
     [[maybe_unused]] const auto take = [&](auto option) {
         if constexpr (std::same_as<decltype(option), Option>) fallback = option;
     };

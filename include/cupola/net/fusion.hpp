@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fusion pass: rows of a network to stages of a plan. `Conv2d, ReLU` and `Linear, ReLU` become one stage whose
-// operation applies the activation as it writes; the tensor between them never exists. A user writes plain layers.
+// operation applies the activation as it writes; the tensor between them never exists. Where MaxPool2d follows, the mask
+// that ReLU puts on the gradient is put on the pooled gradient, which is a quarter of the size: a maximum that is not
+// positive had no positive input, and a positive one has its gradient go to a positive input. The convolution's output is
+// then not kept for backward. A user writes plain layers.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +21,8 @@ struct StageInfo {
     Shape input, output;
     Activation activation = Activation::none;
     bool backward_reads_input = true, backward_reads_output = true, view = false, has_parameters = false;
+    /// See Site.
+    bool masked_by_next = false, masks_for_previous = false;
 };
 
 /// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are.
@@ -42,6 +47,13 @@ struct StageInfo {
             stage.backward_reads_output = true;  // the mask is where the output is positive
             ++i;
         }
+    }
+    for (std::size_t k = 0; k + 1 < count; ++k) {
+        StageInfo &stage = stages[k], &next = stages[k + 1];
+        if (stage.activation != Activation::relu || !rows[next.row].traits.masks_for_relu) continue;
+        stage.masked_by_next = next.masks_for_previous = true;
+        stage.backward_reads_output = rows[stage.row].traits.backward_reads_output;
+        next.backward_reads_output = true;
     }
     return count;
 }

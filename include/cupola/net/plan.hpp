@@ -120,6 +120,8 @@ private:
                                     .output = infos_[i].output,
                                     .layer = static_cast<std::uint32_t>(infos_[i].row),
                                     .activation = infos_[i].activation,
+                                    .masked_by_next = infos_[i].masked_by_next,
+                                    .masks_for_previous = infos_[i].masks_for_previous,
                                     .training = options.training,
                                     .input_gradient = options.training && wants_input_gradient(i)};
             stages_.push_back(make_one(infos_[i].row, site));

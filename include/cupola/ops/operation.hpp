@@ -42,6 +42,9 @@ struct Site {
     /// Its place in the network: layers of one kind draw different random numbers.
     std::uint32_t layer = 0;
     Activation activation = Activation::none;
+    /// Whether backward of this operation leaves out the mask of its fused activation, because the operation after it has
+    /// applied it, and whether this operation applies it for the one before.
+    bool masked_by_next = false, masks_for_previous = false;
     /// Whether backward is called at all, and whether it is asked for the gradient of the input.
     bool training = true;
     bool input_gradient = true;

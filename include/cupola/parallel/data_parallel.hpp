@@ -223,7 +223,7 @@ private:
 
     [[gnu::cold]] void make_plans(int device) {
         DeviceState& state = at(device);
-        state.worker.start(device, options_.device);
+        state.worker.start(device, options_.devices, options_.device);
         state.worker.template add_plan<Net>({.batch = options_.batch_size});
         for (const std::int64_t size : options_.other_batch_sizes) state.worker.template add_plan<Net>({.batch = size});
         state.regularization.resize(regularized_.size());

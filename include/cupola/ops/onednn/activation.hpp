@@ -17,8 +17,12 @@ namespace impl {
 inline void relu_backward(const HostContext& context, const float* output, const float* gradient, float* to,
                           std::int64_t count) {
     for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+        // The gradient is read whether it is wanted or not: a conditional read is no vector instruction everywhere.
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) to[i] = output[i] > 0.0F ? gradient[i] : 0.0F;
+        for (std::int64_t i = begin; i < end; ++i) {
+            const float g = gradient[i];
+            to[i] = output[i] > 0.0F ? g : 0.0F;
+        }
     });
 }
 

@@ -19,7 +19,7 @@ template <>
 class Convolution<Host, float> {
 public:
     [[gnu::cold]] Convolution(const Site<Host>& site, const ConvolutionShape& shape)
-        : shape_(shape), relu_(site.activation == Activation::relu), outputs_(site.batch * site.output.size()) {
+        : shape_(shape), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next), outputs_(site.batch * site.output.size()) {
         const HostContext& context = site.context;
         const auto [h, w] = std::pair(shape.height, shape.width);
         const auto source = impl::dnnl_tensor({site.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc);
@@ -100,7 +100,7 @@ public:
     }
 
     void backward(const Pass<Host>& pass) {
-        if (relu_) {
+        if (mask_) {
             impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
         }
         std::byte* const packed_gradient = pass.scratch;
@@ -131,7 +131,7 @@ private:
     }
 
     ConvolutionShape shape_;
-    bool relu_;
+    bool relu_, mask_;
     std::int64_t outputs_;
     std::size_t packed_forward_bytes_ = 0, packed_backward_bytes_ = 0;
     impl::DnnlCall forward_, backward_weights_, backward_data_;

@@ -28,7 +28,10 @@ inline void bias_backward(const HostContext& context, const float* output, float
             if (output != nullptr) {
                 const float* const y = output + r * columns + begin;
 #pragma omp simd
-                for (std::int64_t c = 0; c < count; ++c) g[c] = y[c] > 0.0F ? g[c] : 0.0F;
+                for (std::int64_t c = 0; c < count; ++c) {
+                    const float value = g[c];
+                    g[c] = y[c] > 0.0F ? value : 0.0F;
+                }
             }
 #pragma omp simd
             for (std::int64_t c = 0; c < count; ++c) sum[c] += g[c];
@@ -48,7 +51,7 @@ template <>
 class Linear<Host, float> {
 public:
     [[gnu::cold]] Linear(const Site<Host>& site, const LinearShape& shape)
-        : shape_(shape), batch_(site.batch), relu_(site.activation == Activation::relu) {
+        : shape_(shape), batch_(site.batch), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next) {
         const std::int64_t n = site.batch, in = shape.in_features, out = shape.out_features;
         const auto input = impl::dnnl_tensor({n, in}, dnnl_ab);
         const auto output = impl::dnnl_tensor({n, out}, dnnl_ab);
@@ -84,8 +87,8 @@ public:
     }
 
     void backward(const Pass<Host>& pass) {
-        if (relu_ || shape_.bias) {
-            impl::bias_backward(pass.context, relu_ ? pass.output : nullptr, pass.output_gradient,
+        if (mask_ || shape_.bias) {
+            impl::bias_backward(pass.context, mask_ ? pass.output : nullptr, pass.output_gradient,
                                 shape_.bias ? pass.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
                                 pass.accumulate);
         }
@@ -113,7 +116,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_;
+    bool relu_, mask_;
     impl::DnnlCall forward_, backward_weights_, backward_weights_adding_, backward_data_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <cupola/ops/onednn/activation.hpp>
 #include <cupola/ops/onednn/primitive.hpp>
 #include <cupola/ops/pooling.hpp>
 
@@ -15,7 +16,8 @@ namespace ops {
 template <>
 class Pooling<Host, float> {
 public:
-    [[gnu::cold]] Pooling(const Site<Host>& site, const PoolingShape& shape) {
+    [[gnu::cold]] Pooling(const Site<Host>& site, const PoolingShape& shape)
+        : mask_(site.masks_for_previous), outputs_(site.batch * site.output.size()) {
         const HostContext& context = site.context;
         const auto [h, w] = std::pair(shape.height, shape.width);
         const auto source = impl::dnnl_tensor({site.batch, shape.channels, h.input, w.input}, dnnl_nhwc);
@@ -56,7 +58,11 @@ public:
     void forward(const Pass<Host>& pass) { run(forward_, pass, pass.input, pass.output); }
 
     void backward(const Pass<Host>& pass) {
-        if (pass.input_gradient != nullptr) run(backward_, pass, pass.output_gradient, pass.input_gradient);
+        if (pass.input_gradient == nullptr) return;
+        if (mask_) {
+            impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
+        }
+        run(backward_, pass, pass.output_gradient, pass.input_gradient);
     }
 
 private:
@@ -68,6 +74,8 @@ private:
         }
     }
 
+    bool mask_;
+    std::int64_t outputs_;
     std::size_t saved_bytes_ = 0;
     impl::DnnlCall forward_, backward_;
 };

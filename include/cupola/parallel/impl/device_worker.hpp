@@ -53,8 +53,9 @@ public:
     using Context = typename Device::Context;
 
     /// Makes the context on the calling thread, which is the device's own from then on.
-    [[gnu::cold]] void start(int ordinal, const typename Device::Options& options) {
+    [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options) {
         context_ = std::make_unique<Context>(ordinal, options);
+        if constexpr (requires { context_->pin_threads(devices); }) context_->pin_threads(devices);
         if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
     }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the fragments of the documentation are compiled with: those that are to run register themselves here, and the
+// checks beside them, which the reader does not see, call `expect`.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace docs {
+
+struct Snippet {
+    const char* place;
+    void (*function)();
+};
+
+inline std::vector<Snippet>& snippets() {
+    static std::vector<Snippet> all;
+    return all;
+}
+
+struct Registration {
+    Registration(const char* place, void (*function)()) { snippets().push_back({place, function}); }
+};
+
+inline void expect(bool condition, const std::string& sentence) {
+    if (!condition) throw std::runtime_error("expected: " + sentence);
+}
+
+}  // namespace docs

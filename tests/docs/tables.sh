@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/layers.md has a row for each layer,
+# docs/architecture.md one for each floor and one for each file that a backend supplies, docs/errors.md one for each
+# exception, docs/from-tensorflow.md one for each option of the example.
+set -euo pipefail
+cd "$1"
+mistakes=0 checked=0
+# row PAGE NAME: a line of a table that begins with the name in `code`.
+row() {
+    checked=$((checked + 1))
+    grep -qE "^\| \`$2[\`<]" "docs/$1" && return
+    echo "docs/$1 has no row that begins with \`$2\`"
+    mistakes=$((mistakes + 1))
+}
+
+# A layer's header defines a type that says what its output is.
+for header in include/cupola/layers/*.hpp; do
+    case ${header##*/} in layer.hpp | options.hpp | initializer.hpp) continue ;; esac
+    names=$(sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{(\};)?$/\1/p' "$header")
+    [ -n "$names" ] || { echo "no layer was found in $header"; mistakes=$((mistakes + 1)); }
+    for name in $names; do row layers.md "$name"; done
+done
+for floor in include/cupola/*/; do
+    floor=${floor%/}
+    row architecture.md "${floor##*/}/"
+done
+for file in include/cupola/ops/onednn/*.hpp; do
+    if [ -e "include/cupola/ops/${file##*/}" ]; then row architecture.md "${file##*/}"; fi
+done
+for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row errors.md "$name"; done
+for option in $(grep -oE '"--[a-z-]+"' examples/cifar10_train/main.cpp | tr -d '"'); do
+    checked=$((checked + 1))
+    grep -qE "^\|.*\`$option\`" docs/from-tensorflow.md && continue
+    echo "docs/from-tensorflow.md does not list $option"
+    mistakes=$((mistakes + 1))
+done
+[ "$checked" -gt 20 ] || { echo "only $checked rows were looked for"; exit 1; }
+echo "$checked rows checked, $mistakes mistakes"
+[ "$mistakes" -eq 0 ]

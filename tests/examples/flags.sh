@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: flags.sh CIFAR10_TRAIN. Every kind of flag value that cannot be is refused with a sentence that names the flag and
+# the value, before the data set is read; --help names every flag.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+
+for value in 0 -1 99999999999 99999999999999999999 abc 2.5 1e3 ''; do
+    refuses "--num-replicas: $value is not a whole number from 1 to 1048576" --num-replicas "$value"
+done
+refuses '--num-devices is at most --num-replicas, 2, not 3' --num-replicas 2 --num-devices 3
+refuses '--num-devices: -1 is not a whole number from 0 to 4096' --num-devices -1
+for value in -3 100000 1.5; do
+    refuses "--threads-per-device: $value is not a whole number from 0 to 4096" --threads-per-device "$value"
+done
+for value in 0 -5 9223372036854775808; do
+    refuses "--batch-size: $value is not a whole number from 1 to 1000000000" --batch-size "$value"
+done
+for value in 0 -1 many; do
+    refuses "--max-steps: $value is not a whole number from 1 to 1000000000000" --max-steps "$value"
+done
+for value in -1 nan inf -inf abc 1e999 0.1x; do
+    refuses "--learning-rate: $value is not a number of at least 0" --learning-rate "$value"
+done
+for value in -1 abc; do
+    refuses "--log-every: $value is not a whole number from 0 to 1000000000000" --log-every "$value"
+    refuses "--prefetch-workers: $value is not a whole number from 0 to 1024" --prefetch-workers "$value"
+done
+for value in -1 18446744073709551616 abc; do
+    refuses "--seed: $value is not a whole number from 0 to 18446744073709551615" --seed "$value"
+done
+refuses '--averaging is concat-mean on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging is concat-mean on the CPU; median is no averaging policy' --averaging median
+refuses '--data-dir: the path is empty' --data-dir ''
+refuses '--train-dir: the path is empty' --train-dir ''
+refuses '--seed needs a value' --seed
+refuses '--learning-rte' --learning-rte 0.1
+refuses 'surplus' surplus
+[ ! -s "$work/output" ] || fail "something on standard output"
+
+# More than one fault of the sizes together is seen with the data set.
+refuses '1 replica of 100000 samples) is larger than the data set' --batch-size 100000
+refuses '3 replicas of 2000 samples) is larger than the data set' --batch-size 2000 --num-replicas 3
+grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not named"
+
+trains --help
+for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
+    --prefetch-workers --averaging --learning-rate --log-every --seed --help; do
+    grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
+done
+echo "$checks command lines"

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: limits.sh CIFAR10_TRAIN. What the machine does not have, and what it cannot keep, is said in one sentence: memory,
+# threads, a full disk, a folder that cannot be made; so is a loss that stops being a number.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+
+# With 4 GB of address space the 17.1 GB of 4000 gradients do not fit on any machine.
+through="$one_processor prlimit --as=4000000000"
+refuses '4000 replicas on 1 device do not fit' --num-replicas 4000 --batch-size 1
+grep -q '17.1 GB gradients of 4000 replicas' "$work/errors" || fail "the memory needed is not named"
+grep -Eq '[0-9]\.[0-9] GB are available' "$work/errors" || fail "the memory available is not named"
+
+# Stacks of 1 GB: a sixth device finds no room for one.
+through="$one_processor prlimit --as=6000000000 --stack=1000000000"
+refuses 'of 8 devices: ' --num-replicas 8 --num-devices 8 --batch-size 1
+grep -Eq 'the system gave threads to [1-7] of 8 devices' "$work/errors" || fail "the threads given are not named"
+through=
+
+for rate in 1e6 1e30; do
+    refuses ' at step ' --learning-rate $rate --num-replicas 2 --batch-size 16 --max-steps 50
+    grep -Eq '(loss|gradient) of replica [01] is .* at step [1-9][0-9]*: training diverged' "$work/errors" ||
+        fail "the replica and the step are not named"
+done
+
+refuses 'cannot be written: ' --train-dir /proc/no/such/folder --max-steps 1
+refuses "$program/train.log cannot be written: Not a directory" --train-dir "$program" --max-steps 1
+mkdir "$work/full"
+ln -s /dev/full "$work/full/train.log"
+refuses 'the log line of step 0 could not be written: No space left on device' --train-dir "$work/full" --batch-size 16
+
+# Standard output that is full: as soon as something is printed, or at the end of a run that prints no line.
+for every in 1 0; do
+    status=0
+    "$program" --max-steps 1 --batch-size 16 --log-every $every >/dev/full 2>"$work/errors" || status=$?
+    [ "$status" = 1 ] || fail "exit status $status with a full standard output"
+    grep -q 'could not be written.*: No space left on device' "$work/errors" || fail "it is not said that the disk is full"
+    checks=$((checks + 1))
+done
+echo "$checks runs"

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// check_gradients passes what is right, and finds each kind of mistake and says so.
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/net/check_gradients.hpp>
+
+#include "../../examples/cifar10_train/cifar10_net.hpp"
+#include "../throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// What is wrong with a layer y = scale[c] x.
+enum class Wrong {
+    nothing,
+    parameter_sign,
+    parameter_scale,
+    input_sign,
+    input_scale,
+    parameter_zero,
+    last_element,
+    overwrites,
+    adds,
+    forgets_an_element,
+    forward_forgets,
+    forward_changes_input,
+    backward_changes_output,
+    changes_parameter,
+    random,
+    needs_input_gradient,
+    reads_input_secretly,
+    reads_output_secretly,
+    small_scratch,
+    no_relu_inside,
+    other_gradient_for_first_layer,
+};
+
+template <Wrong wrong>
+struct ScaleOnHost {
+    std::int64_t pixels, channels;
+    Activation activation;
+    bool site_input_gradient;
+    int calls = 0;
+
+    MemoryNeeds needs() const { return {.scratch = 4}; }
+
+    void forward(const Pass<Host>& pass) {
+        ++calls;
+        const float drift = wrong == Wrong::random ? 1e-3F * static_cast<float>(calls) : 0.0F;
+        for (std::int64_t i = 0; i < pixels * channels; ++i) {
+            float y = pass.input[i] * pass.parameters[0][i % channels] + drift;
+            if (activation == Activation::relu && wrong != Wrong::no_relu_inside) y = y > 0 ? y : 0;
+            if (wrong == Wrong::forward_forgets && i == 7) continue;
+            pass.output[i] = y;
+        }
+        if (wrong == Wrong::forward_changes_input) const_cast<float*>(pass.input)[0] += 1;
+        if (wrong == Wrong::small_scratch) pass.scratch[4] = std::byte{1};
+    }
+
+    void backward(const Pass<Host>& pass) {
+        if (wrong == Wrong::needs_input_gradient && pass.input_gradient == nullptr) return;
+        float* const gradient = pass.output_gradient;
+        for (std::int64_t i = 0; activation == Activation::relu && i < pixels * channels; ++i) {
+            if (!(pass.output[i] > 0)) gradient[i] = 0;
+        }
+        for (std::int64_t c = 0; c < channels; ++c) {
+            float sum = 0;
+            for (std::int64_t i = c; i < pixels * channels; i += channels) {
+                const float x =
+                    wrong == Wrong::reads_output_secretly ? pass.output[i] / pass.parameters[0][c] : pass.input[i];
+                sum += gradient[i] * x;
+            }
+            if (wrong == Wrong::parameter_sign) sum = -sum;
+            if (wrong == Wrong::parameter_scale) sum *= 3;
+            if (wrong == Wrong::parameter_zero) sum = 0;
+            if (wrong == Wrong::last_element && c == channels - 1) sum = 0;
+            if (wrong == Wrong::forgets_an_element && c == 1) continue;
+            if (wrong == Wrong::other_gradient_for_first_layer && !site_input_gradient) sum += 1;
+            const bool add = wrong == Wrong::overwrites ? false : wrong == Wrong::adds ? true : pass.accumulate;
+            pass.parameter_gradients[0][c] = add ? pass.parameter_gradients[0][c] + sum : sum;
+        }
+        if (wrong == Wrong::backward_changes_output) pass.output[0] = 0;
+        if (wrong == Wrong::changes_parameter) const_cast<float*>(pass.parameters[0])[0] += 1;
+        if (pass.input_gradient == nullptr) return;
+        const float factor = wrong == Wrong::input_sign ? -1.0F : wrong == Wrong::input_scale ? 0.5F : 1.0F;
+        for (std::int64_t i = 0; i < pixels * channels; ++i) {
+            pass.input_gradient[i] = factor * gradient[i] * pass.parameters[0][i % channels];
+        }
+    }
+};
+
+template <Wrong wrong = Wrong::nothing>
+struct Scale {
+    static constexpr LayerTraits traits{.backward_reads_input = wrong != Wrong::reads_input_secretly,
+                                        .backward_reads_output = false,
+                                        .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside};
+    static constexpr Inferred output(const Shape& input) {
+        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+        return input;
+    }
+    static constexpr Parameters parameters(const Shape& input) {
+        return Parameter{.name = "scale", .shape = {input.channels()}, .initializer = constant(1.0)};
+    }
+    static ScaleOnHost<wrong> operation(const Site<Host>& site) {
+        return {site.batch * site.input.height() * site.input.width(), site.input.channels(), site.activation,
+                site.input_gradient};
+    }
+};
+
+template <Wrong wrong>
+std::string report() {
+    const GradientCheck check = check_gradients<Scale<wrong>, Host>({3, 4, 5}, {.batch = 3});
+    CHECK(check.failures().empty() == static_cast<bool>(check));
+    return check.report();
+}
+
+/// A function of each element: y = f(x), dy/dx as given.
+template <float (*f)(float), float (*derivative)(float), bool relu = false>
+struct Elementwise {
+    static constexpr LayerTraits traits{.activation = relu ? Activation::relu : Activation::none};
+    static constexpr Inferred output(const Shape& input) { return input; }
+    struct Operation {
+        std::int64_t count;
+        void forward(const Pass<Host>& pass) const {
+            for (std::int64_t i = 0; i < count; ++i) pass.output[i] = f(pass.input[i]);
+        }
+        void backward(const Pass<Host>& pass) const {
+            if (pass.input_gradient == nullptr) return;
+            for (std::int64_t i = 0; i < count; ++i) {
+                pass.input_gradient[i] = pass.output_gradient[i] * derivative(pass.input[i]);
+            }
+        }
+    };
+    static Operation operation(const Site<Host>& site) { return {site.batch * site.input.size()}; }
+};
+
+float tanh_of(float x) { return std::tanh(x); }
+float tanh_derivative(float x) { return 1 - std::tanh(x) * std::tanh(x); }
+float wrong_tanh_derivative(float x) { return 1 - std::tanh(x); }
+float rounded(float x) { return std::round(8 * x) / 8; }
+float zero(float) { return 0; }
+float one(float) { return 1; }
+float same_of(float x) { return x; }
+float leaky(float x) { return x > 0 ? x : 0.1F * x; }
+float leaky_derivative(float x) { return x > 0 ? 1 : 0.1F; }
+
+struct ViewOfAnotherSize {
+    static constexpr LayerTraits traits{.view = true};
+    static constexpr Inferred output(const Shape& input) { return Shape{input.size() - 1}; }
+    template <class Site>
+    static Flatten::Nothing operation(const Site&) {
+        return {};
+    }
+};
+
+/// A loss whose gradient is that of the sum where it says that it is that of the mean.
+struct UnaveragedLoss {
+    struct Operation {
+        ops::SoftmaxCrossEntropy<Host, float> right{10, 0.0F};
+        LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
+                           float* gradient) const {
+            const LossResult result = right.forward(context, logits, labels, batch, gradient);
+            for (std::int64_t i = 0; gradient != nullptr && i < batch * 10; ++i)
+                gradient[i] *= static_cast<float>(batch);
+            return result;
+        }
+    };
+    template <class Device>
+    Operation operation() const {
+        return {};
+    }
+};
+
+template <Wrong wrong>
+struct NetWith : Sequential<Input<6, 6, 3>, Named<"conv", Conv2d<8, 3>>, ReLU, Named<"scale", Scale<wrong>>,
+                            MaxPool2d<3, 2>, Flatten, Named<"out", Linear<10>>> {};
+
+struct EveryLayer : Sequential<Input<9, 8, 3>, Named<"conv1", Conv2d<8, 3, stride(2)>>, ReLU, LocalResponseNorm<2, 0.1>,
+                               MaxPool2d<3, 2>, Named<"conv2", Conv2d<5, 3, no_bias>>, AvgPool2d<2>, Flatten,
+                               Dropout<0.25>, Named<"hidden", Linear<12>>, ReLU, Named<"out", Linear<10>>> {};
+
+}  // namespace
+
+TEST_CASE("every layer of Cupola has the right gradients and keeps to the contract") {
+    for (const int threads : {1, 2}) {
+        const auto passes = [](const GradientCheck& check) {
+            INFO(check.report());
+            CHECK(static_cast<bool>(check));
+        };
+        const HostOptions device{.threads = threads};
+        passes(check_gradients<Conv2d<16, 5>, Host>({9, 7, 3}, {}, device));
+        passes(check_gradients<Conv2d<5, 3, stride(2), no_bias>, Host>({9, 7, 3}, {.batch = 1}, device));
+        passes(check_gradients<Conv2d<5, 2, valid, stride(3)>, Host>({9, 8, 16}, {.batch = 3}, device));
+        passes(check_gradients<Linear<10>, Host>({33}, {.batch = 7}, device));
+        passes(check_gradients<Linear<7, no_bias>, Host>({20}, {}, device));
+        passes(check_gradients<ReLU, Host>({9, 7, 3}, {}, device));
+        passes(check_gradients<MaxPool2d<3, 2>, Host>({9, 8, 16}, {}, device));
+        passes(check_gradients<MaxPool2d<2, 1, valid>, Host>({5, 5, 5}, {}, device));
+        passes(check_gradients<AvgPool2d<3, 2>, Host>({9, 8, 16}, {}, device));
+        passes(check_gradients<LocalResponseNorm<4>, Host>({5, 5, 64}, {}, device));
+        passes(check_gradients<LocalResponseNorm<2, 0.5, 0.6>, Host>({5, 5, 5}, {}, device));
+        passes(check_gradients<Flatten, Host>({5, 5, 16}, {}, device));
+        passes(check_gradients<Dropout<0.5>, Host>({100}, {}, device));
+    }
+}
+
+TEST_CASE("a layer of the user's own passes, with its errors by name") {
+    const GradientCheck check = check_gradients<Scale<>, Host>({3, 4, 5}, {.batch = 3});
+    INFO(check.report());
+    CHECK(check);
+    CHECK(check.failures().empty());
+    CHECK(check.subject().substr(check.subject().find(" on ")) == " on 3 x 4 x 5, batch 3, on Host");
+    REQUIRE(check.tensors().size() == 4);
+    CHECK(check.tensors()[0].name == "input");
+    CHECK(check.tensors()[1].name == "scale");
+    CHECK(check.tensors()[3].name == "with a ReLU inside, scale");
+    for (const GradientCheck::Tensor& tensor : check.tensors()) CHECK(tensor.error < 1e-4);
+    CHECK(contains(check.report(), ": the gradients are right (off by: input "));
+}
+
+TEST_CASE("a gradient with the wrong sign or scale is named so, with its worst element") {
+    CHECK(contains(report<Wrong::parameter_sign>(),
+                   "the gradient of scale has the wrong sign (off by 2, allowed 0.003); element "));
+    CHECK(contains(report<Wrong::input_sign>(),
+                   "the gradient of the input has the wrong sign (off by 2, allowed 0.003); element "));
+    CHECK(contains(report<Wrong::parameter_scale>(), "the gradient of scale is 3 times what it should be"));
+    CHECK(contains(report<Wrong::input_scale>(), "the gradient of the input is 0.5 times what it should be"));
+    CHECK(contains(report<Wrong::parameter_zero>(), "the gradient of scale is zero, and the result depends on it"));
+    CHECK_FALSE(contains(report<Wrong::parameter_sign>(), "the gradient of the input"));
+}
+
+TEST_CASE("a single wrong element is found and named") {
+    const std::string text = report<Wrong::last_element>();
+    CHECK(contains(text, "the gradient of scale is not the derivative"));
+    CHECK(contains(text, "element 4 (4): backward says 0, differences say "));
+}
+
+TEST_CASE("a gradient that is overwritten where it is to be added, or the other way, is named so") {
+    CHECK(contains(report<Wrong::overwrites>(),
+                   "backward overwrites the gradient of scale where `accumulate` asks it to add"));
+    CHECK(contains(report<Wrong::adds>(),
+                   "backward adds to the gradient of scale where `accumulate` is not set and it is to overwrite"));
+}
+
+TEST_CASE("an element that is never written is found") {
+    CHECK(contains(report<Wrong::forgets_an_element>(), "backward left element 1 of the gradient of scale at nan"));
+    CHECK(contains(report<Wrong::forward_forgets>(), "forward left element 7 of the output at nan"));
+}
+
+TEST_CASE("a layer that changes what it may not change is found") {
+    CHECK(contains(report<Wrong::forward_changes_input>(), "forward changed its input"));
+    CHECK(contains(report<Wrong::backward_changes_output>(), "backward changed its output"));
+    CHECK(contains(report<Wrong::changes_parameter>(), "backward changed scale"));
+    CHECK(contains(report<Wrong::small_scratch>(),
+                   "something was written outside its scratch memory, of which needs() asks for 4 bytes"));
+}
+
+TEST_CASE("a forward that differs from call to call is found") {
+    CHECK(contains(report<Wrong::random>(),
+                   "forward gave another output the second time, from the same input and the same random numbers"));
+}
+
+TEST_CASE("a backward that is right only where an input gradient is wanted is found") {
+    CHECK(contains(report<Wrong::needs_input_gradient>(),
+                   "without an input gradient to write, backward gives another gradient of scale"));
+    CHECK(contains(report<Wrong::other_gradient_for_first_layer>(),
+                   "made for a site whose input gradient nobody wants, backward gives another gradient of scale"));
+}
+
+TEST_CASE("traits that promise too much are found") {
+    CHECK(contains(
+        report<Wrong::reads_input_secretly>(),
+        "the traits say that backward does not read the input, and without it the gradient of scale is another"));
+    CHECK(contains(
+        report<Wrong::reads_output_secretly>(),
+        "the traits say that backward does not read the output, and without it the gradient of scale is another"));
+    CHECK(contains(report<Wrong::no_relu_inside>(), "with a ReLU inside, element "));
+    CHECK(contains(
+        check_gradients<ViewOfAnotherSize, Host>({3, 4, 5}).report(),
+        "the traits say that this is a view, and its output of 59 has another size than its input of 3 x 4 x 5"));
+    CHECK(contains(check_gradients<Elementwise<leaky, leaky_derivative, true>, Host>({50}).report(),
+                   "the traits say that this is a ReLU, and its output for -"));
+}
+
+TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") {
+    const auto tanh_check = check_gradients<Elementwise<tanh_of, tanh_derivative>, Host>({100});
+    INFO(tanh_check.report());
+    CHECK(tanh_check);
+    const auto leaky_check = check_gradients<Elementwise<leaky, leaky_derivative>, Host>({100});
+    INFO(leaky_check.report());
+    CHECK(leaky_check);
+    CHECK(contains(check_gradients<Elementwise<tanh_of, wrong_tanh_derivative>, Host>({100}).report(),
+                   "the gradient of the input is not the derivative"));
+    CHECK(contains(check_gradients<Elementwise<zero, one>, Host>({100}).report(),
+                   "the gradient of the input is not zero, and the result does not depend on it"));
+    CHECK(contains(check_gradients<Elementwise<rounded, zero>, Host>({100}, {.step = 0.1}).report(),
+                   "most outputs change too abruptly with the input for a derivative at a step of 0."));
+}
+
+TEST_CASE("a function with no gradient and none claimed passes") {
+    CHECK(check_gradients<Elementwise<zero, zero>, Host>({10}));
+    CHECK(check_gradients<Elementwise<same_of, one>, Host>({1}, {.batch = 1, .directions = 1}));
+}
+
+TEST_CASE("a check that cannot be made says why") {
+    CHECK(contains(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<Scale<>, Host>({60})); }),
+                   " takes height x width x channels; its input is 60"));
+    CHECK(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<ReLU, Host>({60}, {.batch = 0})); }) ==
+          "a check of gradients takes a batch of at least 1 sample, not 0");
+    CHECK(message_of<InvalidArgument>([] {
+              static_cast<void>(check_gradients<ReLU, Host>({60}, {.directions = 0}));
+          }) == "a check of gradients takes at least 1 direction, not 0");
+    CHECK(message_of<InvalidArgument>([] {
+              static_cast<void>(check_gradients<EveryLayer, CrossEntropy<10>, Host>({.directions = 1}));
+          }) == "a check of a network's gradients takes at least 2 directions, not 1");
+}
+
+TEST_CASE("the tutorial's network with its loss has the right gradients, weight decay included") {
+    const GradientCheck check = check_gradients<cifar10::Cifar10Net, cifar10::Cifar10Loss, Host>({.directions = 4});
+    INFO(check.report());
+    CHECK(check);
+    REQUIRE(check.tensors().size() == 11);
+    CHECK(check.tensors()[0].name == "input");
+    CHECK(check.tensors()[1].name == "conv1.weight");
+}
+
+TEST_CASE("a network of every kind of layer has the right gradients, fused and unfused") {
+    for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
+        const auto fused =
+            check_gradients<EveryLayer, CrossEntropy<10>, Host>({.batch = 8, .seed = seed}, {.threads = 2});
+        INFO(fused.report());
+        CHECK(fused);
+        const auto unfused =
+            check_gradients<Unfused<EveryLayer>, LossCollection<CrossEntropy<10>, WeightDecay<0.1, "hidden">>, Host>(
+                {.batch = 8, .seed = seed});
+        INFO(unfused.report());
+        CHECK(unfused);
+        const auto smoothed =
+            check_gradients<EveryLayer, CrossEntropy<10>, Host>({.seed = seed}, {}, {.label_smoothing = 0.1F});
+        INFO(smoothed.report());
+        CHECK(smoothed);
+    }
+}
+
+TEST_CASE("a wrong layer inside a network is found by what it does to those below it") {
+    const auto report_of = [](const GradientCheck& check) {
+        CHECK_FALSE(check);
+        return check.report();
+    };
+    CHECK(check_gradients<NetWith<Wrong::nothing>, CrossEntropy<10>, Host>());
+    CHECK(contains(report_of(check_gradients<NetWith<Wrong::parameter_sign>, CrossEntropy<10>, Host>()),
+                   "the gradient of scale.scale has the wrong sign"));
+    const std::string below = report_of(check_gradients<NetWith<Wrong::input_scale>, CrossEntropy<10>, Host>());
+    CHECK(contains(below, "the gradient of conv.weight is 0.5 times what it should be"));
+    CHECK_FALSE(contains(below, "the gradient of scale.scale"));
+    CHECK(contains(report_of(check_gradients<NetWith<Wrong::parameter_zero>, CrossEntropy<10>, Host>()),
+                   "the gradient of scale.scale is zero, and the result depends on it"));
+    CHECK(contains(report_of(check_gradients<NetWith<Wrong::last_element>, CrossEntropy<10>, Host>()),
+                   "the gradient of scale.scale is not the whole derivative"));
+    CHECK(contains(report_of(check_gradients<NetWith<Wrong::overwrites>, CrossEntropy<10>, Host>()),
+                   "the gradient of scale.scale is not added to what is there where `accumulate` is set"));
+    CHECK(contains(report_of(check_gradients<NetWith<Wrong::random>, CrossEntropy<10>, Host>()),
+                   "the same step gave another loss or gradient the second time"));
+}
+
+TEST_CASE("a wrong loss is found") {
+    const GradientCheck check = check_gradients<NetWith<Wrong::nothing>, UnaveragedLoss, Host>({.batch = 4});
+    CHECK_FALSE(check);
+    CHECK(contains(check.report(), "the gradient of out.weight is 4 times what it should be"));
+}
