@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Local response normalisation on `Host`: one pass over each pixel's channels, the window summed by shifted vector
-// loads. oneDNN's own needs a second tensor of the activation's size between forward and backward and falls to
-// reference code where the channels are no multiple of the vector's length; this one keeps nothing and takes any.
+// loads. oneDNN's own keeps a workspace of twice the activation's size between forward and backward, and without AVX-512
+// has only reference code for channels last; this one keeps nothing and takes any number of channels up to its limit.
 #pragma once
 
 #include <algorithm>
