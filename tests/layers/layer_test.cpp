@@ -44,7 +44,7 @@ static_assert(parameters_of<Identity>(Shape{4}).count == 0 && multiply_adds_of<I
 // The defaults are the safe ones: everything is kept for backward, nothing is fused, nothing is a view.
 static_assert(traits_of<Identity>().backward_reads_input && traits_of<Identity>().backward_reads_output);
 static_assert(!traits_of<Identity>().view && !traits_of<Identity>().absorbs_relu &&
-              traits_of<Identity>().activation == Activation::none);
+              !traits_of<Identity>().masks_for_relu && traits_of<Identity>().activation == Activation::none);
 
 struct Empty {};
 static_assert(!Layer<Empty> && !Layer<int> && !Layer<void>);

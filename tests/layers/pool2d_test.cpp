@@ -28,6 +28,7 @@ static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input &&
               !traits_of<MaxPool2d<3, 2>>().backward_reads_output);
 static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input &&
               !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
+static_assert(traits_of<MaxPool2d<3, 2>>().masks_for_relu && !traits_of<AvgPool2d<3, 2>>().masks_for_relu);
 static_assert(!traits_of<MaxPool2d<3, 2>>().view && !traits_of<MaxPool2d<3, 2>>().absorbs_relu);
 
 static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");

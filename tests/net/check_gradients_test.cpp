@@ -39,6 +39,7 @@ enum class Wrong {
     reads_output_secretly,
     small_scratch,
     no_relu_inside,
+    masks_again,
     other_gradient_for_first_layer,
 };
 
@@ -46,7 +47,7 @@ template <Wrong wrong>
 struct ScaleOnHost {
     std::int64_t pixels, channels;
     Activation activation;
-    bool site_input_gradient;
+    bool masked_by_next, site_input_gradient;
     int calls = 0;
 
     MemoryNeeds needs() const { return {.scratch = 4}; }
@@ -67,7 +68,8 @@ struct ScaleOnHost {
     void backward(const Pass<Host>& pass) {
         if (wrong == Wrong::needs_input_gradient && pass.input_gradient == nullptr) return;
         float* const gradient = pass.output_gradient;
-        for (std::int64_t i = 0; activation == Activation::relu && i < pixels * channels; ++i) {
+        const bool mask = activation == Activation::relu && (!masked_by_next || wrong == Wrong::masks_again);
+        for (std::int64_t i = 0; mask && i < pixels * channels; ++i) {
             if (!(pass.output[i] > 0)) gradient[i] = 0;
         }
         for (std::int64_t c = 0; c < channels; ++c) {
@@ -98,9 +100,10 @@ struct ScaleOnHost {
 
 template <Wrong wrong = Wrong::nothing>
 struct Scale {
-    static constexpr LayerTraits traits{.backward_reads_input = wrong != Wrong::reads_input_secretly,
-                                        .backward_reads_output = false,
-                                        .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside};
+    static constexpr LayerTraits traits{
+        .backward_reads_input = wrong != Wrong::reads_input_secretly,
+        .backward_reads_output = false,
+        .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again};
     static constexpr Inferred output(const Shape& input) {
         if (input.rank != 3) return Mistake{"takes height x width x channels"};
         return input;
@@ -110,7 +113,7 @@ struct Scale {
     }
     static ScaleOnHost<wrong> operation(const Site<Host>& site) {
         return {site.batch * site.input.height() * site.input.width(), site.input.channels(), site.activation,
-                site.input_gradient};
+                site.masked_by_next, site.input_gradient};
     }
 };
 
@@ -158,6 +161,11 @@ struct ViewOfAnotherSize {
     static Flatten::Nothing operation(const Site&) {
         return {};
     }
+};
+
+/// It says that it masks for a ReLU before it, and does not.
+struct MaskOnlyInWords : Elementwise<same_of, one> {
+    static constexpr LayerTraits traits{.masks_for_relu = true};
 };
 
 /// A loss whose gradient is that of the sum where it says that it is that of the mean.
@@ -282,6 +290,11 @@ TEST_CASE("traits that promise too much are found") {
         report<Wrong::reads_output_secretly>(),
         "the traits say that backward does not read the output, and without it the gradient of scale is another"));
     CHECK(contains(report<Wrong::no_relu_inside>(), "with a ReLU inside, element "));
+    CHECK(contains(
+        report<Wrong::masks_again>(),
+        "with a ReLU inside, with the mask put on by the layer after it, backward gives another gradient of the input"));
+    CHECK(contains(check_gradients<MaskOnlyInWords, Host>({50}).report(),
+                   "the traits say that it masks for a ReLU before it, and its input gradient is not the masked one"));
     CHECK(contains(
         check_gradients<ViewOfAnotherSize, Host>({3, 4, 5}).report(),
         "the traits say that this is a view, and its output of 59 has another size than its input of 3 x 4 x 5"));

@@ -164,6 +164,32 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_relu_bits, Devices);
 
+TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operation leaves the mask out", D,
+                          convolution_masked) {
+    for (const Case& c : cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        Problem problem = problem_of(c, seed, 2);
+        problem.activation = Activation::relu;
+        const Outcome itself = run<D>(c, problem);
+        problem.masked_by_next = true;
+        problem.dy = reference::relu_mask(itself.output, problem.dy);
+        const Outcome masked = run<D>(c, problem);
+        CHECK(reference::same_bits(masked.output, itself.output));
+        CHECK(reference::same_bits(masked.input_gradient, itself.input_gradient));
+        for (std::size_t i = 0; i < itself.parameter_gradients.size(); ++i) {
+            CHECK(reference::same_bits(masked.parameter_gradients[i], itself.parameter_gradients[i]));
+        }
+        // And what is not masked stays so.
+        problem.dy = problem_of(c, seed, 2).dy;
+        const Outcome unmasked = run<D>(c, problem);
+        problem.activation = Activation::none;
+        problem.masked_by_next = false;
+        CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(convolution_masked, Devices);
+
 TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where it is told to", D, convolution_adds) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
@@ -243,12 +269,14 @@ TEST_CASE("child: a convolution that oneDNN 3.2 has without AVX2 by its referenc
     const Case c{1, 12, 6, 16, 1, 5, 1};
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<Host>(c, problem_of(c, 1, 1))); }) ==
           text("oneDNN ", Host::library_version(),
-               " has only its reference code (ref:any) for weight gradient of a convolution of this shape on this processor"));
+               " has only its reference code (ref:any) for weight gradient of a convolution of this shape on this "
+               "processor"));
 }
 
 TEST_CASE("a convolution that oneDNN would compute by its reference code is refused") {
-    const ChildResult child = run_in_child("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only",
-                                           {{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
+    const ChildResult child =
+        run_in_child("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only",
+                     {{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
     INFO(child.output);
     CHECK(child.passed);
 }

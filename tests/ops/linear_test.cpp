@@ -130,6 +130,32 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of th
 }
 TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, Devices);
 
+TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next operation leaves the mask out", D,
+                          linear_masked) {
+    for (const Case& c : cases) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        Problem problem = problem_of(c, seed, 2);
+        problem.activation = Activation::relu;
+        const Outcome itself = run<D>(c, problem);
+        problem.masked_by_next = true;
+        problem.dy = reference::relu_mask(itself.output, problem.dy);
+        const Outcome masked = run<D>(c, problem);
+        CHECK(reference::same_bits(masked.output, itself.output));
+        CHECK(reference::same_bits(masked.input_gradient, itself.input_gradient));
+        for (std::size_t i = 0; i < itself.parameter_gradients.size(); ++i) {
+            CHECK(reference::same_bits(masked.parameter_gradients[i], itself.parameter_gradients[i]));
+        }
+        // And what is not masked stays so.
+        problem.dy = problem_of(c, seed, 2).dy;
+        const Outcome unmasked = run<D>(c, problem);
+        problem.activation = Activation::none;
+        problem.masked_by_next = false;
+        CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(linear_masked, Devices);
+
 TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients where it is told to", D, linear_adds) {
     for (const Case& c : cases) {
         for (const Activation activation : {Activation::none, Activation::relu}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Local response normalisation against plain loops in double.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -111,6 +112,27 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation has the same bits for 1 
     CHECK(reference::same_bits(split.input_gradient, std::span(one.input_gradient).first(split.output.size())));
 }
 TEST_CASE_TEMPLATE_APPLY(lrn_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and small numbers, element for element", D,
+                          lrn_magnitudes) {
+    for (const float beta : {0.75F, 0.5F}) {
+        for (int exponent = -30; exponent <= 30; ++exponent) {
+            CAPTURE(beta);
+            CAPTURE(exponent);
+            const Case c{1, 1, 3, 20, 1, 1.0F, 1.0F, beta};
+            Problem problem = problem_of(c, reference::fresh_seed(), 1);
+            for (float& value : problem.x) value = std::ldexp(value, exponent);
+            const Outcome outcome = run<D>(c, problem);
+            const reference::Doubles expected = oracle(c).forward(problem.x);
+            double worst = 0;
+            for (std::size_t i = 0; i < expected.size(); ++i) {
+                worst = std::max(worst, std::abs(static_cast<double>(outcome.output[i]) / expected[i] - 1));
+            }
+            CHECK(worst < 1e-6);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation leaves out the input gradient that nobody wants", D, lrn_null) {
     const Case c{2, 3, 3, 16, 2};

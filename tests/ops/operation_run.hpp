@@ -78,6 +78,7 @@ struct Problem {
     int threads = 1;
     std::uint32_t layer = 0;
     cupola::Activation activation = cupola::Activation::none;
+    bool masked_by_next = false, masks_for_previous = false;
     /// Whether backward is asked for the gradient of the input: the site says so, and the pass.
     bool site_input_gradient = true;
     bool input_gradient = true;
@@ -112,6 +113,8 @@ template <cupola::Device D, class Make>
                                .output = problem.output,
                                .layer = problem.layer,
                                .activation = problem.activation,
+                               .masked_by_next = problem.masked_by_next,
+                               .masks_for_previous = problem.masks_for_previous,
                                .training = problem.site_training,
                                .input_gradient = problem.site_input_gradient};
     auto operation = make(site);

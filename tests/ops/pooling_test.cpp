@@ -13,6 +13,7 @@
 
 #include "../devices.hpp"
 #include "../reference/pooling.hpp"
+#include "../reference/relu.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -114,6 +115,21 @@ TEST_CASE_TEMPLATE_DEFINE("the gradient of a maximum goes to the first of equal 
     }
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_ties, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D, pooling_masks) {
+    for (const Case& c : cases()) {
+        if (c.kind != PoolingKind::max) continue;
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        Problem problem = problem_of(c, seed, 2, true);  // what comes out of a ReLU
+        const Outcome plain = run<D>(c, problem);
+        problem.masks_for_previous = true;
+        const Outcome masking = run<D>(c, problem);
+        CHECK(reference::same_bits(masking.output, plain.output));
+        CHECK(reference::same_bits(masking.input_gradient, reference::relu_mask(problem.x, plain.input_gradient)));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pooling_masks, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE("padding never wins a maximum, not even against negative numbers", D, pooling_negative) {
     const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2};

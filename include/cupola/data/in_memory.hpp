@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/prefetch.hpp>
+#include <cupola/data/impl/batch_buffer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -52,13 +53,34 @@ private:
 
 static_assert(Dataset<InMemory>);
 
-/// Training batches of samples in memory, shuffled by seed and epoch, prepared by the device that asks for them:
+/// Training batches of samples in memory, shuffled by seed and epoch. Copying a sample is cheap, so the device that asks
+/// for a batch prepares it: no queue and no workers, which `Prefetch` adds where preparing is work.
 /// `InMemoryBatches batches(data, {.batch_size = 32, .replicas = 2, .seed = 1});`
-class InMemoryBatches : public Prefetch<TrainingBatches<InMemory, Unchanged>> {
+class InMemoryBatches {
 public:
-    InMemoryBatches(const InMemory& data, BatchOptions options)
-        : Prefetch(TrainingBatches(data, Unchanged{}, options)) {}
+    InMemoryBatches(const InMemory& data, BatchOptions options) : source_(data, Unchanged{}, options) {
+        for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape().size());
+    }
     InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // the data would be gone at once
+
+    [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
+    [[nodiscard]] int replicas() const { return source_.replicas(); }
+    [[nodiscard]] const Shape& sample_shape() const { return source_.sample_shape(); }
+
+    /// The batch of a step and replica, prepared by the context's team; valid until this replica asks for another.
+    template <class Context>
+    BatchView operator()(std::int64_t step, int replica, Context& context) {
+        require(replica >= 0 && replica < replicas(), "there is no replica ", replica, " of ", replicas());
+        const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(replica)];
+        impl::fill_with_team(context, batch_size(), [&](std::int64_t begin, std::int64_t end) {
+            source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());
+        });
+        return buffer.view(batch_size());
+    }
+
+private:
+    TrainingBatches<InMemory, Unchanged> source_;
+    std::vector<impl::BatchBuffer> buffers_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

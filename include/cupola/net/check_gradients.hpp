@@ -16,8 +16,8 @@
 // The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input,
 // the parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
 // gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
-// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too. The layer's random
-// numbers are those of one step, the same in every call.
+// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too, and where the next layer
+// masks for it; `masks_for_relu` masks. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
 #include <cupola/core/sentence.hpp>
@@ -31,7 +31,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// Checks layer `L` on `D` with an input of these extents. Throws InvalidArgument if the layer does not take them.
 template <class L, Device D>
-requires LayerOn<L, D>
+    requires LayerOn<L, D>
 [[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}) {
     Row row;

@@ -43,11 +43,18 @@ struct BackwardCall {
     bool without_input = false, without_output = false;
 };
 
+/// Where a layer stands among others: what of Site is not its shape.
+struct LayerStanding {
+    Activation activation = Activation::none;
+    bool masked_by_next = false, masks_for_previous = false;
+    bool input_gradient = true;
+};
+
 template <class D>
 class LayerBench {
 public:
-    LayerBench(const Row& row, StageMaker<D> make, Activation activation, const GradientCheckOptions& options,
-               const typename D::Options& device, bool site_input_gradient = true)
+    LayerBench(const Row& row, StageMaker<D> make, const LayerStanding& standing, const GradientCheckOptions& options,
+               const typename D::Options& device)
         : context_(0, device),
           team_(context_.team()),
           seed_(options.seed),
@@ -55,9 +62,11 @@ public:
                               .batch = options.batch,
                               .input = row.input,
                               .output = row.output,
-                              .activation = activation,
+                              .activation = standing.activation,
+                              .masked_by_next = standing.masked_by_next,
+                              .masks_for_previous = standing.masks_for_previous,
                               .training = true,
-                              .input_gradient = site_input_gradient})),
+                              .input_gradient = standing.input_gradient})),
           x_(context_, bytes(options.batch * row.input.size())),
           dx_(context_, bytes(options.batch * row.input.size())),
           y_(context_, bytes(options.batch * row.output.size())),

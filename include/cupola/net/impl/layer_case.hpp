@@ -30,7 +30,7 @@ struct LayerCase {
           device(on),
           result(to),
           prefix(inside == Activation::relu ? "with a ReLU inside, " : ""),
-          bench(of, maker, inside, chosen, on),
+          bench(of, maker, {.activation = inside}, chosen, on),
           input(check_normal(chosen.seed, 0, chosen.batch * of.input.size())),
           weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
         constexpr std::uint32_t first_stream = 16;

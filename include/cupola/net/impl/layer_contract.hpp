@@ -55,7 +55,7 @@ private:
 
     /// With a ReLU inside, the output is that without one, cut at zero.
     bool check_inside_relu() {
-        LayerBench<D> without(c_.row, c_.make, Activation::none, c_.options, c_.device);
+        LayerBench<D> without(c_.row, c_.make, {}, c_.options, c_.device);
         const Floats plain = without.forward(c_.input, c_.parameters);
         const double close = 1e-5 * check_size(plain);
         for (std::size_t i = 0; i < plain.size(); ++i) {
@@ -114,10 +114,13 @@ private:
                         "the traits say that backward does not read the output, and without it the gradient of ",
                         " is another");
         }
-        LayerBench<D> first(c_.row, c_.make, c_.activation, c_.options, c_.device, false);
+        LayerBench<D> first(c_.row, c_.make, {.activation = c_.activation, .input_gradient = false}, c_.options,
+                            c_.device);
         static_cast<void>(first.forward(c_.input, c_.parameters));
         compare(first.backward(c_.weighting, {.input_gradient = false}), false,
                 "made for a site whose input gradient nobody wants, backward gives another gradient of ", "");
+        if (c_.activation == Activation::relu) check_masked_by_next();
+        if (c_.row.traits.masks_for_relu) check_masks_for_previous();
         check_accumulate();
     }
 
@@ -130,6 +133,35 @@ private:
             if (!same_bits(c_.gradient_of(again, t), c_.gradient_of(gradients_, t)))
                 c_.fail(before, c_.name_of(t), after);
         }
+    }
+
+    /// Where the layer after it has put ReLU's mask on the gradient, backward neither does it again nor reads the
+    /// output.
+    void check_masked_by_next() {
+        LayerBench<D> masked(c_.row, c_.make, {.activation = Activation::relu, .masked_by_next = true}, c_.options,
+                             c_.device);
+        static_cast<void>(masked.forward(c_.input, c_.parameters));
+        compare(
+            masked.backward(mask(c_.weighting, c_.output), {.without_output = !c_.row.traits.backward_reads_output}),
+            true, "with the mask put on by the layer after it, backward gives another gradient of ", "");
+    }
+
+    /// Behind a ReLU, the input gradient is zero where the input is, and else what it is without.
+    void check_masks_for_previous() {
+        Floats positive = c_.input;
+        for (float& x : positive) x = std::max(x, 0.0F);
+        static_cast<void>(c_.bench.forward(positive, c_.parameters));
+        const Floats plain = c_.bench.backward(c_.weighting).input;
+        LayerBench<D> masking(c_.row, c_.make, {.masks_for_previous = true}, c_.options, c_.device);
+        static_cast<void>(masking.forward(positive, c_.parameters));
+        if (same_bits(masking.backward(c_.weighting).input, mask(plain, positive))) return;
+        c_.fail("the traits say that it masks for a ReLU before it, and its input gradient is not the masked one");
+    }
+
+    /// `gradient` where `output` is positive, else 0.
+    [[nodiscard]] static Floats mask(Floats gradient, const Floats& output) {
+        for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0.0F;
+        return gradient;
     }
 
     void check_accumulate() {
