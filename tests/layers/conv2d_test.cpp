@@ -21,6 +21,9 @@ static_assert(Conv1::output(image).shape == Shape{24, 24, 64} && Conv1::output(i
 static_assert(Conv2d<64, 5, valid>::output(image).shape == Shape{20, 20, 64});
 static_assert(Conv2d<64, 5, stride(2)>::output(image).shape == Shape{12, 12, 64});
 static_assert(Conv2d<64, 5, stride(3), valid>::output(Shape{24, 23, 3}).shape == Shape{7, 7, 64});
+static_assert(Conv2d<64, 3, stride(2), pad(1)>::output(Shape{32, 31, 3}).shape == Shape{16, 16, 64});
+static_assert(Conv2d<64, 3, pad(1)>::output(image).shape == Shape{24, 24, 64});
+static_assert(Conv2d<64, 3, pad(0)>::output(image).shape == Shape{22, 22, 64}, "as valid");
 static_assert(Conv2d<7, 1>::output(Shape{5, 9, 2}).shape == Shape{5, 9, 7});
 static_assert(Conv2d<7, 5>::output(Shape{1, 1, 2}).shape == Shape{1, 1, 7}, "same pads whatever is missing");
 
@@ -59,6 +62,11 @@ static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).mis
 static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{24, 4, 3}).mistake) ==
               "has a kernel larger than its input");
 
+static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).mistake) == "takes one of same, valid and pad(n)");
+static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).mistake) == "has a padding of less than zero");
+static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).mistake) ==
+              "has a padding as large as its kernel: some outputs would see nothing");
+
 template <class L, Device D>
 void agrees(const Shape& input, std::int64_t batch, const reference::Convolution& r, bool bias) {
     const std::uint64_t seed = reference::fresh_seed();
@@ -81,5 +89,9 @@ TEST_CASE_TEMPLATE_DEFINE("Conv2d computes what its type says", D, conv2d_comput
                                                 {2, reference::same(9, 3, 2), reference::same(8, 3, 2), 3, 5}, false);
     agrees<Conv2d<5, 3, valid, stride(3)>, D>({9, 8, 3}, 2,
                                               {2, reference::valid(9, 3, 3), reference::valid(8, 3, 3), 3, 5}, true);
+    // PyTorch's padding: the same at both ends, where `same` would put all of it at the end.
+    const reference::Axis even{8, 3, 2, 4, 1, 0}, odd{7, 3, 2, 4, 1, 1};
+    agrees<Conv2d<5, 3, pad(1), stride(2)>, D>({8, 7, 3}, 2, {2, even, odd, 3, 5}, true);
+    agrees<Conv2d<16, 3, pad(2), no_bias>, D>({5, 4, 16}, 2, {2, {5, 3, 1, 7, 2, 2}, {4, 3, 1, 6, 2, 2}, 16, 16}, false);
 }
 TEST_CASE_TEMPLATE_APPLY(conv2d_computes, Devices);

@@ -216,6 +216,12 @@ TEST_CASE("every layer of Cupola has the right gradients and keeps to the contra
         passes(check_gradients<LocalResponseNorm<2, 0.5, 0.6>, Host>({5, 5, 5}, {}, device));
         passes(check_gradients<Flatten, Host>({5, 5, 16}, {}, device));
         passes(check_gradients<Dropout<0.5>, Host>({100}, {}, device));
+        passes(check_gradients<Conv2d<5, 3, stride(2), pad(1), no_bias>, Host>({8, 7, 3}, {}, device));
+        passes(check_gradients<BatchNorm2d<>, Host>({5, 7, 20}, {.batch = 3}, device));
+        passes(check_gradients<BatchNorm2d<1e-3, 0.99>, Host>({4, 4, 3}, {.batch = 4}, device));
+        passes(check_gradients<GlobalAvgPool2d, Host>({5, 7, 16}, {}, device));
+        passes(check_gradients<PadShortcut<20, 2>, Host>({6, 5, 16}, {}, device));
+        passes(check_gradients<PadShortcut<5>, Host>({3, 4, 3}, {}, device));
     }
 }
 

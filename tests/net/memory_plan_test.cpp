@@ -62,10 +62,10 @@ TEST_CASE("the tutorial network's arena is as small as any can be, in training a
     std::vector<StageInfo> stages(tutorial::Net::layer_count);
     stages.resize(fuse(tutorial::Net::rows, true, stages));
     for (const bool training : {true, false}) {
-        std::vector<Lifetime> lifetimes(2 * stages.size() + 2);
+        std::vector<Lifetime> lifetimes(lifetimes_of(stages.size()));
         const std::size_t total = plan_activations(stages, 128, training, false, lifetimes);
         CHECK_FALSE(any_overlap(lifetimes));
-        CHECK(total == lower_bound(lifetimes, 2 * stages.size() + 2));
+        CHECK(total == lower_bound(lifetimes, lifetimes_of(stages.size())));
         CHECK(total == activation_bytes<tutorial::Net>(128, training));
     }
 }
@@ -76,9 +76,9 @@ TEST_CASE("views share their memory, and the gradient of the batch is planned on
     stages.resize(fuse(Views::rows, true, stages));
     CHECK(storage_of(stages, 1) == 0);  // a view of the batch itself
     CHECK(storage_of(stages, 3) == 2);
-    std::vector<Lifetime> without(2 * stages.size() + 2), with = without;
+    std::vector<Lifetime> without(lifetimes_of(stages.size())), with = without;
     plan_activations(stages, 3, true, false, without);
     plan_activations(stages, 3, true, true, with);
-    CHECK(without[stages.size() + 1].bytes == 0);
-    CHECK(with[stages.size() + 1].bytes == aligned(3 * 4 * sizeof(float)));
+    CHECK(without[gradient_entry(stages, 0)].bytes == 0);
+    CHECK(with[gradient_entry(stages, 0)].bytes == aligned(3 * 4 * sizeof(float)));
 }

@@ -138,3 +138,36 @@ TEST_CASE("the gradient of the batch is given where it is asked for and equals t
     }
     CHECK((sum(1e-3) - sum(-1e-3)) / 2e-3 == doctest::Approx(slope).epsilon(2e-3));
 }
+
+TEST_CASE("a plan for inspection shows every layer's output as training computes it, dropped tensors too") {
+    struct Net : Sequential<Input<6, 6, 2>, Conv2d<4, 3>, ReLU, MaxPool2d<2>, Flatten, Dropout<0.5>, Linear<3>> {};
+    std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
+    initialize(parameters, normal(0.5), 1, 1, 5, 0);
+    std::vector<float> images(4 * 72);
+    initialize(images, normal(1.0), 1, 1, 6, 0);
+    const PassKey key{.seed = 3, .step = 2, .first_sample = 8};
+    const PlanOptions for_training{.batch = 4}, for_inspection{.batch = 4, .inspect = true};
+    Runner<Net> training(for_training), inspection(for_inspection);
+    training.plan.prepare(training.context, parameters.data());
+    inspection.plan.prepare(inspection.context, parameters.data());
+    const float* output = training.plan.forward(training.context, images.data(), parameters.data(), key);
+    std::vector<std::vector<float>> seen;
+    inspection.plan.forward_each(inspection.context, images.data(), parameters.data(), nullptr, key,
+                                 [&](std::size_t row, const float* values, std::int64_t elements) {
+                                     CHECK(row == seen.size());
+                                     CHECK(elements == 4 * Net::rows[row].output.size());
+                                     seen.emplace_back(values, values + elements);
+                                 });
+    REQUIRE(seen.size() == Net::layer_count);
+    CHECK(std::equal(seen.back().begin(), seen.back().end(), output));
+    // The convolution's output, which the fused plan cuts at zero as it writes.
+    CHECK(*std::min_element(seen[0].begin(), seen[0].end()) < 0.0F);
+    for (std::size_t i = 0; i < seen[0].size(); ++i) REQUIRE(seen[1][i] == std::max(seen[0][i], 0.0F));
+    CHECK(seen[3] == seen[2]);  // a view
+    const auto dropped = std::count(seen[4].begin(), seen[4].end(), 0.0F);
+    CHECK(dropped > std::count(seen[3].begin(), seen[3].end(), 0.0F));
+    CHECK(inspection.plan.bytes().saved == 0);
+    CHECK_THROWS_AS(training.plan.forward_each(training.context, images.data(), parameters.data(), nullptr, key,
+                                               [](std::size_t, const float*, std::int64_t) {}),
+                    InvalidArgument);
+}

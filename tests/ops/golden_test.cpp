@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/batch_norm.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
 #include <cupola/ops/onednn/linear.hpp>
 #include <cupola/ops/onednn/local_response_norm.hpp>
@@ -18,6 +19,7 @@
 
 #include "../devices.hpp"
 #include "../golden/average_pool2d.hpp"
+#include "../golden/batch_norm.hpp"
 #include "../golden/conv2d.hpp"
 #include "../golden/cross_entropy.hpp"
 #include "../golden/linear.hpp"
@@ -184,3 +186,37 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's figures", D, go
     }
 }
 TEST_CASE_TEMPLATE_APPLY(golden_softmax, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does the running update made from it", D, batch_norm_golden) {
+    for (const golden::BatchNormCase& c : golden::batch_norm_cases) {
+        for (const int threads : thread_counts<D>()) {
+            INFO(c.name, ", threads ", threads);
+            const Shape shape{number(c.height), number(c.width), number(c.channels)};
+            Problem problem = problem_of(c, shape, shape, number(c.batch), threads);
+            problem.activation = c.relu ? Activation::relu : Activation::none;
+            problem.buffers = {list(c.mean_before), list(c.variance_before)};
+            const auto run = [&] {
+                return operation_run::run<D>(problem, [&](const Site<D>& site) {
+                    return ops::BatchNorm<D, float>(site, BatchNormShape{number(c.channels), c.epsilon});
+                });
+            };
+            const Outcome outcome = run();
+            check(c, outcome);
+            const double elements = static_cast<double>(c.batch * c.height * c.width);
+            for (const bool variance : {false, true}) {
+                const std::span<const float> before = variance ? c.variance_before : c.mean_before;
+                const std::span<const float> after = variance ? c.running_variance : c.running_mean;
+                const Floats& batch = outcome.statistics[variance ? 1 : 0];
+                Floats updated(c.channels);
+                for (std::size_t i = 0; i < c.channels; ++i) {
+                    const double unbiased = static_cast<double>(batch[i]) * (variance ? elements / (elements - 1) : 1.0);
+                    updated[i] = static_cast<float>((1 - c.momentum) * static_cast<double>(before[i]) + c.momentum * unbiased);
+                }
+                CHECK(distance(updated, after) < reference::tolerance);
+            }
+            problem.training = problem.site_training = false;
+            CHECK(distance(run().output, c.evaluated) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(batch_norm_golden, Devices);

@@ -91,6 +91,8 @@ struct Problem {
     std::int64_t first_sample = 0;
     Floats x, dy;
     std::vector<Floats> parameters;
+    /// Running statistics; where there are any, the pass has a place for the batch's.
+    std::vector<Floats> buffers;
     /// What the parameters' gradients hold before backward, where it accumulates.
     std::vector<Floats> gradients_before;
 };
@@ -100,6 +102,7 @@ struct Outcome {
     cupola::MemoryNeeds needs;
     Floats output, input_gradient;
     std::vector<Floats> parameter_gradients;
+    std::vector<Floats> statistics;
 };
 
 /// Runs `make(site)`; see the head of this file.
@@ -127,7 +130,11 @@ template <cupola::Device D, class Make>
     Guarded<D> dx(context, problem.x.size() * sizeof(float));
     Guarded<D> packed(context, outcome.needs.packed), saved(context, outcome.needs.saved),
         scratch(context, outcome.needs.scratch);
-    std::vector<Guarded<D>> parameters, gradients;
+    std::vector<Guarded<D>> parameters, gradients, buffers, statistics;
+    for (const Floats& values : problem.buffers) {
+        buffers.emplace_back(context, values);
+        statistics.emplace_back(context, values.size() * sizeof(float));
+    }
     for (const Floats& values : problem.parameters) {
         parameters.emplace_back(context, values);
         gradients.emplace_back(context, values.size() * sizeof(float));
@@ -149,6 +156,11 @@ template <cupola::Device D, class Make>
         pass.parameter_gradients[i] = gradients[i].data();
     }
 
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        pass.buffers[i] = buffers[i].data();
+        pass.statistics[i] = statistics[i].data();
+    }
+
     for (const bool again : {false, true}) {
         CAPTURE(again);
         y.poison();
@@ -164,6 +176,8 @@ template <cupola::Device D, class Make>
         if (again)
             CHECK_MESSAGE(reference::same_bits(output, outcome.output), "forward gave other bits the second time");
         outcome.output = output;
+        outcome.statistics.clear();
+        for (Guarded<D>& values : statistics) outcome.statistics.push_back(values.read());
 
         if (problem.site_training) {
             dy.write(problem.dy);
@@ -212,6 +226,11 @@ template <cupola::Device D, class Make>
     intact(packed, "packed weights");
     intact(saved, "saved memory");
     intact(scratch, "scratch memory");
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        CHECK_MESSAGE(reference::same_bits(buffers[i].read(), problem.buffers[i]), "it changed buffer ", i);
+        intact(buffers[i], "buffers");
+        intact(statistics[i], "statistics");
+    }
     for (Guarded<D>& parameter : parameters) intact(parameter, "parameters");
     for (Guarded<D>& gradient : gradients) intact(gradient, "parameter gradients");
     return outcome;

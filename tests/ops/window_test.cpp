@@ -36,6 +36,12 @@ static_assert(is(window_axis(24, 3, 2, Padding::valid), 11, 0, 0));
 static_assert(is(window_axis(5, 5, 1, Padding::valid), 1, 0, 0));
 static_assert(is(window_axis(4, 5, 1, Padding::valid), 0, 0, 0), "a window larger than its input has no place");
 
+// The same padding on both sides.
+static_assert(is(window_axis(32, 3, 2, 1), 16, 1, 1) && window_axis(32, 3, 2, 1).input == 32);
+static_assert(is(window_axis(7, 3, 1, 2), 9, 2, 2));
+static_assert(is(window_axis(24, 5, 1, 0), 20, 0, 0), "as VALID");
+static_assert(taps_inside(window_axis(32, 3, 2, 1)) == 16 * 3 - 1);
+
 // 24 outputs of 5 taps, less 2 + 1 at each end.
 static_assert(taps_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
 static_assert(taps_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);

@@ -4,7 +4,7 @@
 //
 //   input   height x width x in_channels
 //   output  ceil(height / stride) x ceil(width / stride) x channels with `same` padding (the default, TensorFlow's),
-//           ((height - kernel) / stride + 1) and so on with `valid`
+//           ((height - kernel) / stride + 1) and so on with `valid`; pad(n) is `valid` after n zeros on each side
 //   weight  [channels, kernel, kernel, in_channels], He normal unless `weights(...)` says otherwise
 //   bias    [channels], zero unless `biases(...)`; none with `no_bias`
 #pragma once
@@ -20,23 +20,33 @@ namespace cupola::inline CUPOLA_ABI {
 template <std::int64_t channels, std::int64_t kernel, auto... options>
 struct Conv2d {
     static constexpr bool options_known =
-        (impl::one_of<std::remove_cv_t<decltype(options)>, StrideOption, BiasOption, WeightsOption, BiasesOption, Padding> &&
+        (impl::one_of<std::remove_cv_t<decltype(options)>, StrideOption, PadOption, BiasOption, WeightsOption, BiasesOption,
+                       Padding> &&
          ...);
+    static constexpr int paddings =
+        (0 + ... + (impl::one_of<std::remove_cv_t<decltype(options)>, PadOption, Padding> ? 1 : 0));
+    static constexpr bool has_pad = (impl::one_of<std::remove_cv_t<decltype(options)>, PadOption> || ...);
     static constexpr std::int64_t stride = impl::option_or(StrideOption{}, options...).value;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
+    static constexpr std::int64_t pad_each = impl::option_or(PadOption{}, options...).value;
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
 
     static constexpr ConvolutionShape shape(const Shape& input) {
-        return {window_axis(input.height(), kernel, stride, padding), window_axis(input.width(), kernel, stride, padding),
-                input.channels(), channels, has_bias};
+        const auto axis = [](std::int64_t size) {
+            return has_pad ? window_axis(size, kernel, stride, pad_each) : window_axis(size, kernel, stride, padding);
+        };
+        return {axis(input.height()), axis(input.width()), input.channels(), channels, has_bias};
     }
 
     static constexpr Inferred output(const Shape& input) {
         if (!options_known) {
-            return Mistake{"takes the options stride(n), same, valid, no_bias, weights(...) and biases(...)"};
+            return Mistake{"takes the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
         }
+        if (paddings > 1) return Mistake{"takes one of same, valid and pad(n)"};
+        if (has_pad && pad_each < 0) return Mistake{"has a padding of less than zero"};
+        if (pad_each >= kernel) return Mistake{"has a padding as large as its kernel: some outputs would see nothing"};
         if (channels < 1 || kernel < 1 || stride < 1) return Mistake{"has a size of zero"};
         if (input.rank != 3) return Mistake{"takes height x width x channels"};
         const ConvolutionShape s = shape(input);

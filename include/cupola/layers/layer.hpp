@@ -9,6 +9,7 @@
 // and, where they apply,
 //
 //   static constexpr Parameters parameters(const Shape& input)   names, extents and initialisers
+//   static constexpr Parameters buffers(const Shape& input)      the same for what is kept and not trained: running means
 //   static constexpr LayerTraits traits                          what backward reads, what fuses, whether it is a view
 //   static constexpr std::int64_t multiply_adds(const Shape& input)
 //
@@ -71,6 +72,12 @@ struct LayerTraits {
     Activation activation = Activation::none;
     /// Its operation can apply a ReLU to its output.
     bool absorbs_relu = false;
+    /// It is a sum of two inputs, or hands its input to two readers: see net/residual.hpp.
+    bool two_inputs = false;
+    bool two_readers = false;
+    /// Where its buffers are a running mean and variance, what stays of them when a batch's come in, r = decay r +
+    /// (1 - decay) b; negative where it has none.
+    double statistics_decay = -1;
     /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
     bool masks_for_relu = false;
 };
@@ -83,6 +90,11 @@ concept InfersOutput = requires(const Shape& input) {
 template <class L>
 concept HasParameters = requires(const Shape& input) {
     { L::parameters(input) } -> std::convertible_to<Parameters>;
+};
+
+template <class L>
+concept HasBuffers = requires(const Shape& input) {
+    { L::buffers(input) } -> std::convertible_to<Parameters>;
 };
 
 template <class L>
@@ -109,6 +121,15 @@ template <class L>
 [[nodiscard]] constexpr Parameters parameters_of(const Shape& input) {
     if constexpr (HasParameters<L>) {
         return L::parameters(input);
+    } else {
+        return {};
+    }
+}
+
+template <class L>
+[[nodiscard]] constexpr Parameters buffers_of(const Shape& input) {
+    if constexpr (HasBuffers<L>) {
+        return L::buffers(input);
     } else {
         return {};
     }

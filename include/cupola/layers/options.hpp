@@ -16,6 +16,10 @@ struct StrideOption {
     std::int64_t value = 1;
     bool operator==(const StrideOption&) const = default;
 };
+struct PadOption {
+    std::int64_t value = -1;
+    bool operator==(const PadOption&) const = default;
+};
 struct BiasOption {
     bool value = true;
     bool operator==(const BiasOption&) const = default;
@@ -30,6 +34,8 @@ struct BiasesOption {
 };
 
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
+/// So many zeros on each side, PyTorch's padding; with an even input and a stride, `same` pads the end only.
+[[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
 inline constexpr BiasOption no_bias{false};

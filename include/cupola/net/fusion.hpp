@@ -10,12 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One operation of a plan: rows [row, row + rows) of the network.
+/// One operation of a plan: rows [row, row + rows) of the network. It writes value k + 1 if it is stage k; value 0 is the
+/// batch.
 struct StageInfo {
     std::size_t row = 0, rows = 1;
     Shape input, output;
@@ -23,11 +25,18 @@ struct StageInfo {
     bool backward_reads_input = true, backward_reads_output = true, view = false, has_parameters = false;
     /// See Site.
     bool masked_by_next = false, masks_for_previous = false;
+    /// The values that it reads.
+    std::size_t reads = 0, also_reads = no_value;
+    /// Of a Fork, which is a view with two readers: the stage that is the second, and whether it reads it as its second
+    /// input.
+    std::size_t second_reader = no_value;
+    bool second_reader_adds = false;
 };
 
 /// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are.
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages) {
     std::size_t count = 0;
+    std::vector<std::size_t> value_of_row(rows.size() + 1);  // the stages' number of each value
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Row& row = rows[i];
         StageInfo& stage = stages[count++];
@@ -39,18 +48,31 @@ struct StageInfo {
                  .backward_reads_input = row.traits.backward_reads_input,
                  .backward_reads_output = row.traits.backward_reads_output,
                  .view = row.traits.view,
-                 .has_parameters = row.parameters.count > 0};
-        const bool relu_follows = i + 1 < rows.size() && rows[i + 1].traits.activation == Activation::relu;
+                 .has_parameters = row.parameters.count > 0,
+                 .reads = value_of_row[row.reads],
+                 .also_reads = row.also_reads == no_value ? no_value : value_of_row[row.also_reads]};
+        // A Fork's second reader is the one that is not the stage after it.
+        if (stage.reads > 0 && stage.reads != count - 1 && rows[stages[stage.reads - 1].row].traits.two_readers) {
+            stages[stage.reads - 1].second_reader = count - 1;
+        }
+        if (row.also_reads != no_value && rows[row.also_reads - 1].traits.two_readers) {
+            stages[stage.also_reads - 1].second_reader = count - 1;
+            stages[stage.also_reads - 1].second_reader_adds = true;
+        }
+        const bool relu_follows =
+            i + 1 < rows.size() && rows[i + 1].reads == i + 1 && rows[i + 1].traits.activation == Activation::relu;
         if (fusion && row.traits.absorbs_relu && relu_follows) {
             stage.rows = 2;
             stage.activation = Activation::relu;
             stage.backward_reads_output = true;  // the mask is where the output is positive
             ++i;
         }
+        value_of_row[i + 1] = count;
     }
     for (std::size_t k = 0; k + 1 < count; ++k) {
         StageInfo &stage = stages[k], &next = stages[k + 1];
-        if (stage.activation != Activation::relu || !rows[next.row].traits.masks_for_relu) continue;
+        if (stage.activation != Activation::relu || next.reads != k + 1) continue;
+        if (!rows[next.row].traits.masks_for_relu) continue;
         stage.masked_by_next = next.masks_for_previous = true;
         stage.backward_reads_output = rows[stage.row].traits.backward_reads_output;
         next.backward_reads_output = true;

@@ -56,52 +56,99 @@ struct Lifetime {
     return total;
 }
 
-/// The tensor whose memory value `v` (the input of stage `v`) uses: itself, or what a chain of views looks at.
+/// The tensor whose memory value `v` (0 the batch, k + 1 the output of stage k) uses: itself, or what a chain of views
+/// looks at.
 [[nodiscard]] constexpr std::size_t storage_of(std::span<const StageInfo> stages, std::size_t v) {
-    while (v > 0 && stages[v - 1].view) --v;
+    while (v > 0 && stages[v - 1].view) v = stages[v - 1].reads;
     return v;
 }
 
-/// Plans the values (entry v: the input of stage v; entry S: the output) and their gradients (entry S + 1 + v). Value 0
-/// is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share the entry of
-/// what they look at. `lifetimes` has 2 S + 2 entries. Returns the bytes of the arena.
+/// How many lifetimes a plan of so many stages has: of the values, of their gradients, and of the gradients that the
+/// second readers of Forks write.
+[[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t stages) { return 3 * stages + 2; }
+
+/// The lifetime of the gradient that a Fork's second reader writes. If that adds a shortcut to a block, the gradients of
+/// its output and of its second input are the same numbers, in the same memory.
+[[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, std::size_t fork);
+
+/// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader.
+[[nodiscard]] constexpr std::size_t gradient_entry(std::span<const StageInfo> stages, std::size_t v) {
+    while (v > 0 && stages[v - 1].view) {
+        const std::size_t stage = v - 1;
+        v = stages[stage].reads;
+        if (v > 0 && stages[v - 1].second_reader == stage) return second_gradient_entry(stages, v - 1);
+    }
+    return stages.size() + 1 + v;
+}
+
+constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, std::size_t fork) {
+    if (stages[fork].second_reader_adds) return gradient_entry(stages, stages[fork].second_reader + 1);
+    return 2 * stages.size() + 2 + fork;
+}
+
+/// The lifetime of the gradient that stage `i` writes for its first or its second input.
+[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const StageInfo> stages, std::size_t i, bool second) {
+    const std::size_t v = second ? stages[i].also_reads : stages[i].reads;
+    if (v > 0 && stages[v - 1].second_reader == i && stages[v - 1].second_reader_adds == second) {
+        return second_gradient_entry(stages, v - 1);
+    }
+    return gradient_entry(stages, v);
+}
+
+/// The first stage that backward reaches: the first with parameters, or 0 where the gradient of the batch is asked for.
+/// Gradients of the values after it are wanted.
+[[nodiscard]] constexpr std::size_t lowest_stage(std::span<const StageInfo> stages, bool input_gradient) {
+    std::size_t lowest = 0;
+    while (!input_gradient && lowest < stages.size() && !stages[lowest].has_parameters) ++lowest;
+    return lowest;
+}
+
+/// Plans the values (entry v), their gradients (entry S + 1 + v, with S stages) and those of Forks' second readers.
+/// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share the
+/// entry of what they look at. `lifetimes` has lifetimes_of(S) entries. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch, bool training,
                                        bool input_gradient, std::span<Lifetime> lifetimes) {
     const std::size_t count = stages.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};
     const auto backward_time = [&](std::size_t stage) { return 2 * count - stage; };
-    const auto bytes_of = [&](const Shape& shape) {
+    const auto bytes_of = [&](std::size_t value) {
+        const Shape& shape = value == 0 ? stages[0].input : stages[value - 1].output;
         return aligned(static_cast<std::size_t>(batch * shape.size()) * sizeof(float));
     };
-    const auto use = [&](std::size_t entry, std::size_t time) {
-        lifetimes[entry].first = std::min(lifetimes[entry].first, time);
-        lifetimes[entry].last = std::max(lifetimes[entry].last, time);
+    const auto use = [&](std::size_t entry, std::size_t value, std::size_t time) {
+        Lifetime& lifetime = lifetimes[entry];
+        if (lifetime.bytes == 0) lifetime = {bytes_of(value), time, time, 0};
+        lifetime.first = std::min(lifetime.first, time);
+        lifetime.last = std::max(lifetime.last, time);
     };
-    const std::size_t gradients = count + 1;
+    const auto read = [&](std::size_t value, std::size_t time) {
+        const std::size_t storage = storage_of(stages, value);
+        if (storage > 0) use(storage, storage, time);
+    };
     for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t from = storage_of(stages, i), to = storage_of(stages, i + 1);
-        if (to == i + 1) lifetimes[to] = {bytes_of(stages[i].output), i, i, 0};
-        if (from > 0) use(from, i);
-        if (training && stages[i].backward_reads_output && to > 0) use(to, backward_time(i));
-        if (training && stages[i].backward_reads_input && from > 0) use(from, backward_time(i));
+        if (!stages[i].view) use(i + 1, i + 1, i);
+        read(stages[i].reads, i);
+        if (stages[i].also_reads != no_value) read(stages[i].also_reads, i);
+        if (training && stages[i].backward_reads_output) read(i + 1, backward_time(i));
+        if (training && stages[i].backward_reads_input) read(stages[i].reads, backward_time(i));
     }
-    if (const std::size_t output = storage_of(stages, count); output > 0) use(output, count);
+    read(count, count);
     if (!training) return place(lifetimes);
 
-    // Backward goes down to the first stage with parameters, or to the input where its gradient is asked for.
-    std::size_t lowest = 0;
-    while (!input_gradient && lowest < count && !stages[lowest].has_parameters) ++lowest;
-    for (std::size_t v = count + 1; v-- > lowest;) {
-        const std::size_t storage = storage_of(stages, v);
-        const bool wanted = v > lowest || input_gradient;
-        if (!wanted) continue;
-        Lifetime& gradient = lifetimes[gradients + storage];
-        const std::size_t written = v == count ? count : backward_time(v);
-        const std::size_t read = v == 0 ? 2 * count + 1 : backward_time(v - 1);
-        if (gradient.bytes == 0) gradient = {bytes_of(v == 0 ? stages[0].input : stages[v - 1].output), written, read, 0};
-        use(gradients + storage, written);
-        use(gradients + storage, read);
+    const std::size_t lowest = lowest_stage(stages, input_gradient);
+    const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
+    if (wanted(count)) use(gradient_entry(stages, count), count, count);  // the loss writes it
+    for (std::size_t i = count; i-- > lowest;) {
+        const StageInfo& stage = stages[i];
+        const std::size_t time = backward_time(i);
+        use(gradient_entry(stages, i + 1), i + 1, time);
+        if (stage.second_reader != no_value) use(second_gradient_entry(stages, i), i + 1, time);
+        if (wanted(stage.reads)) use(input_gradient_entry(stages, i, false), stage.reads, time);
+        if (stage.also_reads != no_value && wanted(stage.also_reads)) {
+            use(input_gradient_entry(stages, i, true), stage.also_reads, time);
+        }
     }
+    if (input_gradient) use(gradient_entry(stages, 0), 0, 2 * count + 1);  // and it is read after the pass
     return place(lifetimes);
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include <cupola/core/error.hpp>
 #include <cupola/net/sequential.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -22,6 +23,11 @@ struct PlanOptions {
     bool training = true;
     /// Whether backward also gives the gradient of the batch itself.
     bool input_gradient = false;
+    /// A plan for `forward_each`: every layer by itself, in a forward pass as training makes it.
+    bool inspect = false;
+    /// Whether replicas that run in step share the statistics of their batches: the plan is then run in segments.
+    bool synchronized = false;
+    bool operator==(const PlanOptions&) const = default;
 };
 
 /// The random numbers of one pass: see Pass.
@@ -30,6 +36,14 @@ struct PassKey {
     std::uint32_t step = 0;
     std::int64_t first_sample = 0;
     bool training = true;
+};
+
+/// The arrays of a network's buffers, laid out as Net::buffer_elements says: running statistics, which a pass outside
+/// training reads, and where a pass of training writes its batch's own. Updating the former with the latter is the
+/// caller's.
+struct PassBuffers {
+    const float* running = nullptr;
+    float* batch = nullptr;
 };
 
 /// Bytes of a plan's arena by what they hold.
@@ -72,32 +86,97 @@ public:
     }
 
     /// Runs the network on `batch` and returns its output, in the arena.
-    const float* forward(Context& context, const float* batch, const float* parameters, const PassKey& key) {
-        for (std::size_t i = 0; i < stages_.size(); ++i) {
-            if (!infos_[i].view) stages_[i]->forward(pass(context, i, batch, parameters, nullptr, key));
-        }
+    const float* forward(Context& context, const float* batch, const float* parameters, const PassKey& key,
+                         const PassBuffers& buffers = {}) {
+        check_buffers(key, buffers);
+        run_forward(context, 0, stages_.size(), batch, parameters, key, buffers);
         return value(infos_.size(), batch);
     }
 
+    /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
+    /// visit(row, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
+    /// written over, can be looked at. For a plan made with `inspect`.
+    template <class Visit>
+    void forward_each(Context& context, const float* batch, const float* parameters, const float* buffers,
+                      const PassKey& key, Visit&& visit) {
+        require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
+        check_buffers(key, {.running = buffers});
+        for (std::size_t i = 0; i < stages_.size(); ++i) {
+            run_forward(context, i, i + 1, batch, parameters, key, {.running = buffers});
+            visit(infos_[i].row, value(i + 1, batch), options_.batch * infos_[i].output.size());
+        }
+    }
+
     /// Where the loss writes the gradient of the output.
-    [[nodiscard]] float* output_gradient() { return gradient(infos_.size()); }
+    [[nodiscard]] float* output_gradient() { return at(lifetimes_[gradient_entry(infos_, infos_.size())]); }
     /// After backward, the gradient of the batch, if the plan was made with it.
-    [[nodiscard]] const float* input_gradient() { return gradient(0); }
+    [[nodiscard]] const float* input_gradient() { return at(lifetimes_[gradient_entry(infos_, 0)]); }
 
     /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const PassKey& key,
                   bool accumulate = false) {
-        for (std::size_t i = infos_.size(); i-- > lowest_;) {
-            if (infos_[i].view) continue;
-            Pass<Device> p = pass(context, i, batch, parameters, gradients, key);
-            p.accumulate = accumulate;
-            stages_[i]->backward(p);
-        }
+        run_backward(context, infos_.size(), lowest_, batch, parameters, gradients, key, accumulate);
     }
 
-    /// The value that stage `i` reads, `i` = the number of stages for the output. Valid only while the memory plan keeps it.
-    [[nodiscard]] const float* value(std::size_t i, const float* batch) {
-        const std::size_t storage = storage_of(infos_, i);
+    // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
+    // step: a pass is exchanges() + 1 segments, and between two of them the replicas' sums are merged.
+    //
+    //   for k in 0 .. exchanges():  each replica: forward_segment(k, ..., merged, partial);  merge(forward, k, partials, merged)
+    //   each replica: the loss
+    //   for k in 0 .. exchanges():  each replica: backward_segment(k, ...);                  merge(backward, k, partials, merged)
+    //
+    // There is nothing to merge after the last segment. Backward's exchange k is forward's exchanges() - 1 - k.
+
+    [[nodiscard]] std::size_t exchanges() const { return exchanges_.size(); }
+    /// The `double`s of the partial and of the merged sums of exchange k.
+    [[nodiscard]] std::int64_t exchange_size(Direction direction, std::size_t k) const {
+        return stages_[exchanging(direction, k)]->exchange_size();
+    }
+    /// Merges the replicas' sums of exchange k, in their order; replicas without samples have none (null).
+    void merge(Direction direction, std::size_t k, std::span<const double* const> partials, double* merged) const {
+        stages_[exchanging(direction, k)]->merge_sums(direction, partials, merged);
+    }
+
+    /// Segment k of forward: goes on with the merged sums of exchange k - 1, runs up to exchange k and writes its sums to
+    /// `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
+    const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
+                                 const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial) {
+        std::size_t begin = 0;
+        if (k > 0) {
+            begin = exchanging(Direction::forward, k - 1);
+            stages_[begin]->apply_sums(Direction::forward, pass(context, begin, batch, parameters, nullptr, key, buffers),
+                                       merged);
+            ++begin;
+        }
+        const std::size_t end = k == exchanges() ? stages_.size() : exchanging(Direction::forward, k);
+        run_forward(context, begin, end, batch, parameters, key, buffers);
+        if (k == exchanges()) return value(infos_.size(), batch);
+        stages_[end]->write_sums(Direction::forward, pass(context, end, batch, parameters, nullptr, key, buffers), partial);
+        return nullptr;
+    }
+
+    /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean over
+    /// its own samples, as the averaging policies weigh it.
+    void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters, float* gradients,
+                          const PassKey& key, bool accumulate, const double* merged, double* partial) {
+        const auto call = [&](std::size_t i) {
+            Pass<Device> p = pass(context, i, batch, parameters, gradients, key);
+            p.accumulate = accumulate;
+            return p;
+        };
+        std::size_t end = infos_.size();
+        if (k > 0) {
+            end = exchanging(Direction::backward, k - 1);
+            stages_[end]->apply_sums(Direction::backward, call(end), merged);
+        }
+        const std::size_t begin = k == exchanges() ? lowest_ : exchanging(Direction::backward, k) + 1;
+        run_backward(context, end, begin, batch, parameters, gradients, key, accumulate);
+        if (k < exchanges()) stages_[begin - 1]->write_sums(Direction::backward, call(begin - 1), partial);
+    }
+
+    /// Value `v` of the stages: 0 the batch, k + 1 the output of stage k. Valid only while the memory plan keeps it.
+    [[nodiscard]] const float* value(std::size_t v, const float* batch) {
+        const std::size_t storage = storage_of(infos_, v);
         return storage == 0 ? batch : at(lifetimes_[storage]);
     }
 
@@ -106,11 +185,11 @@ private:
 
     [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
         : options_(options), rows_(rows), infos_(rows.size()) {
-        infos_.resize(fuse(rows, fusion, infos_));
-        lifetimes_.resize(2 * infos_.size() + 2);
-        bytes_.activations =
-            plan_activations(infos_, options.batch, options.training, options.input_gradient, lifetimes_);
-        while (!options.input_gradient && lowest_ < infos_.size() && !infos_[lowest_].has_parameters) ++lowest_;
+        infos_.resize(fuse(rows, fusion && !options.inspect, infos_));
+        lifetimes_.resize(lifetimes_of(infos_.size()));
+        const bool backward = options.training && !options.inspect;
+        bytes_.activations = plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_);
+        lowest_ = lowest_stage(infos_, options.input_gradient);
         saved_at_.resize(infos_.size());
         packed_at_.resize(infos_.size());
         for (std::size_t i = 0; i < infos_.size(); ++i) {
@@ -122,44 +201,85 @@ private:
                                     .activation = infos_[i].activation,
                                     .masked_by_next = infos_[i].masked_by_next,
                                     .masks_for_previous = infos_[i].masks_for_previous,
-                                    .training = options.training,
-                                    .input_gradient = options.training && wants_input_gradient(i)};
+                                    .training = backward,
+                                    .input_gradient = backward && wants_gradient(infos_[i].reads)};
             stages_.push_back(make_one(infos_[i].row, site));
+            if (options.synchronized && stages_.back()->exchange_size() > 0) exchanges_.push_back(i);
             const MemoryNeeds needs = stages_.back()->needs();
             saved_at_[i] = bytes_.saved;
             packed_at_[i] = bytes_.packed;
-            if (options.training) bytes_.saved += aligned(needs.saved);
+            if (backward) bytes_.saved += aligned(needs.saved);
             bytes_.packed += aligned(needs.packed);
             bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
         }
     }
 
-    [[nodiscard]] bool wants_input_gradient(std::size_t i) const { return i > lowest_ || options_.input_gradient; }
+    [[nodiscard]] bool wants_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
+    [[nodiscard]] std::size_t exchanging(Direction direction, std::size_t k) const {
+        return exchanges_[direction == Direction::forward ? k : exchanges_.size() - 1 - k];
+    }
 
     [[nodiscard]] float* at(const Lifetime& lifetime) { return reinterpret_cast<float*>(arena_ + lifetime.offset); }
-    [[nodiscard]] float* gradient(std::size_t i) {
-        return at(lifetimes_[infos_.size() + 1 + storage_of(infos_, i)]);
+
+    [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const {
+        if (trains(key) || buffers.running != nullptr) return;
+        for (std::size_t i = 0; i < rows_.size(); ++i) {
+            require(rows_[i].buffers.count == 0, "outside training the network reads running statistics (",
+                    rows_[i].buffers.count == 0 ? std::string() : buffer_name(rows_, i, 0), "), and was given none");
+        }
+    }
+    /// Whether a pass is one of training, backward or not.
+    [[nodiscard]] bool trains(const PassKey& key) const { return key.training && (options_.training || options_.inspect); }
+
+    void run_forward(Context& context, std::size_t begin, std::size_t end, const float* batch, const float* parameters,
+                     const PassKey& key, const PassBuffers& buffers) {
+        for (std::size_t i = begin; i < end; ++i) {
+            if (!infos_[i].view) stages_[i]->forward(pass(context, i, batch, parameters, nullptr, key, buffers));
+        }
+    }
+
+    /// From stage `end` - 1 down to stage `begin`.
+    void run_backward(Context& context, std::size_t end, std::size_t begin, const float* batch, const float* parameters,
+                      float* gradients, const PassKey& key, bool accumulate) {
+        for (std::size_t i = end; i-- > begin;) {
+            if (infos_[i].view && infos_[i].second_reader == no_value) continue;
+            Pass<Device> p = pass(context, i, batch, parameters, gradients, key);
+            p.accumulate = accumulate;
+            stages_[i]->backward(p);
+        }
     }
 
     Pass<Device> pass(Context& context, std::size_t i, const float* batch, const float* parameters, float* gradients,
-                      const PassKey& key) {
+                      const PassKey& key, const PassBuffers& buffers = {}) {
+        const StageInfo& info = infos_[i];
+        const bool two_inputs = info.also_reads != no_value;
         Pass<Device> p{.context = context};
-        p.input = value(i, batch);
-        // Only a view of the batch itself has the batch as its output, and a view is never run.
+        p.input = value(info.reads, batch);
+        if (two_inputs) p.second_input = value(info.also_reads, batch);
+        // Only a view of the batch itself has the batch as its output, and a view is never run forward.
         p.output = const_cast<float*>(value(i + 1, batch));
         if (gradients != nullptr) {
-            p.output_gradient = gradient(i + 1);
-            p.input_gradient = wants_input_gradient(i) ? gradient(i) : nullptr;
+            const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
+            p.output_gradient = gradient(gradient_entry(infos_, i + 1));
+            if (wants_gradient(info.reads)) p.input_gradient = gradient(input_gradient_entry(infos_, i, false));
+            if (two_inputs && wants_gradient(info.also_reads)) {
+                p.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
+            }
+            if (info.second_reader != no_value) p.second_output_gradient = gradient(second_gradient_entry(infos_, i));
         }
-        const Row& row = rows_[infos_[i].row];
+        const Row& row = rows_[info.row];
         for (std::size_t k = 0; k < row.parameters.count; ++k) {
             p.parameters[k] = parameters + row.offsets[k];
             if (gradients != nullptr) p.parameter_gradients[k] = gradients + row.offsets[k];
         }
+        for (std::size_t k = 0; k < row.buffers.count; ++k) {
+            if (buffers.running != nullptr) p.buffers[k] = buffers.running + row.buffer_offsets[k];
+            if (buffers.batch != nullptr) p.statistics[k] = buffers.batch + row.buffer_offsets[k];
+        }
         p.saved = saved_ + saved_at_[i];
         p.packed = packed_ + packed_at_[i];
         p.scratch = scratch_;
-        p.training = key.training && options_.training;
+        p.training = trains(key);
         p.seed = key.seed;
         p.step = key.step;
         p.first_sample = key.first_sample;
@@ -172,6 +292,8 @@ private:
     std::vector<Lifetime> lifetimes_;
     std::vector<std::unique_ptr<Stage<Device>>> stages_;
     std::vector<std::size_t> saved_at_, packed_at_;
+    /// The stages that exchange sums with other replicas.
+    std::vector<std::size_t> exchanges_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
     std::byte *arena_ = nullptr, *saved_ = nullptr, *packed_ = nullptr, *scratch_ = nullptr;

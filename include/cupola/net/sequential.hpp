@@ -10,9 +10,11 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -22,6 +24,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/fusion.hpp>
 #include <cupola/net/memory_plan.hpp>
+#include <cupola/net/residual.hpp>
 #include <cupola/net/stage.hpp>
 #include <cupola/net/table.hpp>
 
@@ -33,7 +36,7 @@ struct Input {
     static constexpr Shape shape{extents...};
 };
 
-/// A layer with a name: its parameters are "name.weight" and so on, in reports and in checkpoints.
+/// A layer, or a residual block, with a name: parameters are "name.weight" and so on, in reports and in checkpoints.
 template <FixedString layer_name, class L>
 struct Named : L {
     static constexpr std::string_view name = layer_name.view();
@@ -57,12 +60,56 @@ struct Unnamed<Named<name, L>> {
     using Type = L;
 };
 
+/// Names that names inside a named residual block begin with.
+struct NoPrefix {
+    static constexpr std::string_view text{};
+};
+
+/// The name of `Item` behind that of the block that it stands in: "layer1.0.conv1".
+template <class Outer, class Item>
+struct InnerName {
+    static constexpr auto characters = [] {
+        constexpr std::size_t dot = Outer::text.empty() ? 0 : 1;
+        std::array<char, Outer::text.size() + dot + Item::name.size()> result{};
+        std::size_t size = 0;
+        for (const char c : Outer::text) result[size++] = c;
+        if (dot != 0) result[size++] = '.';
+        for (const char c : Item::name) result[size++] = c;
+        return result;
+    }();
+    static constexpr std::string_view text{characters.data(), characters.size()};
+};
+
+/// The prefix for what stands inside `Item`.
+template <class Outer, class Item>
+struct PrefixInside {
+    using Type = Outer;
+};
+template <class Outer, class Item>
+    requires requires { Item::name; }
+struct PrefixInside<Outer, Item> {
+    using Type = InnerName<Outer, Item>;
+};
+
+template <class Prefix, class Item>
+[[nodiscard]] constexpr std::string_view name_of() {
+    if constexpr (!requires { Item::name; }) {
+        return {};
+    } else if constexpr (std::same_as<Prefix, NoPrefix>) {
+        return Item::name;
+    } else {
+        return InnerName<Prefix, Item>::text;
+    }
+}
+
 /// What the walk over the items has found so far.
 template <std::size_t layers>
 struct Walk {
     std::array<Row, layers> rows{};
     std::size_t count = 0;
-    std::int64_t parameter_elements = 0;
+    std::int64_t parameter_elements = 0, buffer_elements = 0;
+    /// The value that the next layer reads, and its extents.
+    std::size_t value = 0;
     Shape shape{};
     int inputs = 0;
     Sentence mistake{};
@@ -74,7 +121,120 @@ constexpr void describe(Sentence& sentence, std::size_t place, const Row& row) {
     sentence << row.type << ")";
 }
 
-template <class Item, std::size_t layers>
+/// The layer that made a value.
+constexpr void describe_source(Sentence& sentence, std::span<const Row> rows, std::size_t value) {
+    while (value > 0 && rows[value - 1].traits.two_readers) value = rows[value - 1].reads;
+    if (value == 0) {
+        sentence << "the Input";
+    } else {
+        describe(sentence, value, rows[value - 1]);
+    }
+}
+
+/// A function of its own for each layer, so that two that are named differently share it.
+template <class L>
+constexpr void fill_row(Row& row, Inferred& inferred) {
+    row.type = short_type_name<L>();
+    if constexpr (InfersOutput<L>) {
+        inferred = L::output(row.input);
+        if (inferred.mistake != nullptr) return;
+        row.output = inferred.shape;
+        row.parameters = parameters_of<L>(row.input);
+        row.buffers = buffers_of<L>(row.input);
+        row.traits = traits_of<L>();
+        row.multiply_adds = multiply_adds_of<L>(row.input);
+    } else {
+        inferred = Mistake{"is no layer: it lacks `static constexpr Inferred output(const Shape&)`"};
+    }
+}
+
+/// Adds the row of layer `L`, which reads `walk.value`.
+template <class L, std::size_t layers>
+constexpr void add_row(Walk<layers>& walk, std::string_view name) {
+    Row& row = walk.rows[walk.count];
+    row.name = name;
+    row.input = walk.shape;
+    row.reads = walk.value;
+    Inferred inferred = Shape{};
+    fill_row<L>(row, inferred);
+    if (inferred.mistake != nullptr) {
+        describe(walk.mistake, walk.count + 1, row);
+        walk.mistake << " " << inferred.mistake;
+        if constexpr (InfersOutput<L>) {
+            walk.mistake << "; its input is " << walk.shape << " from ";
+            describe_source(walk.mistake, walk.rows, walk.value);
+        }
+        return;
+    }
+    for (std::size_t p = 0; p < row.parameters.count; ++p) {
+        row.offsets[p] = walk.parameter_elements;
+        walk.parameter_elements += arena_extent(row.parameters.list[p].shape.size());
+    }
+    for (std::size_t b = 0; b < row.buffers.count; ++b) {
+        row.buffer_offsets[b] = walk.buffer_elements;
+        walk.buffer_elements += arena_extent(row.buffers.list[b].shape.size());
+    }
+    walk.value = ++walk.count;
+    walk.shape = row.output;
+}
+
+template <class Prefix, class Item, std::size_t layers>
+constexpr void visit(Walk<layers>& walk);
+
+template <class Prefix, class... Items, std::size_t layers>
+constexpr void visit_all(Walk<layers>& walk, ItemList<Items...>) {
+    // An initialiser list is evaluated in order and nests nothing, where a fold would nest once a layer.
+    [[maybe_unused]] const int visited[] = {0, (visit<Prefix, Items>(walk), 0)...};
+}
+
+/// The rows of a residual block: Fork, the block's, the shortcut's, and Add, which has the block's name.
+template <class Prefix, class Item, std::size_t layers>
+constexpr void visit_residual(Walk<layers>& walk) {
+    using Inside = typename PrefixInside<Prefix, Item>::Type;
+    using Shortcut = typename Item::ResidualShortcut;
+    using ShortcutItems = typename ShortcutItems<Shortcut>::Type;
+    constexpr bool identity = std::same_as<ShortcutItems, ItemList<>>;
+    const std::string_view name = name_of<Prefix, Item>();
+    const auto begin_mistake = [&](std::size_t first, std::size_t last) {
+        walk.mistake << "the Residual of layers " << static_cast<std::int64_t>(first) << " to "
+                     << static_cast<std::int64_t>(last);
+        if (!name.empty()) walk.mistake << " (" << name << ")";
+    };
+
+    add_row<Fork>(walk, {});
+    const std::size_t forked = walk.value;
+    const Shape input = walk.shape;
+    visit_all<Inside>(walk, typename Item::ResidualItems{});
+    if (!walk.mistake.empty()) return;
+    const std::size_t block = walk.value;
+    const Shape block_output = walk.shape;
+    walk.value = forked;
+    walk.shape = input;
+    if constexpr (!identity) {
+        visit_all<Inside>(walk, ShortcutItems{});
+        if (!walk.mistake.empty()) return;
+    }
+    const std::size_t shortcut = walk.value;
+    if (block == forked || (!std::same_as<Shortcut, Identity> && shortcut == forked)) {
+        begin_mistake(forked, walk.count + 1);
+        walk.mistake << (block == forked ? " has no layers around which to go: it is a shortcut alone"
+                                         : " has a Projection of no layers: the shortcut without layers is Identity");
+        return;
+    }
+    if (block_output != walk.shape) {
+        begin_mistake(forked, walk.count + 1);
+        walk.mistake << " cannot add: the block's output is " << block_output << " from ";
+        describe_source(walk.mistake, walk.rows, block);
+        walk.mistake << ", and its shortcut's is " << walk.shape << " from ";
+        describe_source(walk.mistake, walk.rows, shortcut);
+        return;
+    }
+    walk.value = block;
+    add_row<Add>(walk, name);
+    walk.rows[walk.count - 1].also_reads = shortcut;
+}
+
+template <class Prefix, class Item, std::size_t layers>
 constexpr void visit(Walk<layers>& walk) {
     if constexpr (is_input<Item>) {
         ++walk.inputs;
@@ -84,37 +244,11 @@ constexpr void visit(Walk<layers>& walk) {
         }
     } else {
         if (walk.count == layers || !walk.mistake.empty()) return;
-        using L = typename Unnamed<Item>::Type;
-        Row& row = walk.rows[walk.count];
-        if constexpr (requires { Item::name; }) row.name = Item::name;
-        row.type = short_type_name<L>();
-        row.input = walk.shape;
-        if constexpr (!InfersOutput<L>) {
-            describe(walk.mistake, walk.count + 1, row);
-            walk.mistake << " is no layer: it lacks `static constexpr Inferred output(const Shape&)`";
+        if constexpr (IsResidual<Item>) {
+            visit_residual<Prefix, Item>(walk);
         } else {
-            const Inferred result = L::output(walk.shape);
-            if (result.mistake != nullptr) {
-                describe(walk.mistake, walk.count + 1, row);
-                walk.mistake << " " << result.mistake << "; its input is " << walk.shape << " from ";
-                if (walk.count == 0) {
-                    walk.mistake << "the Input";
-                } else {
-                    describe(walk.mistake, walk.count, walk.rows[walk.count - 1]);
-                }
-                return;
-            }
-            row.output = result.shape;
-            row.parameters = parameters_of<L>(walk.shape);
-            row.traits = traits_of<L>();
-            row.multiply_adds = multiply_adds_of<L>(walk.shape);
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                row.offsets[p] = walk.parameter_elements;
-                walk.parameter_elements += arena_extent(row.parameters.list[p].shape.size());
-            }
-            walk.shape = row.output;
+            add_row<typename Unnamed<Item>::Type>(walk, name_of<Prefix, Item>());
         }
-        ++walk.count;
     }
 }
 
@@ -143,18 +277,38 @@ inline constexpr bool begins_with_input = false;
 template <class First, class... Others>
 inline constexpr bool begins_with_input<First, Others...> = is_input<First>;
 
-[[nodiscard]] consteval std::size_t count_layers(std::initializer_list<bool> inputs) {
-    std::size_t layers = 0;
-    for (const bool input : inputs) layers += input ? 0 : 1;
-    return layers;
+[[nodiscard]] consteval std::size_t sum_of(std::initializer_list<std::size_t> counts) {
+    std::size_t sum = 0;
+    for (const std::size_t count : counts) sum += count;
+    return sum;
+}
+
+template <class Item>
+[[nodiscard]] consteval std::size_t rows_of();
+
+template <class... Items>
+[[nodiscard]] consteval std::size_t rows_of(ItemList<Items...>) {
+    return sum_of({rows_of<Items>()...});
+}
+
+/// How many rows an item has.
+template <class Item>
+[[nodiscard]] consteval std::size_t rows_of() {
+    if constexpr (is_input<Item>) {
+        return 0;
+    } else if constexpr (IsResidual<Item>) {
+        return 2 + rows_of(typename Item::ResidualItems{}) +
+               rows_of(typename ShortcutItems<typename Item::ResidualShortcut>::Type{});
+    } else {
+        return 1;
+    }
 }
 
 template <class... Items>
 [[nodiscard]] consteval auto walk_items() {
-    constexpr std::size_t layers = count_layers({is_input<Items>...});
+    constexpr std::size_t layers = sum_of({rows_of<Items>()...});
     Walk<layers> walk;
-    // An initialiser list is evaluated in order and nests nothing, where a fold would nest once a layer.
-    [[maybe_unused]] const int visited[] = {0, (visit<Items>(walk), 0)...};
+    visit_all<NoPrefix>(walk, ItemList<Items...>{});
     if (walk.inputs != 1) {
         walk.mistake = {};
         walk.mistake << "a Sequential has one Input; this one has " << walk.inputs;
@@ -168,6 +322,64 @@ template <class... Items>
     }
     return walk;
 }
+
+/// Calls visitor.template operator()<L>() for each layer of an item, in the order of the rows.
+template <class Item, class Visitor>
+constexpr void for_each_layer(Visitor& visitor);
+
+template <class... Items, class Visitor>
+constexpr void for_each_layer_of(ItemList<Items...>, Visitor& visitor) {
+    [[maybe_unused]] const int visited[] = {0, (for_each_layer<Items>(visitor), 0)...};
+}
+
+template <class Item, class Visitor>
+constexpr void for_each_layer(Visitor& visitor) {
+    if constexpr (IsResidual<Item>) {
+        visitor.template layer<Fork>();
+        for_each_layer_of(typename Item::ResidualItems{}, visitor);
+        for_each_layer_of(typename ShortcutItems<typename Item::ResidualShortcut>::Type{}, visitor);
+        visitor.template layer<Add>();
+    } else if constexpr (!is_input<Item>) {
+        visitor.template layer<typename Unnamed<Item>::Type>();
+    }
+}
+
+/// Collects what makes each layer's stage on a device.
+template <class Device, std::size_t layers>
+struct CollectMakers {
+    std::array<StageMaker<Device>, layers> makers{};
+    std::size_t count = 0;
+
+    template <class L>
+    constexpr void layer() {
+        if constexpr (HasOperation<L, Device>) makers[count] = &make_stage<L, Device>;
+        ++count;
+    }
+};
+
+/// Finds the first layer that cannot be trained on a device.
+template <class Device>
+struct RequireTrainable {
+    std::span<const Row> rows;
+    std::size_t place = 0;
+    Sentence sentence{};
+
+    template <class L>
+    constexpr void layer() {
+        ++place;
+        if (!sentence.empty()) return;
+        if constexpr (!HasOperation<L, Device>) {
+            describe(sentence, place, rows[place - 1]);
+            sentence << " has no `static auto operation(const Site&)` for " << Device::name;
+        } else if constexpr (!HasForward<OperationOf<L, Device>, Device>) {
+            describe(sentence, place, rows[place - 1]);
+            sentence << " has no forward on " << Device::name << ": its operation lacks `void forward(const Pass&)`";
+        } else if constexpr (!HasBackward<OperationOf<L, Device>, Device>) {
+            describe(sentence, place, rows[place - 1]);
+            sentence << " has no backward on " << Device::name << ": its operation lacks `void backward(const Pass&)`";
+        }
+    }
+};
 
 }  // namespace impl
 
@@ -190,55 +402,28 @@ public:
     static constexpr Shape output_shape = sound ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
-    /// Parameters, and the elements of an arena that holds them (each starts on a cache line).
+    /// Parameters, and the elements of an arena that holds them (each starts on a cache line); the same for the buffers.
     static constexpr std::int64_t parameter_count = count_parameters(walk.rows);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
+    static constexpr std::int64_t buffer_elements = walk.buffer_elements;
 
     /// Makes the operation of layer `i` for a device and a batch size.
     template <class Device>
     [[nodiscard]] static std::unique_ptr<Stage<Device>> stage(std::size_t i, const Site<Device>& site) {
-        // One entry an item, the Input's unused, so that the list needs no filtering.
-        static constexpr StageMaker<Device> makers[] = {maker<Items, Device>()...};
-        return makers[i + 1](site);
+        static constexpr auto collected = [] {
+            impl::CollectMakers<Device, layer_count> result;
+            impl::for_each_layer_of(impl::ItemList<Items...>{}, result);
+            return result.makers;
+        }();
+        return collected[i](site);
     }
 
     /// The first layer that cannot be trained on `Device`, as a sentence; empty if there is none.
     template <class Device>
     [[nodiscard]] static constexpr Sentence untrainable() {
-        Sentence sentence;
-        std::size_t place = 0;
-        [[maybe_unused]] const int visited[] = {(require_trainable<Items, Device>(sentence, place), 0)...};
-        return sentence;
-    }
-
-private:
-    template <class Item, class Device>
-    static constexpr StageMaker<Device> maker() {
-        using L = typename impl::Unnamed<Item>::Type;
-        if constexpr (HasOperation<L, Device>) {
-            return &make_stage<L, Device>;
-        } else {
-            return nullptr;
-        }
-    }
-
-    template <class Item, class Device>
-    static constexpr void require_trainable(Sentence& sentence, std::size_t& place) {
-        if constexpr (!impl::is_input<Item>) {
-            using L = typename impl::Unnamed<Item>::Type;
-            ++place;
-            if (!sentence.empty()) return;
-            if constexpr (!HasOperation<L, Device>) {
-                impl::describe(sentence, place, walk.rows[place - 1]);
-                sentence << " has no `static auto operation(const Site&)` for " << Device::name;
-            } else if constexpr (!HasForward<OperationOf<L, Device>, Device>) {
-                impl::describe(sentence, place, walk.rows[place - 1]);
-                sentence << " has no forward on " << Device::name << ": its operation lacks `void forward(const Pass&)`";
-            } else if constexpr (!HasBackward<OperationOf<L, Device>, Device>) {
-                impl::describe(sentence, place, walk.rows[place - 1]);
-                sentence << " has no backward on " << Device::name << ": its operation lacks `void backward(const Pass&)`";
-            }
-        }
+        impl::RequireTrainable<Device> required{walk.rows};
+        impl::for_each_layer_of(impl::ItemList<Items...>{}, required);
+        return required.sentence;
     }
 };
 
@@ -256,13 +441,14 @@ concept Network = requires {
     { N::fusion } -> std::convertible_to<bool>;
     { N::parameter_count } -> std::convertible_to<std::int64_t>;
     { N::parameter_elements } -> std::convertible_to<std::int64_t>;
+    { N::buffer_elements } -> std::convertible_to<std::int64_t>;
 };
 
 /// Bytes of the activations and their gradients for a batch, as the memory plan lays them out: known from the type.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<StageInfo, Net::layer_count> stages{};
-    std::array<Lifetime, 2 * Net::layer_count + 2> lifetimes{};
+    std::array<Lifetime, lifetimes_of(Net::layer_count)> lifetimes{};
     const std::size_t count = fuse(Net::rows, Net::fusion, stages);
     return plan_activations(std::span(stages).first(count), batch, training, false, lifetimes);
 }

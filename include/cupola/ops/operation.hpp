@@ -57,14 +57,22 @@ struct Pass {
     typename Device::Context& context;
     const T* input = nullptr;
     T* output = nullptr;
+    /// The other input of an operation that has two.
+    const T* second_input = nullptr;
     /// In backward: the gradient of `output`. The operation may overwrite it.
     T* output_gradient = nullptr;
     /// In backward: written, not added to. Null where nobody wants it.
     T* input_gradient = nullptr;
+    T* second_input_gradient = nullptr;
+    /// In backward: the gradient that the second reader of `output` wrote, where two operations read it.
+    const T* second_output_gradient = nullptr;
     std::array<const float*, max_parameters> parameters{};
     /// In backward: written, or added to where `accumulate` is set.
     std::array<float*, max_parameters> parameter_gradients{};
     bool accumulate = false;
+    /// Running statistics, read outside training; and where training writes those of this batch, or null.
+    std::array<const float*, max_parameters> buffers{};
+    std::array<float*, max_parameters> statistics{};
     /// As asked for in MemoryNeeds.
     std::byte* packed = nullptr;
     std::byte* saved = nullptr;
@@ -84,6 +92,18 @@ concept HasBackward = requires(Op& op, const Pass<Device, T>& pass) { op.backwar
 
 template <class Op, class Device, class T = float>
 concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;
+
+/// An operation that reduces over the batch and can be cut in two there, so that replicas reduce over all their batches:
+///
+///   std::int64_t exchange_size() const               how many sums, `double`s, they exchange in each direction
+///   void forward_statistics(pass, double* sums)      this replica's
+///   void forward_apply(pass, const double* sums)     the rest of forward, with the merged ones
+///   void backward_statistics(pass, double* sums), void backward_apply(pass, const double* sums)
+///   static merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged), merge_backward(...)
+template <class Op>
+concept HasExchange = requires(const Op& op) {
+    { op.exchange_size() } -> std::convertible_to<std::int64_t>;
+};
 
 /// An operation may say what memory it needs; one that does not needs none.
 template <class Op>

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BatchNorm2d<epsilon = 1e-5, decay = 0.9>: batch normalisation of each channel (ops/batch_norm.hpp has the formula).
+//
+//   input         height x width x channels
+//   output        the same
+//   weight        [channels], one to begin with
+//   bias          [channels], zero
+//   running_mean, running_var   [channels], buffers: zero and one to begin with. `decay` is what stays of them when a
+//                 batch's statistics come in (TensorFlow's word; PyTorch's momentum is 1 - decay)
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/batch_norm.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <Number epsilon = 1e-5, Number decay = 0.9>
+struct BatchNorm2d {
+    static constexpr LayerTraits traits{
+        .backward_reads_output = false, .absorbs_relu = true, .statistics_decay = decay};
+
+    static constexpr Inferred output(const Shape& input) {
+        if (!(epsilon > 0.0)) return Mistake{"has an epsilon that is not positive"};
+        if (!(decay >= 0.0 && decay < 1.0)) return Mistake{"has a decay outside [0, 1)"};
+        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+        return input;
+    }
+
+    static constexpr Parameters parameters(const Shape& input) {
+        return {Parameter{.name = "weight", .shape = {input.channels()}, .initializer = constant(1)},
+                Parameter{.name = "bias", .shape = {input.channels()}}};
+    }
+    static constexpr Parameters buffers(const Shape& input) {
+        return {Parameter{.name = "running_mean", .shape = {input.channels()}},
+                Parameter{.name = "running_var", .shape = {input.channels()}, .initializer = constant(1)}};
+    }
+
+    template <class Site>
+    static ops::BatchNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        return {site, BatchNormShape{site.input.channels(), epsilon}};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

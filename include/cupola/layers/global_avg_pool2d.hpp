@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GlobalAvgPool2d: the mean of each channel over height and width.
+//
+//   input   height x width x channels
+//   output  channels
+#pragma once
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct GlobalAvgPool2d {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+
+    static constexpr Inferred output(const Shape& input) {
+        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+        return Shape{input.channels()};
+    }
+
+    template <class Site>
+    static ops::Pooling<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
+        const Shape& input = site.input;
+        return {site, PoolingShape{window_axis(input.height(), input.height(), 1, Padding::valid),
+                                   window_axis(input.width(), input.width(), 1, Padding::valid), input.channels(),
+                                   PoolingKind::average}};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

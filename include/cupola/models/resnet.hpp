@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ResNet<L>: the residual network for CIFAR of He et al. (2015) with L = 6 n + 2 layers, as TensorFlow's
+// cifar10_estimator has it: a convolution of 16 channels, three stages of n basic blocks with 16, 32 and 64 channels,
+// each stage after the first at half the height and width, the mean over height and width, and a linear layer.
+//
+//   basic block   conv 3x3 - batch norm - ReLU - conv 3x3 - batch norm, plus the shortcut, then ReLU
+//   shortcut      the input itself; at the beginning of a stage option A: average pool, and channels of zeros
+//
+// Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME would pad the
+// end only where the stride is 2). 11 classes are the ten and a spare one, which the original has for labels that begin
+// at 1. Parameters have the names that PyTorch's code for this network gives them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+using ResNetNorm = BatchNorm2d<1e-5, 0.997>;
+template <std::int64_t channels, std::int64_t stride_of = 1>
+using ResNetConv = Conv2d<channels, 3, stride(stride_of), pad(1), no_bias, weights(glorot_uniform())>;
+
+/// "layer<stage>.<block>".
+template <std::size_t stage, std::size_t block>
+inline constexpr auto resnet_block_name = [] {
+    constexpr std::size_t digits = block < 10 ? 1 : block < 100 ? 2 : block < 1000 ? 3 : 4;
+    FixedString<7 + digits + 1> name;
+    const char prefix[] = {'l', 'a', 'y', 'e', 'r', static_cast<char>('0' + stage), '.'};
+    std::size_t size = 0;
+    for (const char c : prefix) name.characters[size++] = c;
+    for (std::size_t i = digits, rest = block; i > 0; --i, rest /= 10) {
+        name.characters[size + i - 1] = static_cast<char>('0' + rest % 10);
+    }
+    return name;
+}();
+
+template <class Shortcut, std::int64_t channels, std::int64_t stride_of>
+using ResNetBlock = Residual<Shortcut, Named<"conv1", ResNetConv<channels, stride_of>>, Named<"bn1", ResNetNorm>, ReLU,
+                             Named<"conv2", ResNetConv<channels>>, Named<"bn2", ResNetNorm>>;
+
+/// Item i of a stage: its blocks, with a ReLU after each.
+template <std::size_t stage, std::size_t i>
+struct ResNetItem {
+    static constexpr std::int64_t channels = 8 << stage;
+    static constexpr bool first_of_smaller = i == 0 && stage > 1;
+    using Block = std::conditional_t<first_of_smaller, ResNetBlock<PadShortcut<channels, 2>, channels, 2>,
+                                     ResNetBlock<Identity, channels, 1>>;
+    using Type = Named<resnet_block_name<stage, i / 2>, Block>;
+};
+template <std::size_t stage, std::size_t i>
+    requires(i % 2 == 1)
+struct ResNetItem<stage, i> {
+    using Type = ReLU;
+};
+
+template <std::int64_t classes, class Indices>
+struct ResNetLayers;
+template <std::int64_t classes, std::size_t... I>
+struct ResNetLayers<classes, std::index_sequence<I...>> {
+    using Type = Sequential<Input<32, 32, 3>, Named<"conv1", ResNetConv<16>>, Named<"bn1", ResNetNorm>, ReLU,
+                            typename ResNetItem<1, I>::Type..., typename ResNetItem<2, I>::Type...,
+                            typename ResNetItem<3, I>::Type..., GlobalAvgPool2d,
+                            Named<"fc", Linear<classes, weights(glorot_uniform())>>>;
+};
+
+/// Blocks a stage; 1 for a number of layers that there is not, of which the assertion tells.
+[[nodiscard]] consteval std::size_t resnet_blocks(std::int64_t layers) {
+    return layers >= 8 && (layers - 2) % 6 == 0 ? static_cast<std::size_t>((layers - 2) / 6) : 1;
+}
+
+[[nodiscard]] consteval Sentence resnet_mistake(std::int64_t layers) {
+    Sentence mistake;
+    if (layers < 8 || (layers - 2) % 6 != 0) {
+        mistake << "ResNet<" << layers << "> cannot be: it has 6 n + 2 layers (8, 14, 20, 26, 32, 38, 44, ...)";
+    }
+    return mistake;
+}
+
+}  // namespace impl
+
+/// See the head of this file.
+template <std::int64_t layers = 44, std::int64_t classes = 11>
+struct ResNet
+    : impl::ResNetLayers<classes, std::make_index_sequence<2 * impl::resnet_blocks(layers)>>::Type {
+    static_assert(report_mistake<impl::resnet_mistake(layers)>());
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shortcut of option A on `Host`, a row of outputs at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cupola/device/host.hpp>
+#include <cupola/ops/pad_shortcut.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+class PadShortcut<Host, float> {
+public:
+    PadShortcut(const Site<Host>& site, const PadShortcutShape& shape) : shape_(shape), batch_(site.batch) {}
+
+    void forward(const Pass<Host>& pass) const {
+        const PadShortcutShape& s = shape_;
+        for_each_window(pass.context, [&](std::int64_t output, const Window& window) {
+            float* const to = pass.output + output * s.out_channels;
+            std::fill(to, to + s.out_channels, 0.0F);
+            window.for_each(s, [&](std::int64_t input) {
+                const float* const from = pass.input + input * s.in_channels;
+#pragma omp simd
+                for (std::int64_t c = 0; c < s.in_channels; ++c) to[s.before + c] += from[c];
+            });
+            for (std::int64_t c = 0; c < s.in_channels; ++c) to[s.before + c] *= window.share;
+        });
+    }
+
+    /// Windows do not overlap, so each input has one gradient.
+    void backward(const Pass<Host>& pass) const {
+        if (pass.input_gradient == nullptr) return;
+        const PadShortcutShape& s = shape_;
+        for_each_window(pass.context, [&](std::int64_t output, const Window& window) {
+            const float* const from = pass.output_gradient + output * s.out_channels + s.before;
+            window.for_each(s, [&](std::int64_t input) {
+                float* const to = pass.input_gradient + input * s.in_channels;
+#pragma omp simd
+                for (std::int64_t c = 0; c < s.in_channels; ++c) to[c] = from[c] * window.share;
+            });
+        });
+    }
+
+private:
+    /// The part of a window that is inside the image.
+    struct Window {
+        std::int64_t sample, top, bottom, left, right;
+        float share;
+
+        template <class Function>
+        void for_each(const PadShortcutShape& s, Function&& f) const {
+            for (std::int64_t y = top; y < bottom; ++y) {
+                for (std::int64_t x = left; x < right; ++x) f((sample * s.height.input + y) * s.width.input + x);
+            }
+        }
+    };
+
+    template <class Function>
+    void for_each_window(const HostContext& context, Function&& f) const {
+        const WindowAxis &h = shape_.height, &w = shape_.width;
+        parallel_for(context, batch_ * h.output, [&](std::int64_t row) {
+            Window window{};
+            window.sample = row / h.output;
+            window.top = std::max<std::int64_t>(0, row % h.output * h.stride - h.pad_begin);
+            window.bottom = std::min(h.input, row % h.output * h.stride - h.pad_begin + h.window);
+            for (std::int64_t x = 0; x < w.output; ++x) {
+                window.left = std::max<std::int64_t>(0, x * w.stride - w.pad_begin);
+                window.right = std::min(w.input, x * w.stride - w.pad_begin + w.window);
+                window.share = 1.0F / static_cast<float>((window.bottom - window.top) * (window.right - window.left));
+                f(row * w.output + x, window);
+            }
+        });
+    }
+
+    PadShortcutShape shape_;
+    std::int64_t batch_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

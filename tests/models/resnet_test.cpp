@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ResNet<L>: its size and names, PyTorch's figures for one step of a small one, and the same network without fusion and
+// with synchronised statistics.
+#include <cupola/models/resnet.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/net/plan.hpp>
+
+#include "golden/resnet.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+static_assert(ResNet<44>::parameter_count == 658'651 && ResNet<44>::output == Extents<11>{});
+static_assert(std::is_base_of_v<ResNet<>, ResNet<44>>, "44 layers unless named");
+static_assert(ResNet<44>::input == Extents<32, 32, 3>{});
+static_assert(ResNet<44, 10>::parameter_count == 658'651 - 65 && ResNet<20, 10>::output == Extents<10>{});
+// The convolutions of the blocks, the first one, and fc.
+static_assert([] {
+    int convolutions = 0, norms = 0;
+    for (const Row& row : ResNet<44>::rows) {
+        convolutions += row.type.starts_with("Conv2d") ? 1 : 0;
+        norms += row.buffers.count > 0 ? 1 : 0;
+    }
+    return convolutions == 43 && norms == 43;
+}());
+
+namespace {
+
+using Small = ResNet<8>;
+
+/// A plan with memory of its own, every byte of it not a number before the run.
+struct Runner {
+    HostContext context{0, {.threads = 2}};
+    Plan<Host> plan;
+    HostArena arena;
+
+    Runner(Plan<Host> (*make)(HostContext&, const PlanOptions&), const PlanOptions& options, const std::vector<float>& parameters)
+        : plan(make(context, options)), arena(plan.bytes().total(), "test") {
+        auto* floats = reinterpret_cast<float*>(arena.data());
+        std::fill(floats, floats + arena.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+        plan.bind(arena.data());
+        plan.prepare(context, parameters.data());
+    }
+};
+
+std::vector<float> golden_parameters(const golden::ResNetCase& golden) {
+    std::vector<float> parameters(static_cast<std::size_t>(Small::parameter_elements));
+    std::size_t next = 0;
+    for (std::size_t r = 0; r < Small::layer_count; ++r) {
+        const Row& row = Small::rows[r];
+        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            const golden::NetworkParameter& g = golden.parameters[next++];
+            REQUIRE(g.name == parameter_name(Small::rows, r, p));
+            REQUIRE(g.size == static_cast<std::size_t>(row.parameters.list[p].shape.size()));
+            const bool norm_weight = p == 0 && row.buffers.count > 0;
+            for (std::size_t i = 0; i < g.size; ++i) {
+                parameters[static_cast<std::size_t>(row.offsets[p]) + i] =
+                    g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i)) + (norm_weight ? 1.0F : 0.0F);
+            }
+        }
+    }
+    return parameters;
+}
+
+std::vector<float> golden_images(const golden::ResNetCase& golden) {
+    std::vector<float> images(golden.batch * 32 * 32 * 3);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+        images[i] = golden.image_scale * golden::uniform(golden.image_seed, static_cast<std::uint32_t>(i));
+    }
+    return images;
+}
+
+}  // namespace
+
+TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients and running statistics") {
+    for (const golden::ResNetCase& golden : golden::resnet_cases) {
+        const std::vector<float> parameters = golden_parameters(golden), images = golden_images(golden);
+        const auto batch = static_cast<std::int64_t>(golden.batch);
+        for (const bool fusion : {true, false}) {
+            CAPTURE(fusion);
+            const PlanOptions options{.batch = batch};
+            Runner run(fusion ? &Plan<Host>::make<Small> : &Plan<Host>::make<Unfused<Small>>, options, parameters);
+            std::vector<float> statistics(static_cast<std::size_t>(Small::buffer_elements));
+            const float* logits =
+                run.plan.forward(run.context, images.data(), parameters.data(), {}, {.running = nullptr, .batch = statistics.data()});
+            CHECK(tutorial::difference(std::span(logits, golden.logits.size()), golden.logits) < 1e-5);
+            const auto loss = CrossEntropy<11>{}.operation<Host>();
+            const LossResult result = loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
+            CHECK(result.sum / static_cast<double>(batch) == doctest::Approx(golden.cross_entropy).epsilon(1e-5));
+
+            std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
+            run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
+            std::size_t next = 0;
+            for (const Row& row : Small::rows) {
+                for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                    const golden::NetworkParameter& g = golden.parameters[next++];
+                    CAPTURE(g.name);
+                    const float* const ours = gradients.data() + row.offsets[p];
+                    double squares = 0;
+                    for (std::size_t i = 0; i < g.size; ++i) squares += static_cast<double>(ours[i]) * static_cast<double>(ours[i]);
+                    CHECK(std::sqrt(squares) == doctest::Approx(g.gradient_norm).epsilon(1e-4));
+                    std::vector<float> at;
+                    for (const std::size_t place : g.places) at.push_back(ours[place]);
+                    CHECK(tutorial::difference(at, g.gradient) < 1e-4);
+                }
+            }
+
+            // The running statistics as a policy makes them, and the evaluation with them.
+            std::vector<float> running = initial_buffers(Small::rows);
+            std::size_t first = 0;
+            for (const RunningStatistics& s : running_statistics(Small::rows)) {
+                CHECK(s.decay == doctest::Approx(1 - golden.momentum).epsilon(1e-12));
+                const auto channels = static_cast<std::size_t>(s.channels);
+                for (const bool variance : {false, true}) {
+                    const auto place = static_cast<std::size_t>(variance ? s.variance : s.mean);
+                    const double factor = variance ? s.unbiased(batch) : 1.0;
+                    for (std::size_t c = place; c < place + channels; ++c) {
+                        running[c] = static_cast<float>(s.decay * static_cast<double>(running[c]) +
+                                                        (1 - s.decay) * factor * static_cast<double>(statistics[c]));
+                    }
+                    CHECK(tutorial::difference(std::span(running).subspan(place, channels), golden.buffers.subspan(first, channels)) < 1e-5);
+                    first += channels;
+                }
+            }
+            CHECK(first == golden.buffers.size());
+            const PlanOptions for_evaluation{.batch = batch, .training = false};
+            Runner evaluation(&Plan<Host>::make<Small>, for_evaluation, parameters);
+            const PassKey outside_training{.training = false};
+            logits = evaluation.plan.forward(evaluation.context, images.data(), parameters.data(), outside_training,
+                                             {.running = running.data(), .batch = nullptr});
+            CHECK(tutorial::difference(std::span(logits, golden.evaluated.size()), golden.evaluated) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("fusion changes no bit of ResNet") {
+    const golden::ResNetCase& golden = golden::resnet_cases[0];
+    const std::vector<float> parameters = golden_parameters(golden), images = golden_images(golden);
+    const auto run = [&](Plan<Host> (*make)(HostContext&, const PlanOptions&)) {
+        const PlanOptions options{.batch = static_cast<std::int64_t>(golden.batch)};
+        Runner r(make, options, parameters);
+        const float* logits = r.plan.forward(r.context, images.data(), parameters.data(), {});
+        std::vector<float> result(logits, logits + golden.logits.size());
+        for (std::size_t i = 0; i < result.size(); ++i) r.plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 5) - 0.02F;
+        std::vector<float> gradients(parameters.size());
+        r.plan.backward(r.context, images.data(), parameters.data(), gradients.data(), {});
+        result.insert(result.end(), gradients.begin(), gradients.end());
+        return result;
+    };
+    const std::vector<float> fused = run(&Plan<Host>::make<Small>), plain = run(&Plan<Host>::make<Unfused<Small>>);
+    CHECK(std::memcmp(fused.data(), plain.data(), fused.size() * sizeof(float)) == 0);
+    CHECK(activation_bytes<ResNet<44>>(128) == 432'013'312);  // as small as any arena can be
+}
+
+TEST_CASE("the weights begin as Glorot's, the batch norms as the identity") {
+    for (const Row& row : ResNet<20>::rows) {
+        if (row.parameters.count == 0) continue;
+        const bool norm = row.buffers.count > 0;
+        CHECK(row.parameters.list[0].initializer == (norm ? constant(1) : glorot_uniform()));
+        CHECK(row.parameters.count == (row.type.starts_with("Conv2d") ? 1 : 2));
+        if (row.parameters.count == 2) CHECK(row.parameters.list[1].initializer == constant(0));
+        if (norm) CHECK(row.traits.statistics_decay == 0.997);
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation against plain loops in double, and the sums that replicas exchange.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/onednn/batch_norm.hpp>
+
+#include "../devices.hpp"
+#include "../reference/batch_norm.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+
+namespace {
+
+struct Case {
+    std::int64_t batch, height, width, channels;
+    double mean = 0.5, epsilon = 1e-5;
+};
+
+std::string describe(const Case& c) {
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", mean ", c.mean);
+}
+
+Problem problem_of(const Case& c, std::uint64_t seed, int threads, Activation activation = Activation::none) {
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = problem.output = {c.height, c.width, c.channels};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    problem.activation = activation;
+    problem.x = random.normal(c.batch * problem.input.size(), 2.0, c.mean);
+    problem.dy = random.normal(c.batch * problem.input.size(), 1.0, 0.2);
+    problem.parameters = {random.normal(c.channels, 0.5, 1.0), random.normal(c.channels, 0.5)};
+    problem.buffers = {random.normal(c.channels), random.normal(c.channels)};
+    for (float& variance : problem.buffers[1]) variance = variance * variance + 0.1F;
+    return problem;
+}
+
+reference::BatchNorm oracle(const Case& c, Activation activation = Activation::none) {
+    return {static_cast<std::size_t>(c.channels), c.epsilon, activation == Activation::relu};
+}
+
+template <Device D>
+Outcome run(const Case& c, const Problem& problem) {
+    return operation_run::run<D>(problem, [&](const Site<D>& site) {
+        return ops::BatchNorm<D, float>(site, BatchNormShape{c.channels, c.epsilon});
+    });
+}
+
+// Channels in groups of 64, of 16 and what is left; blocks of 32 rows and more.
+const std::vector<Case> cases{
+    {2, 4, 4, 16}, {3, 5, 7, 3}, {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
+    {2, 1, 1, 5},  {1, 40, 40, 1}, {2, 7, 7, 600},
+};
+
+/// The norm over the figures that do not cancel: an input gradient is close to zero in directions that the
+/// normalisation takes out.
+constexpr double tolerance = reference::tolerance;
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation in training agrees with plain loops, forward and backward, with and without a ReLU",
+                          D, norm_agrees) {
+    for (const Case& c : cases) {
+        for (const Activation activation : {Activation::none, Activation::relu}) {
+            for (const int threads : thread_counts<D>()) {
+                const std::uint64_t seed = reference::fresh_seed();
+                INFO(describe(c), ", ReLU ", activation == Activation::relu, ", threads ", threads, ", seed ", seed);
+                const Problem problem = problem_of(c, seed, threads, activation);
+                const Outcome outcome = run<D>(c, problem);
+                const auto reference = oracle(c, activation);
+                const auto moments = reference.moments(problem.x);
+                const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
+                CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, moments)) < tolerance);
+                CHECK(distance(outcome.statistics[0], moments.mean) < tolerance);
+                CHECK(distance(outcome.statistics[1], moments.variance) < tolerance);
+                const auto gradients = reference.backward(problem.dy, problem.x, weight, bias, moments);
+                if (c.batch * c.height * c.width > 4) {  // of few elements little is left, and that is rounding
+                    CHECK(distance(outcome.input_gradient, gradients.input) < tolerance);
+                }
+                CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < tolerance);
+                CHECK(distance(outcome.parameter_gradients[1], gradients.bias) < tolerance);
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(norm_agrees, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D, norm_inference) {
+    for (const Case& c : cases) {
+        for (const bool site_training : {false, true}) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(c), ", with backward ", site_training, ", seed ", seed);
+            Problem problem = problem_of(c, seed, 2, Activation::relu);
+            problem.training = false;
+            problem.site_training = site_training;
+            const Outcome outcome = run<D>(c, problem);
+            const auto reference = oracle(c, Activation::relu);
+            const reference::BatchNorm::Moments running{reference::widen(problem.buffers[0]), reference::widen(problem.buffers[1])};
+            const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
+            CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, running)) < tolerance);
+            for (const float value : outcome.statistics[0]) CHECK(std::isnan(value));  // not written
+            if (!site_training) continue;
+            const auto gradients = reference.backward(problem.dy, problem.x, weight, bias, running, true);
+            CHECK(distance(outcome.input_gradient, gradients.input) < tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(norm_inference, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients where it is told to", D, norm_accumulates) {
+    const Case c{3, 5, 5, 19};
+    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    const Outcome alone = run<D>(c, problem);
+    problem.accumulate = true;
+    problem.gradients_before = problem.parameters;
+    const Outcome added = run<D>(c, problem);
+    for (std::size_t p = 0; p < 2; ++p) {
+        for (std::size_t i = 0; i < problem.parameters[p].size(); ++i) {
+            CHECK(added.parameter_gradients[p][i] ==
+                  doctest::Approx(problem.parameters[p][i] + alone.parameter_gradients[p][i]).epsilon(1e-5));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(norm_accumulates, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation has the same bits for 1 and 2 threads", D, norm_bits) {
+    const Case c{5, 17, 19, 48};
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    const Outcome one = run<D>(c, problem_of(c, seed, 1)), two = run<D>(c, problem_of(c, seed, 2));
+    CHECK(reference::same_bits(one.output, two.output));
+    CHECK(reference::same_bits(one.input_gradient, two.input_gradient));
+    CHECK(reference::same_bits(one.parameter_gradients[0], two.parameter_gradients[0]));
+    CHECK(reference::same_bits(one.statistics[1], two.statistics[1]));
+}
+TEST_CASE_TEMPLATE_APPLY(norm_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("the variance of numbers far from zero is exact: nothing cancels", D, norm_far) {
+    const Case c{4, 16, 16, 16, 1000.0};
+    const Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    const Outcome outcome = run<D>(c, problem);
+    CHECK(distance(outcome.statistics[1], oracle(c).moments(problem.x).variance) < tolerance);
+}
+TEST_CASE_TEMPLATE_APPLY(norm_far, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation leaves out the input gradient that nobody wants", D, norm_null) {
+    const Case c{2, 3, 3, 16};
+    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    const Outcome with = run<D>(c, problem);
+    problem.input_gradient = problem.site_input_gradient = false;
+    const Outcome without = run<D>(c, problem);
+    for (const float value : without.input_gradient) CHECK(std::isnan(value));
+    CHECK(reference::same_bits(with.parameter_gradients[0], without.parameter_gradients[0]));
+}
+TEST_CASE_TEMPLATE_APPLY(norm_null, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a NaN reaches its channel and no other", D, norm_nan) {
+    const Case c{2, 3, 3, 20};
+    Problem problem = problem_of(c, reference::fresh_seed(), 1, Activation::relu);
+    problem.x[7] = std::nanf("");
+    const Outcome outcome = run<D>(c, problem);
+    for (std::size_t i = 0; i < outcome.output.size(); ++i) CHECK(std::isnan(outcome.output[i]) == (i % 20 == 7));
+}
+TEST_CASE_TEMPLATE_APPLY(norm_nan, Devices);
+
+TEST_CASE("moments merged in any split are those of all samples, and parts without samples do not count") {
+    constexpr std::size_t channels = 3;
+    reference::Random random(reference::fresh_seed());
+    const reference::Floats x = random.normal(3 * 50, 2.0, 100.0);
+    const auto sums_of = [&](std::size_t begin, std::size_t end) {
+        const std::span<const float> part = std::span(x).subspan(begin * channels, (end - begin) * channels);
+        std::vector<double> sums(7);
+        if (part.empty()) return sums;
+        const auto m = reference::BatchNorm{channels}.moments(part);
+        sums[0] = static_cast<double>(end - begin);
+        for (std::size_t c = 0; c < channels; ++c) {
+            sums[1 + c] = m.mean[c];
+            sums[4 + c] = m.variance[c] * sums[0];
+        }
+        return sums;
+    };
+    const std::vector<double> whole = sums_of(0, 50), a = sums_of(0, 7), none = sums_of(7, 7), b = sums_of(7, 8), c = sums_of(8, 50);
+    std::vector<double> merged(7, -1.0);
+    merge_moments(std::vector<const double*>{a.data(), none.data(), b.data(), nullptr, c.data()}, 7, merged.data());
+    for (std::size_t i = 0; i < 7; ++i) CHECK(merged[i] == doctest::Approx(whole[i]).epsilon(1e-10));
+    // One part alone is itself, to the bit.
+    merge_moments(std::vector<const double*>{nullptr, a.data()}, 7, merged.data());
+    CHECK(merged == a);
+}
+
+TEST_CASE("the sums of backward are averaged by the samples that they are of") {
+    const std::vector<double> a{2, 1, 10}, b{6, 5, 30};
+    std::vector<double> merged(3);
+    merge_gradient_sums(std::vector<const double*>{a.data(), nullptr, b.data()}, 3, merged.data());
+    CHECK(merged == std::vector<double>{8, 4, 25});
+}

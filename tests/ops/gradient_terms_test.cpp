@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/ops/gradient_terms.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+TEST_CASE("without terms a gradient is itself, to the bit") {
+    constexpr GradientAt g_at{GradientTerms{}};
+    static_assert(g_at(1.5F, 1e30F) == 1.5F);
+    CHECK(g_at(1e38F, -3.0F) == 1e38F);
+    CHECK(g_at(-1e-30F, 3.0F) == -1e-30F);
+}
+
+TEST_CASE("the regulariser's part is scaled and clipped with the gradient, the optimiser's decay is not") {
+    constexpr GradientAt scaled{GradientTerms{.l2 = 0.5F, .scale = 0.25F}};
+    static_assert(scaled(2.0F, 4.0F) == 1.0F);
+    constexpr GradientAt clipped{GradientTerms{.l2 = 0.5F, .scale = 0.25F, .clip = 0.75F, .weight_decay = 2.0F}};
+    static_assert(clipped(2.0F, 4.0F) == 8.75F);
+    static_assert(clipped(-20.0F, -4.0F) == -8.75F);
+    static_assert(clipped(0.0F, 0.0F) == 0.0F);
+}
+
+TEST_CASE("what is not a number stays so, and infinity is clipped") {
+    constexpr GradientAt clipped{GradientTerms{.clip = 1.0F}};
+    CHECK(std::isnan(clipped(std::numeric_limits<float>::quiet_NaN(), 0.0F)));
+    CHECK(clipped(std::numeric_limits<float>::infinity(), 0.0F) == 1.0F);
+    CHECK(clipped(-std::numeric_limits<float>::infinity(), 0.0F) == -1.0F);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/ops/onednn/impl/square_root.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+TEST_CASE("roots are a float's precision away from the true ones, over all normal numbers") {
+    double worst = 0, worst_inverse = 0;
+    // Every 4099th float from the least normal one to the largest.
+    for (std::uint32_t bits = 0x00800000; bits < 0x7F800000; bits += 4099) {
+        const float x = std::bit_cast<float>(bits);
+        const double root = std::sqrt(static_cast<double>(x));
+        worst = std::max(worst, std::abs(static_cast<double>(impl::square_root(x)) / root - 1));
+        worst_inverse = std::max(worst_inverse, std::abs(static_cast<double>(impl::inverse_square_root(x)) * root - 1));
+    }
+    CHECK(worst < 1.2e-7);
+    CHECK(worst_inverse < 2.4e-7);
+}
+
+TEST_CASE("the root of 0 is 0, and its inverse is finite") {
+    CHECK(impl::square_root(0.0F) == 0.0F);
+    CHECK(std::isfinite(impl::inverse_square_root(0.0F)));
+}
