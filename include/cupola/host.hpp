@@ -5,11 +5,20 @@
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/adam_update.hpp>
+#include <cupola/ops/onednn/batch_norm.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
 #include <cupola/ops/onednn/dropout.hpp>
+#include <cupola/ops/onednn/gradient_norm.hpp>
+#include <cupola/ops/onednn/lamb_update.hpp>
+#include <cupola/ops/onednn/lars_update.hpp>
 #include <cupola/ops/onednn/linear.hpp>
 #include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/onednn/moving_average_update.hpp>
+#include <cupola/ops/onednn/pad_shortcut.hpp>
 #include <cupola/ops/onednn/pooling.hpp>
+#include <cupola/ops/onednn/residual.hpp>
+#include <cupola/ops/onednn/rms_prop_update.hpp>
 #include <cupola/ops/onednn/sgd_update.hpp>
 #include <cupola/ops/onednn/softmax_cross_entropy.hpp>
 #include <cupola/parallel/concat_mean.hpp>

@@ -16,6 +16,8 @@ struct Descent {
 #ifndef MISTAKE
     [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
 #endif
+    [[nodiscard]] std::string_view state_name(int) const { return "none"; }
+    [[nodiscard]] std::string description() const { return "descent"; }
     template <class Device>
     void update(const Update<Device>&) const {}
 };

@@ -15,6 +15,8 @@ struct Descent {
 #ifndef MISTAKE
     [[nodiscard]] int state_arenas() const { return 0; }
 #endif
+    [[nodiscard]] std::string_view state_name(int) const { return "none"; }
+    [[nodiscard]] std::string description() const { return "descent"; }
     [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
     template <class Device>
     void update(const Update<Device>&) const {}

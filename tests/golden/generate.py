@@ -340,6 +340,123 @@ def sgd(torch):
     header.write()
 
 
+# name, kind, numbers, l2 of the first tensor, largest norm, largest value
+OPTIMIZERS = [
+    ("sgd", "sgd", (0.1, 0.0, 0.0, 0), 0.0, 0.0, 0.0),
+    ("sgd, momentum, decay", "sgd", (0.05, 0.9, 0.05, 0), 0.0, 0.0, 0.0),
+    ("sgd, nesterov, l2", "sgd", (0.05, 0.9, 0.0, 1), 0.1, 0.0, 0.0),
+    ("adam", "adam", (0.1, 0.9, 0.999, 1e-8, 0.0), 0.0, 0.0, 0.0),
+    ("adam, other betas, decay, l2", "adam", (0.05, 0.8, 0.95, 1e-3, 0.1), 0.05, 0.0, 0.0),
+    ("adamw", "adamw", (0.1, 0.9, 0.999, 1e-8, 0.01), 0.0, 0.0, 0.0),
+    ("adamw, large decay, l2", "adamw", (0.05, 0.9, 0.99, 1e-6, 0.5), 0.1, 0.0, 0.0),
+    ("rmsprop", "rmsprop", (0.05, 0.9, 0.0, 1e-10, 0.0, 1.0), 0.0, 0.0, 0.0),
+    ("rmsprop as Inception's", "rmsprop", (0.1, 0.9, 0.9, 1.0, 0.0, 1.0), 0.1, 0.0, 0.0),
+    ("rmsprop as Keras's, from 0", "rmsprop", (0.01, 0.9, 0.5, 1e-7, 0.0, 0.0), 0.0, 0.0, 0.0),
+    ("sgd, clipped by norm", "sgd", (0.1, 0.9, 0.0, 0), 0.1, 2.0, 0.0),
+    ("sgd, clipped by value, decay", "sgd", (0.1, 0.0, 0.05, 0), 0.1, 0.0, 0.8),
+    ("adamw, clipped by norm, then by value", "adamw", (0.1, 0.9, 0.999, 1e-8, 0.01), 0.1, 2.0, 0.5),
+    ("adam, clipped by norm, decay", "adam", (0.1, 0.9, 0.999, 1e-8, 0.1), 0.0, 1.0, 0.0),
+]
+
+
+class TensorFlowRmsProp:
+    """TensorFlow's ApplyRMSProp: PyTorch has epsilon outside the root."""
+
+    def __init__(self, tensors, numbers):
+        self.tensors, self.numbers = tensors, numbers
+        self.square = [t.detach().clone().fill_(numbers[5]) for t in tensors]
+        self.velocity = [t.detach().clone().zero_() for t in tensors]
+
+    def step(self):
+        rate, share, momentum, epsilon, decay, _ = self.numbers
+        for w, square, velocity in zip(self.tensors, self.square, self.velocity):
+            g = w.grad + decay * w.detach()
+            square += (1 - share) * (g * g - square)
+            velocity.mul_(momentum).add_(rate * g / (square + epsilon).sqrt())
+            w.data -= velocity
+
+
+def optimizer_of(torch, kind, tensors, n):
+    if kind == "sgd":
+        return torch.optim.SGD(tensors, lr=n[0], momentum=n[1], weight_decay=n[2], nesterov=bool(n[3]))
+    if kind == "rmsprop":
+        return TensorFlowRmsProp(tensors, n)
+    make = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+    return make(tensors, lr=n[0], betas=(n[1], n[2]), eps=n[3], weight_decay=n[4])
+
+
+def optimizers(torch, exchange):
+    header = Header("optimizers", "Optimizer", "Twenty steps of each optimiser on a least-squares problem, by PyTorch.")
+    steps, size, first = 20, 19, 12
+    for index, (name, kind, numbers, l2, max_norm, max_value) in enumerate(OPTIMIZERS):
+        random = np.random.RandomState(900 + index)
+        matrix, target = random.standard_normal((23, size)), random.standard_normal(23)
+        matrix[:, 3] = 0  # a parameter that the loss does not depend on
+        initial = floats(random, size)
+        gradients, traces, clipped = [], [], 0
+        for kind_of_number in (torch.float64, torch.float32):
+            tensors = [
+                torch.tensor(part, dtype=kind_of_number, requires_grad=True) for part in (initial[:first], initial[first:])
+            ]
+            optimizer = optimizer_of(torch, kind, tensors, numbers)
+            trace = []
+            for step in range(steps):
+                if kind_of_number == torch.float64:
+                    w = np.concatenate([t.detach().numpy() for t in tensors])
+                    gradients.append((matrix.T @ (matrix @ w - target) / 23).astype(np.float32))
+                for tensor, part, coefficient in zip(tensors, np.split(gradients[step], [first]), (l2, 0.0)):
+                    tensor.grad = torch.tensor(part, dtype=kind_of_number) + coefficient * tensor.detach()
+                if max_norm:
+                    clipped += torch.nn.utils.clip_grad_norm_(tensors, max_norm).item() > max_norm
+                if max_value:
+                    clipped += max(t.grad.abs().max().item() for t in tensors) > max_value
+                    torch.nn.utils.clip_grad_value_(tensors, max_value)
+                optimizer.step()
+                trace.append(np.concatenate([t.detach().numpy() for t in tensors]))
+            traces.append(np.stack(trace))
+        if max_norm or max_value:  # both sides of min(1, ...)
+            assert 2 < clipped < 2 * steps * (2 if max_norm and max_value else 1) - 2, (name, clipped)
+        if kind == "rmsprop":
+            exchange[f"rmsprop_{index}"] = (initial, np.stack(gradients), traces[0])
+        header.case(
+            quoted(name),
+            quoted(kind),
+            str(steps),
+            str(size),
+            str(first),
+            "@" + header.array(numbers, "double"),
+            *(number(v, "double") for v in (l2, max_norm, max_value)),
+            *("@" + header.array(a) for a in (initial, gradients, *traces)),
+        )
+    header.write()
+
+
+# name, decay
+AVERAGES = [("the tutorial's, warmed up", 0.9999), ("a decay that the warm-up reaches", 0.5)]
+
+
+def moving_average(exchange):
+    header = Header("moving_average", "MovingAverage", "Moving averages by TensorFlow's rule in double.")
+    steps, size = 20, 5
+    for index, (name, decay) in enumerate(AVERAGES):
+        random = np.random.RandomState(950 + index)
+        initial, values = floats(random, size), floats(random, steps, size)
+        average, trace = initial.astype(np.float64), []
+        for step in range(steps):
+            n = step + 1
+            average = average - (1 - min(decay, (1 + n) / (10 + n))) * (average - values[step])
+            trace.append(average)
+        exchange[f"moving_average_{index}"] = (initial, values, np.stack(trace))
+        header.case(
+            quoted(name),
+            str(steps),
+            str(size),
+            number(decay, "double"),
+            *("@" + header.array(a) for a in (initial, values, trace)),
+        )
+    header.write()
+
+
 def torch_rates(torch, initial, make, wanted):
     import warnings
 
@@ -406,6 +523,14 @@ def schedules(torch):
         range(38),
         torch_rates(torch, 0.3, lambda o: lr.CosineAnnealingLR(o, 37, 0.01), range(38)),
     )
+    for factor in (2, 8):
+        add(
+            f"LinearLR 20 to {factor} times",
+            "warm_up",
+            [0.1, factor, 20],
+            range(25),
+            torch_rates(torch, 0.1 * factor, lambda o: lr.LinearLR(o, 1 / factor, total_iters=20), range(25)),
+        )
     header.write()
 
 
@@ -431,6 +556,37 @@ NETWORK = [  # name, shape in Cupola's layout, scale
     ("softmax_linear/weights", (10, 192), 0.125),
     ("softmax_linear/biases", (10,), 0.125),
 ]
+
+
+def network_parameters(header, layout, parameters):
+    """The array `network_parameters`: of each gradient its norm, its largest entry, and places spread over the whole."""
+    rows = []
+    for seed, (name, shape, scale) in enumerate(layout, start=1):
+        gradient = parameters[name].grad.numpy().reshape(-1)
+        places = sorted(
+            {
+                int(np.argmax(np.abs(gradient))),
+                *(int(p) for p in np.linspace(0, gradient.size - 1, min(16, gradient.size))),
+            }
+        )
+        rows.append(
+            "{"
+            + ", ".join(
+                (
+                    quoted(name),
+                    str(gradient.size),
+                    str(seed),
+                    number(scale, "float"),
+                    number(np.linalg.norm(gradient), "double"),
+                    "" + header.array(places, "std::size_t"),
+                    header.array(gradient[places]),
+                )
+            )
+            + "}"
+        )
+    header.arrays.append(
+        f"inline constexpr NetworkParameter {header.file}_parameters[] = {{\n    " + ",\n    ".join(rows) + "};\n"
+    )
 
 
 def network(torch):
@@ -471,34 +627,7 @@ def network(torch):
     decay3, decay4 = (0.5 * 0.004 * parameters[n + "/weights"].pow(2).sum() for n in ("local3", "local4"))
     total = entropy + decay3 + decay4
     total.backward()
-    rows = []
-    for seed, (name, shape, scale) in enumerate(NETWORK, start=1):
-        gradient = parameters[name].grad.numpy().reshape(-1)
-        # The largest entry, then places spread over the whole array.
-        places = sorted(
-            {
-                int(np.argmax(np.abs(gradient))),
-                *(int(p) for p in np.linspace(0, gradient.size - 1, min(16, gradient.size))),
-            }
-        )
-        rows.append(
-            "{"
-            + ", ".join(
-                (
-                    quoted(name),
-                    str(gradient.size),
-                    str(seed),
-                    number(scale, "float"),
-                    number(np.linalg.norm(gradient), "double"),
-                    "" + header.array(places, "std::size_t"),
-                    header.array(gradient[places]),
-                )
-            )
-            + "}"
-        )
-    header.arrays.append(
-        "inline constexpr NetworkParameter network_parameters[] = {\n    " + ",\n    ".join(rows) + "};\n"
-    )
+    network_parameters(header, NETWORK, parameters)
     header.case(
         quoted("the tutorial's network, batch 6"),
         str(batch),
@@ -508,6 +637,125 @@ def network(torch):
         "@" + header.array(logits.detach().numpy()),
         *(number(v.item(), "double") for v in (entropy, decay3, decay4, total)),
         "@network_parameters",
+    )
+    header.write()
+
+
+# name, batch, height, width, channels, ReLU after it, epsilon, momentum
+BATCH_NORMS = [
+    ("5 x 7 x 3", 2, 5, 7, 3, False, 1e-5, 0.1),
+    ("4 x 4 x 20, ReLU, the estimator's momentum", 3, 4, 4, 20, True, 1e-5, 0.003),
+    ("1 x 1 x 5, a large epsilon", 6, 1, 1, 5, True, 1e-2, 0.5),
+]
+
+
+def batch_norm(torch):
+    header = Header("batch_norm", "BatchNorm", "Batch normalisation by PyTorch, NHWC here.")
+    functional = torch.nn.functional
+    random = np.random.default_rng(11)
+    for name, n, height, width, channels, relu_after, epsilon, momentum in BATCH_NORMS:
+        x, dy = floats(random, n, height, width, channels) + np.float32(0.5), floats(random, n, height, width, channels)
+        weight, bias = floats(random, channels, scale=0.5) + np.float32(1), floats(random, channels, scale=0.5)
+        before = [floats(random, channels), np.square(floats(random, channels)) + np.float32(0.1)]
+        running = [torch.tensor(b, dtype=torch.float64) for b in before]
+
+        def double(a):
+            return torch.tensor(a, dtype=torch.float64)
+
+        def output(x, training):
+            y = functional.batch_norm(x.permute(0, 3, 1, 2), *running, w, b, training, momentum, epsilon)
+            return (torch.relu(y) if relu_after else y).permute(0, 2, 3, 1)
+
+        tx, w, b = (double(a).requires_grad_() for a in (x, weight, bias))
+        evaluated = output(tx, False).detach().numpy()
+        y = output(tx, True)
+        y.backward(double(dy))
+        header.case(
+            quoted(name),
+            *map(str, (n, height, width, channels)),
+            flag(relu_after),
+            number(epsilon, "double"),
+            number(momentum, "double"),
+            *("@" + header.array(a) for a in (x, weight, bias, *before, dy, y.detach().numpy())),
+            *("@" + header.array(t.grad.numpy()) for t in (tx, w, b)),
+            *("@" + header.array(t.numpy()) for t in running),
+            "@" + header.array(evaluated),
+        )
+    header.write()
+
+
+def resnet_layout(blocks, classes):
+    """(name, shape in Cupola's layout, scale) of ResNet<6 blocks + 2>, in the order of its list."""
+
+    def norm(name, channels):
+        return [(name + ".weight", (channels,), 0.25), (name + ".bias", (channels,), 0.25)]
+
+    layout = [("conv1.weight", (16, 3, 3, 3), 0.25), *norm("bn1", 16)]
+    before = 16
+    for stage, channels in ((1, 16), (2, 32), (3, 64)):
+        for block in range(blocks):
+            name = f"layer{stage}.{block}"
+            layout += [(name + ".conv1.weight", (channels, 3, 3, before), 0.125), *norm(name + ".bn1", channels)]
+            layout += [(name + ".conv2.weight", (channels, 3, 3, channels), 0.125), *norm(name + ".bn2", channels)]
+            before = channels
+    return [*layout, ("fc.weight", (classes, 64), 0.25), ("fc.bias", (classes,), 0.25)]
+
+
+def resnet(torch):
+    header = Header("resnet", "ResNet", "One step of ResNet<8> and its evaluation, by PyTorch.")
+    functional = torch.nn.functional
+    blocks, classes, batch, image_seed, image_scale, momentum = 1, 11, 3, 99, 1.0, 0.003
+    labels = np.array([3, 10, 0], dtype=np.int32)
+    layout = resnet_layout(blocks, classes)
+    parameters, running = {}, {}
+    for seed, (name, shape, scale) in enumerate(layout, start=1):
+        values = (np.float32(scale) * uniform(seed, int(np.prod(shape)))).reshape(shape)
+        if "bn" in name and name.endswith("weight"):
+            values = values + np.float32(1)
+            running[name[: -len(".weight")]] = [torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.float64)]
+        parameters[name] = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    images = np.float32(image_scale) * uniform(image_seed, batch * 32 * 32 * 3).reshape(batch, 32, 32, 3)
+
+    def convolution(x, name, stride=1):
+        return functional.conv2d(x, parameters[name + ".weight"].permute(0, 3, 1, 2), stride=stride, padding=1)
+
+    def norm(x, name, training):
+        return functional.batch_norm(
+            x, *running[name], parameters[name + ".weight"], parameters[name + ".bias"], training, momentum, 1e-5
+        )
+
+    def forward(training):
+        x = torch.tensor(images, dtype=torch.float64).permute(0, 3, 1, 2)
+        x = torch.relu(norm(convolution(x, "conv1"), "bn1", training))
+        for stage, channels in ((1, 16), (2, 32), (3, 64)):
+            for block in range(blocks):
+                name, stride = f"layer{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+                shortcut = x
+                if x.shape[1] != channels:
+                    more = (channels - x.shape[1]) // 2
+                    shortcut = functional.pad(functional.avg_pool2d(x, stride, stride), (0, 0, 0, 0, more, more))
+                x = torch.relu(norm(convolution(x, name + ".conv1", stride), name + ".bn1", training))
+                x = norm(convolution(x, name + ".conv2"), name + ".bn2", training)
+                x = torch.relu(x + shortcut)
+        return functional.linear(x.mean((2, 3)), parameters["fc.weight"], parameters["fc.bias"])
+
+    logits = forward(True)
+    entropy = functional.cross_entropy(logits, torch.tensor(labels, dtype=torch.int64))
+    entropy.backward()
+    buffers = np.concatenate([t.numpy() for pair in running.values() for t in pair])
+    network_parameters(header, layout, parameters)
+    header.case(
+        quoted("ResNet<8>, batch 3"),
+        str(batch),
+        str(image_seed),
+        number(image_scale, "float"),
+        number(momentum, "double"),
+        "@" + header.array(labels, "std::int32_t"),
+        "@" + header.array(logits.detach().numpy()),
+        number(entropy.item(), "double"),
+        "@" + header.array(buffers),
+        "@" + header.array(forward(False).detach().numpy()),
+        "@resnet_parameters",
     )
     header.write()
 
@@ -525,8 +773,12 @@ def generate():
     relu(torch)
     cross_entropy(torch)
     sgd(torch)
+    optimizers(torch, exchange)
+    moving_average(exchange)
     schedules(torch)
     network(torch)
+    batch_norm(torch)
+    resnet(torch)
     EXCHANGE.parent.mkdir(parents=True, exist_ok=True)
     np.savez(EXCHANGE, **{f"{key}_{i}": a for key, figures in exchange.items() for i, a in enumerate(figures)})
 
@@ -574,6 +826,31 @@ def check_tensorflow():
             output = tf.nn.local_response_normalization(tx, radius, bias, alpha, beta)
         compare(name, y, output)
         compare(name, gx, tape.gradient(output, tx, tf.constant(dy, tf.float32)))
+    for index, (name, kind, numbers, l2, *_) in enumerate(OPTIMIZERS):
+        if kind != "rmsprop":
+            continue
+        initial, gradients, trace = figures(f"rmsprop_{index}", 3)
+        rate, share, momentum, epsilon, _, start = numbers
+        w = tf.Variable(initial)
+        if start == 1:
+            optimizer = tf.compat.v1.train.RMSPropOptimizer(rate, share, momentum, epsilon)
+        else:
+            optimizer = tf.keras.optimizers.RMSprop(rate, share, momentum, epsilon)
+        for step, gradient in enumerate(gradients):
+            regularised = gradient + np.where(np.arange(w.shape[0]) < 12, l2, 0.0) * w.numpy()
+            optimizer.apply_gradients([(tf.constant(regularised), w)])
+            compare(name, trace[step], w)
+    for index, (name, decay) in enumerate(AVERAGES):
+        initial, values, trace = figures(f"moving_average_{index}", 3)
+        w, step = tf.Variable(initial), tf.Variable(0, dtype=tf.int64)
+        average = tf.train.ExponentialMovingAverage(decay, step)
+        average.apply([w])
+        average.average(w).assign(initial)
+        for value, expected in zip(values, trace):
+            w.assign(value)
+            step.assign_add(1)
+            average.apply([w])
+            compare(name, expected, average.average(w))
     print(f"TensorFlow {tf.__version__} agrees with every figure to {worst:.1e}")
 
 

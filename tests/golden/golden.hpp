@@ -82,6 +82,30 @@ struct SgdCase {
     std::span<const double> initial, gradients, trace;
 };
 
+// Like SgdCase, for every optimiser: the parameters are two tensors, of `first` elements and of the rest, and l2 * w of the
+// first is part of the loss's gradient, which is clipped to a norm over both tensors and to a value (0: not clipped) before
+// the optimiser's step. `trace` is by PyTorch in double, `float_trace` by PyTorch in float. `numbers` are the optimiser's:
+//   sgd       rate, momentum, decay, 1 for Nesterov
+//   adam      rate, beta1, beta2, epsilon, decay
+//   adamw     rate, beta1, beta2, epsilon, decay
+//   rmsprop   rate, decay of the mean square, momentum, epsilon, decay, start; TensorFlow's rule, which PyTorch does not have:
+//             computed by numpy in double and in float, and compared with TensorFlow's own
+struct OptimizerCase {
+    std::string_view name, kind;
+    std::size_t steps, parameters, first;
+    std::span<const double> numbers;
+    double l2, max_norm, max_value;
+    std::span<const float> initial, gradients, trace, float_trace;
+};
+
+// Averages of `parameters` numbers after each step; the parameters after each step are given: [steps, parameters].
+struct MovingAverageCase {
+    std::string_view name;
+    std::size_t steps, parameters;
+    double decay;
+    std::span<const float> initial, values, trace;
+};
+
 // The rate that holds during step steps[i] (steps count from 0, the rate at step 0 is the initial one). `kind` is one
 // of
 //   exponential_staircase  numbers = initial, factor, steps a decay
@@ -90,6 +114,7 @@ struct SgdCase {
 //                          boundary's own step on (PyTorch's MultiStepLR; TensorFlow's holds the old one for that step
 //                          too)
 //   cosine                 numbers = initial, final, steps (PyTorch's CosineAnnealingLR)
+//   warm_up                numbers = initial, factor, steps (PyTorch's LinearLR from 1 / factor of factor times the initial)
 struct ScheduleCase {
     std::string_view name, kind;
     std::span<const double> numbers;
@@ -117,6 +142,33 @@ struct NetworkCase {
     std::span<const std::int32_t> labels;
     std::span<const float> logits;
     double cross_entropy, local3_decay, local4_decay, total;
+    std::span<const NetworkParameter> parameters;
+};
+
+// Training: `output`, the gradients and the running statistics after the step; `evaluated` is the output that the ones
+// before it give. PyTorch's momentum is what comes in, its running variance the unbiased one.
+struct BatchNormCase {
+    std::string_view name;
+    std::size_t batch, height, width, channels;
+    bool relu;
+    double epsilon, momentum;
+    std::span<const float> input, weights, biases, mean_before, variance_before, output_gradient, output;
+    std::span<const float> input_gradient, weight_gradient, bias_gradient, running_mean, running_variance, evaluated;
+};
+
+// One training step of ResNet<8>, and the logits that the running statistics give after it. Parameters and images are
+// made as the tutorial's network's, with one more in a batch norm's weights.
+struct ResNetCase {
+    std::string_view name;
+    std::size_t batch;
+    std::uint32_t image_seed;
+    float image_scale;
+    double momentum;
+    std::span<const std::int32_t> labels;
+    std::span<const float> logits;
+    double cross_entropy;
+    std::span<const float> buffers;  // mean and variance of each batch norm in the order of the list
+    std::span<const float> evaluated;
     std::span<const NetworkParameter> parameters;
 };
 

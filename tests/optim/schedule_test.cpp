@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cupola/optim/rate_scaling.hpp>
+
 #include "golden/schedules.hpp"
 
 using namespace cupola;
@@ -19,6 +21,11 @@ Schedule schedule_of(const golden::ScheduleCase& golden) {
         std::vector<std::int64_t> at;
         for (std::size_t i = 0; i < boundaries; ++i) at.push_back(static_cast<std::int64_t>(n[i]));
         return piecewise(at, {n.begin() + static_cast<std::ptrdiff_t>(boundaries), n.end()});
+    }
+    if (golden.kind == "warm_up") {
+        return ScaledRate{.scaling = RateScaling::linear,
+                          .global_batch = static_cast<std::int64_t>(128 * n[1]),
+                          .warm_up = static_cast<std::int64_t>(n[2])}(n[0]);
     }
     return exponential_decay(n[0], static_cast<std::int64_t>(n[2]), n[1]);
 }
@@ -41,6 +48,8 @@ TEST_CASE("rates are PyTorch's and the tutorial's, on both sides of each edge") 
 TEST_CASE("any function of the step is a schedule, and a number is a constant one") {
     CHECK(Schedule(0.25)(1'000'000) == 0.25);
     CHECK(Schedule([](std::int64_t step) { return 1.0 / static_cast<double>(step + 1); })(3) == 0.25);
+    CHECK(Schedule(0.25).described("a quarter")(3) == 0.25);
+    CHECK(Schedule(0.25).described("a quarter").description() == "a quarter");
     CHECK(exponential_decay(1.0, 10, 0.5, false)(5) == doctest::Approx(0.7071067811865476));
 }
 

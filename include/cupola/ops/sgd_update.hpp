@@ -2,23 +2,23 @@
 //
 // One pass of stochastic gradient descent over a span of the arena, PyTorch's formula:
 //
-//   g = gradient + l2 * w,    v = momentum * v + g,    w = w - rate * (decoupled * w + (nesterov ? g + momentum * v : v))
+//   v = momentum * v + g,    w = w - rate * (decoupled * w + (nesterov ? g + momentum * v : v))
 //
-// Without momentum v is g and is not stored.
+// with g of gradient_terms.hpp. Without momentum v is g and is not stored.
 #pragma once
 
 #include <cstdint>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/ops/gradient_terms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 struct SgdConstants {
+    GradientTerms gradient{};
     float rate = 0;
     float momentum = 0;
     bool nesterov = false;
-    /// Added to the gradient as l2 * w: coupled decay and the gradient of a regulariser.
-    float l2 = 0;
     /// Decay that is not seen by the momentum.
     float decoupled = 0;
 };

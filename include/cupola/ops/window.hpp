@@ -34,6 +34,14 @@ struct WindowAxis {
     return axis;
 }
 
+/// The same with `pad` on each side, whatever the stride: VALID over the padded input.
+[[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride, std::int64_t pad) {
+    WindowAxis axis = window_axis(input + 2 * pad, window, stride, Padding::valid);
+    axis.input = input;
+    axis.pad_begin = axis.pad_end = pad;
+    return axis;
+}
+
 /// The multiply-adds along one axis whose tap lies inside the image, summed over the outputs.
 [[nodiscard]] constexpr std::int64_t taps_inside(const WindowAxis& axis) {
     std::int64_t taps = 0;

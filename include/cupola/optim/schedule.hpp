@@ -40,6 +40,12 @@ public:
 
     [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
+    /// The same rates under another description.
+    [[nodiscard]] Schedule described(std::string description) const {
+        Schedule result = *this;
+        result.description_ = std::move(description);
+        return result;
+    }
 
 private:
     struct Rate {

@@ -5,8 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include <cupola/core/error.hpp>
 #include <cupola/ops/sgd_update.hpp>
+#include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
@@ -21,16 +25,28 @@ struct Sgd {
     bool decoupled = false;
 
     [[nodiscard]] int state_arenas() const { return momentum == 0.0 ? 0 : 1; }
+    [[nodiscard]] std::string_view state_name(int) const { return "momentum_buffer"; }
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
+    [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
+    [[nodiscard]] std::string description() const {
+        std::string result = "sgd";
+        if (momentum != 0.0) result += text(", momentum ", momentum, nesterov ? ", nesterov" : "");
+        if (weight_decay != 0.0) result += text(decoupled ? ", decoupled weight decay " : ", weight decay ", weight_decay);
+        return result;
+    }
+    void check() const {
+        impl::require_share("sgd's momentum", momentum);
+        impl::require_not_negative("sgd's weight decay", weight_decay);
+    }
 
     template <class Device>
     void update(const Update<Device>& u) const {
         for (const Segment& segment : u.segments) {
             const SgdConstants constants{
+                .gradient = u.terms(segment, decoupled ? 0.0 : weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),
                 .momentum = static_cast<float>(momentum),
                 .nesterov = nesterov,
-                .l2 = static_cast<float>(segment.l2 + (decoupled ? 0.0 : weight_decay)),
                 .decoupled = static_cast<float>(decoupled ? weight_decay : 0.0),
             };
             float* const velocity = u.state == nullptr ? nullptr : u.state + segment.offset;

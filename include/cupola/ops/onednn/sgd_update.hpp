@@ -17,26 +17,23 @@ template <>
 struct SgdUpdate<Host> {
     static void run(const HostContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
                     const SgdConstants& k) {
-        const auto [rate, momentum, nesterov, l2, decoupled] = k;
+        const GradientAt g_at(k.gradient);
+        const float rate = k.rate, momentum = k.momentum, decoupled = k.decoupled;
         if (momentum == 0.0F) {
-            for_each_block(context, count, [=, rate = rate, l2 = l2, decoupled = decoupled](std::int64_t begin, std::int64_t end) {
+            for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) {
-                    const float g = gradient[i] + l2 * w[i];
-                    w[i] -= rate * (decoupled * w[i] + g);
-                }
+                for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (decoupled * w[i] + g_at(gradient[i], w[i]));
             });
             return;
         }
-        for_each_block(context, count, [=, rate = rate, momentum = momentum, l2 = l2, decoupled = decoupled,
-                                        ahead = nesterov ? momentum : 0.0F,
-                                        now = nesterov ? 1.0F : 0.0F](std::int64_t begin, std::int64_t end) {
+        const bool nesterov = k.nesterov;
+        for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) {
-                const float g = gradient[i] + l2 * w[i];
+                const float g = g_at(gradient[i], w[i]);
                 const float v = momentum * velocity[i] + g;
                 velocity[i] = v;
-                const float direction = now == 0.0F ? v : g + ahead * v;
+                const float direction = nesterov ? g + momentum * v : v;
                 w[i] -= rate * (decoupled * w[i] + direction);
             }
         });

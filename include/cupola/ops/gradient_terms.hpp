@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every optimiser's pass makes of an element of the gradient before its own formula:
+//
+//   g = clamp((gradient + l2 * w) * scale, -clip, clip) + weight_decay * w
+//
+// The first two terms are the loss's gradient, which clipping sees (PyTorch's clip_grad_norm_ and clip_grad_value_ between
+// backward and step); the last is the optimiser's own coupled decay, which it does not see.
+#pragma once
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct GradientTerms {
+    /// The gradient of the loss's regulariser is l2 * w.
+    float l2 = 0;
+    float scale = 1;
+    /// The largest magnitude; 0 for none.
+    float clip = 0;
+    float weight_decay = 0;
+};
+
+/// `GradientTerms` ready for a loop: plain members that the compiler keeps in registers.
+class GradientAt {
+public:
+    constexpr explicit GradientAt(const GradientTerms& terms)
+        : l2_(terms.l2), scale_(terms.scale), limit_(terms.clip > 0 ? terms.clip : unlimited), weight_decay_(terms.weight_decay) {}
+
+    /// A NaN stays one.
+    [[nodiscard]] constexpr float operator()(float gradient, float w) const {
+        const float scaled = (gradient + l2_ * w) * scale_;
+        const float upper = scaled > limit_ ? limit_ : scaled;
+        return (upper < -limit_ ? -limit_ : upper) + weight_decay_ * w;
+    }
+
+private:
+    static constexpr float unlimited = __builtin_huge_valf();
+    float l2_, scale_, limit_, weight_decay_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

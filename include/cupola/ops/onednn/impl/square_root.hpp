@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Square roots in loops of vector instructions, on every processor: std::sqrt may set errno, and so g++ makes a loop with it
+// a scalar one unless the user's whole build says otherwise.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// x^(-1/2) for a normal x > 0, to a float's precision or the bit beside it: Newton's steps from a guess in the exponent.
+/// For 0 some finite number.
+[[nodiscard, gnu::always_inline]] inline float inverse_square_root(float x) {
+    constexpr std::uint32_t guess = 0x5F375A86;  // 3/2 of the bits of 1, less what makes the guess's error smallest
+    float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(x) >> 1));
+    const float half = 0.5F * x;
+    r *= 1.5F - half * r * r;
+    r *= 1.5F - half * r * r;
+    return r * (1.5F - half * r * r);
+}
+
+/// x^(1/2) for x >= 0, to a float's precision or the bit beside it.
+[[nodiscard, gnu::always_inline]] inline float square_root(float x) {
+    const float r = inverse_square_root(x);
+    const float root = x * r;
+    return root + 0.5F * r * (x - root * root);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

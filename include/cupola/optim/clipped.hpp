@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Clipped<Optimizer>: an optimiser behind gradient clipping, by the norm of the whole gradient and by value, as PyTorch's
+// clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
+//
+//   g = gradient + l2 * w,    g = g * min(1, max_norm / (norm(g) + 1e-6)),    g = clamp(g, -max_value, max_value)
+//
+// What the loss adds to the gradient is clipped; a decay of the optimiser's own is not. The norm is over all parameters, in
+// double and in one order, so every device finds the same.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/ops/gradient_norm.hpp>
+#include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/optimizer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class Inner>
+struct Clipped {
+    Inner optimizer{};
+    /// The largest norm of the whole gradient; 0 for any.
+    double max_norm = 0.0;
+    /// The largest magnitude of one value; 0 for any.
+    double max_value = 0.0;
+
+    [[nodiscard]] int state_arenas() const { return optimizer.state_arenas(); }
+    [[nodiscard]] std::string_view state_name(int arena) const { return optimizer.state_name(arena); }
+    [[nodiscard]] double state_start(int arena) const { return state_start_of(optimizer, arena); }
+    [[nodiscard]] double learning_rate_at(std::int64_t step) const { return optimizer.learning_rate_at(step); }
+    [[nodiscard]] std::string learning_rate_description() const { return learning_rate_description_of(optimizer); }
+    [[nodiscard]] std::string description() const {
+        std::string result = optimizer.description();
+        if (max_norm != 0.0) result += text(", gradient clipped to norm ", max_norm);
+        if (max_value != 0.0) result += text(", gradient clipped to values of ", max_value);
+        return result;
+    }
+    void check() const {
+        check_optimizer(optimizer);
+        impl::require_not_negative("the norm that a gradient is clipped to", max_norm);
+        impl::require_not_negative("the value that a gradient is clipped to", max_value);
+    }
+
+    /// The norm of the gradient that `update` is given, before clipping.
+    template <class Device>
+    [[nodiscard]] static double gradient_norm(const Update<Device>& u) {
+        double sum = 0;
+        for (const Segment& segment : u.segments) {
+            sum += ops::GradientNorm<Device>::sum_of_squares(u.context, u.parameters + segment.offset,
+                                                             u.gradient + segment.offset, segment.size, u.terms(segment));
+        }
+        return std::sqrt(sum);
+    }
+
+    template <class Device>
+    void update(const Update<Device>& u) const {
+        Update<Device> clipped = u;
+        if (max_norm > 0) {
+            const double share = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
+            if (share < 1) clipped.scale *= static_cast<float>(share);
+        }
+        if (max_value > 0) clipped.clip = static_cast<float>(max_value);
+        optimizer.update(clipped);
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an optimiser's settings may be, in sentences that its parts share.
+#pragma once
+
+#include <cmath>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+[[gnu::cold]] inline void require_not_negative(std::string_view what, double value) {
+    require(std::isfinite(value) && value >= 0, what, " is at least 0, not ", value);
+}
+
+[[gnu::cold]] inline void require_positive(std::string_view what, double value) {
+    require(std::isfinite(value) && value > 0, what, " is more than 0, not ", value);
+}
+
+/// For what is kept of an average at each step.
+[[gnu::cold]] inline void require_share(std::string_view what, double value) {
+    require(value >= 0 && value < 1, what, " is at least 0 and less than 1, not ", value);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MovingAverage: exponential moving averages of the parameters, TensorFlow's rule. After the optimiser's n-th update
+//
+//   average = average - (1 - d) * (average - w),    d = min(decay, (1 + n) / (10 + n))
+//
+// and an average starts as its parameter does. TensorFlow's multi-GPU script left open whether the average saw w before or
+// after the update, and n or n - 1; here it is always after.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/ops/moving_average_update.hpp>
+#include <cupola/optim/impl/settings.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct MovingAverage {
+    /// 0 keeps no averages; the tutorial's is 0.9999.
+    double decay = 0;
+    /// Averages forget their first values sooner: the decay grows from 2/11 at the first update.
+    bool warm_up = true;
+
+    [[nodiscard]] bool on() const { return decay != 0; }
+
+    /// The decay after `updates` updates of the parameters, this one counted.
+    [[nodiscard]] double decay_at(std::int64_t updates) const {
+        const auto n = static_cast<double>(updates);
+        const double early = (1 + n) / (10 + n);
+        return warm_up && early < decay ? early : decay;
+    }
+
+    /// Moves `elements` averages towards the parameters, after update number `updates` (1 is the first).
+    template <class Device>
+    void update(typename Device::Context& context, float* average, const float* parameters, std::int64_t elements,
+                std::int64_t updates) const {
+        ops::MovingAverageUpdate<Device>::run(context, average, parameters, elements,
+                                              static_cast<float>(1 - decay_at(updates)));
+    }
+
+    /// "moving averages, decay 0.9999 after a warm-up"
+    [[nodiscard]] std::string description() const {
+        if (!on()) return "no moving averages";
+        return text("moving averages, decay ", decay, warm_up ? " after a warm-up" : "");
+    }
+
+    /// Throws InvalidArgument if the decay means nothing.
+    void check() const {
+        impl::require_share("the decay of the moving averages", decay);
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

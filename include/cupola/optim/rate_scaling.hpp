@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the learning rate follows the global batch: not at all, linearly (Goyal et al. 2017) or with the square root (Krizhevsky
+// 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the rate as it was chosen. What is
+// scaled, and by how much, is in the schedule's description, also where nothing is.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <cupola/core/error.hpp>
+#include <cupola/optim/schedule.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+enum class RateScaling : std::uint8_t { none, linear, square_root };
+
+/// "none", "linear" or "square-root"; throws InvalidArgument for any other.
+[[nodiscard]] inline RateScaling rate_scaling_of(std::string_view name) {
+    if (name == "none") return RateScaling::none;
+    if (name == "linear") return RateScaling::linear;
+    if (name == "square-root") return RateScaling::square_root;
+    throw InvalidArgument(text("a learning rate is scaled by none, linear or square-root, not by \"", name, '"'));
+}
+
+struct ScaledRate {
+    RateScaling scaling = RateScaling::none;
+    /// All replicas' samples in a step.
+    std::int64_t global_batch = 128;
+    /// The batch that the rate was chosen for.
+    std::int64_t base_batch = 128;
+    /// Steps from the rate as it was chosen to the scaled one.
+    std::int64_t warm_up = 0;
+
+    [[nodiscard]] double factor() const {
+        const double ratio = static_cast<double>(global_batch) / static_cast<double>(base_batch);
+        return scaling == RateScaling::linear ? ratio : scaling == RateScaling::square_root ? std::sqrt(ratio) : 1.0;
+    }
+
+    /// "learning rate times 2, linear: a global batch of 256 where 128 is the base, after a warm-up of 500 steps"
+    [[nodiscard]] std::string description() const {
+        const std::string batches = text("a global batch of ", global_batch, " where ", base_batch, " is the base");
+        if (scaling == RateScaling::none) return text("learning rate not scaled: ", batches);
+        return text("learning rate times ", factor(), scaling == RateScaling::linear ? ", linear: " : ", square root: ", batches,
+                    warm_up == 0 ? std::string() : text(", after a warm-up of ", warm_up, " steps"));
+    }
+
+    /// `base` at this global batch.
+    [[nodiscard]] Schedule operator()(Schedule base) const {
+        require(global_batch > 0 && base_batch > 0, "a learning rate is scaled from one batch to another, not from ", base_batch,
+                " to ", global_batch, " samples");
+        require(warm_up >= 0, "a warm-up takes 0 or more steps, not ", warm_up);
+        require(warm_up == 0 || scaling != RateScaling::none, "a warm-up of ", warm_up,
+                " steps has no end: the learning rate is not scaled");
+        std::string words = text(base.description(), "; ", description());
+        return {[base = std::move(base), scale = factor(), steps = warm_up](std::int64_t step) {
+                    const double progress = step >= steps ? 1.0 : static_cast<double>(step) / static_cast<double>(steps);
+                    return base(step) * (1 + (scale - 1) * progress);
+                },
+                std::move(words)};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RmsProp: TensorFlow's rule, which is not PyTorch's: epsilon is inside the root, the rate is inside the momentum, and the mean
+// square starts at 1, so that first steps are small. ops/rms_prop_update.hpp has the formula.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/ops/rms_prop_update.hpp>
+#include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/schedule.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct RmsProp {
+    Schedule learning_rate = 0.001;
+    double decay = 0.9;
+    double momentum = 0.0;
+    double epsilon = 1e-10;
+    /// Coupled: the mean square sees it. Of every parameter, biases included.
+    double weight_decay = 0.0;
+    /// What the mean square starts with: TensorFlow 1's is 1, Keras's is 0.
+    double start = 1.0;
+
+    [[nodiscard]] int state_arenas() const { return momentum == 0.0 ? 1 : 2; }
+    [[nodiscard]] std::string_view state_name(int arena) const { return arena == 0 ? "square_avg" : "momentum_buffer"; }
+    [[nodiscard]] double state_start(int arena) const { return arena == 0 ? start : 0.0; }
+    [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
+    [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
+    [[nodiscard]] std::string description() const {
+        std::string result = text("rmsprop, decay ", decay, ", epsilon ", epsilon, ", mean square from ", start);
+        if (momentum != 0.0) result += text(", momentum ", momentum);
+        if (weight_decay != 0.0) result += text(", weight decay ", weight_decay);
+        return result;
+    }
+    void check() const {
+        impl::require_share("rmsprop's decay", decay);
+        impl::require_share("rmsprop's momentum", momentum);
+        // A parameter without a gradient would divide 0 by 0 once its mean square has faded.
+        impl::require_positive("rmsprop's epsilon", epsilon);
+        impl::require_not_negative("rmsprop's weight decay", weight_decay);
+        impl::require_not_negative("rmsprop's start of the mean square", start);
+    }
+
+    template <class Device>
+    void update(const Update<Device>& u) const {
+        for (const Segment& segment : u.segments) {
+            const RmsPropConstants constants{
+                .gradient = u.terms(segment, weight_decay),
+                .rate = static_cast<float>(learning_rate_at(u.step)),
+                .share = static_cast<float>(1 - decay),
+                .momentum = static_cast<float>(momentum),
+                .epsilon = static_cast<float>(epsilon),
+            };
+            float* const velocity = momentum == 0.0 ? nullptr : u.state_arena(1) + segment.offset;
+            ops::RmsPropUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
+                                            u.state_arena(0) + segment.offset, velocity, segment.size, constants);
+        }
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/optim/epochs.hpp>
+
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "golden/schedules.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+constexpr std::int64_t images = 50'000, batch = 128;
+
+}  // namespace
+
+TEST_CASE("350 epochs of images seen are the tutorial's decay steps, by the number of replicas") {
+    constexpr struct {
+        int replicas;
+        std::int64_t steps;
+    } rows[] = {{1, 136'718}, {2, 68'359}, {3, 45'572}, {4, 34'179}, {8, 17'089}};
+    for (const auto& row : rows) {
+        const int replicas = row.replicas;
+        const std::int64_t steps = row.steps;
+        CAPTURE(replicas);
+        CHECK(steps_in_epochs(350, images, batch * replicas) == steps);
+        const Schedule seen = epochs_decay(0.1, images, batch * replicas);
+        CHECK(seen(steps - 1) == 0.1);
+        CHECK(seen(steps) == doctest::Approx(0.01).epsilon(1e-12));
+        CHECK(seen(2 * steps) == doctest::Approx(0.001).epsilon(1e-12));
+        const Schedule historic = historic_epochs_decay(0.1, images, batch, replicas);
+        CHECK(historic(136'717) == 0.1);
+        CHECK(historic(136'718) == doctest::Approx(0.01).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("the rates are the golden ones of the tutorial") {
+    std::size_t checked = 0;
+    for (const golden::ScheduleCase& golden : golden::schedules_cases) {
+        if (golden.name.substr(0, 9) != "tutorial,") continue;
+        CAPTURE(golden.name);
+        const int replicas = golden.name[10] - '0';
+        const Schedule schedule = epochs_decay(0.1, images, batch * replicas);
+        for (std::size_t i = 0; i < golden.steps.size(); ++i) {
+            CHECK(schedule(golden.steps[i]) == doctest::Approx(golden.rates[i]).epsilon(1e-12));
+        }
+        ++checked;
+    }
+    CHECK(checked == 5);
+}
+
+TEST_CASE("ResNet's rates change after 82, 123 and 300 epochs of 351 steps") {
+    const Schedule schedule = resnet_epochs(0.1, 128);
+    CHECK(schedule(28'781) == 0.1);
+    CHECK(schedule(28'782) == doctest::Approx(0.01));
+    CHECK(schedule(43'172) == doctest::Approx(0.01));
+    CHECK(schedule(43'173) == doctest::Approx(0.001));
+    CHECK(schedule(105'299) == doctest::Approx(0.001));
+    CHECK(schedule(105'300) == doctest::Approx(0.0002));
+    CHECK(resnet_epochs(0.1, 256)(82 * 175) == doctest::Approx(0.01));  // twice the batch, half the steps
+    CHECK(resnet_epochs(0.1, 256)(82 * 175 - 1) == 0.1);
+}
+
+TEST_CASE("the log says what an epoch is and who counts it") {
+    CHECK(epochs_decay(0.1, images, 256).description() ==
+          "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step");
+    CHECK(historic_epochs_decay(0.1, images, batch, 2).description() ==
+          "0.1, times 0.1 every 136718 steps: 350 epochs by one replica's batch of 128, which is 700 epochs of 50000 images seen by 2 "
+          "replicas");
+    CHECK(resnet_epochs(0.1, 128).description() ==
+          "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 a step");
+}
+
+TEST_CASE("epochs without steps are refused with a sentence") {
+    CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 0, 128); }) == "an epoch of 0 images in batches of 128 has no steps");
+    CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 100, 1000, 1); }) ==
+          "1 epochs of 100 images in batches of 1000 are 0.1 steps, and a schedule needs 1 or more");
+    CHECK(message_of<InvalidArgument>([] { return epochs_decay(-0.1, 100, 10); }) == "a learning rate is at least 0, not -0.1");
+    CHECK(message_of<InvalidArgument>([] { return historic_epochs_decay(0.1, 100, 10, 0); }) == "a schedule is for 1 or more replicas, not 0");
+    CHECK(message_of<InvalidArgument>([] { return piecewise_epochs(100, 101, {1}, {1, 2}); }) ==
+          "an epoch of 100 images in batches of 101 has no steps");
+    CHECK(message_of<InvalidArgument>([] { return piecewise_epochs(100, 10, {2, 1}, {1, 2, 3}); }) ==
+          "the boundaries of a piecewise schedule grow; 10 follows 20");
+}

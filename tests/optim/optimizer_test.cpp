@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of threads.
+#include <cupola/optim/optimizer.hpp>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/clipped.hpp>
+#include <cupola/optim/lamb.hpp>
+#include <cupola/optim/lars.hpp>
+#include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/sgd.hpp>
+
+#include <cupola/ops/onednn/adam_update.hpp>
+#include <cupola/ops/onednn/gradient_norm.hpp>
+#include <cupola/ops/onednn/lamb_update.hpp>
+#include <cupola/ops/onednn/lars_update.hpp>
+#include <cupola/ops/onednn/rms_prop_update.hpp>
+#include <cupola/ops/onednn/sgd_update.hpp>
+
+#include "golden/optimizers.hpp"
+#include "stepping.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+static_assert(Optimizer<Sgd, Host> && Optimizer<Adam, Host> && Optimizer<AdamW, Host> && Optimizer<RmsProp, Host> &&
+              Optimizer<Lamb, Host> && Optimizer<Lars, Host> && Optimizer<Clipped<Adam>, Host>);
+static_assert(!Optimizer<Schedule, Host> && !HasStateNames<Schedule> && HasDescription<Schedule>);
+
+namespace {
+
+/// Calls f with the optimiser of a golden case.
+template <class Function>
+void with_optimizer(const golden::OptimizerCase& golden, Function&& f) {
+    const auto n = golden.numbers;
+    const auto clipped = [&]<class Inner>(const Inner& inner) {
+        if (golden.max_norm == 0 && golden.max_value == 0) {
+            f(inner);
+        } else {
+            f(Clipped<Inner>{.optimizer = inner, .max_norm = golden.max_norm, .max_value = golden.max_value});
+        }
+    };
+    if (golden.kind == "sgd") clipped(Sgd{.learning_rate = n[0], .momentum = n[1], .nesterov = n[3] != 0, .weight_decay = n[2]});
+    if (golden.kind == "adam") clipped(Adam{n[0], n[1], n[2], n[3], n[4]});
+    if (golden.kind == "adamw") clipped(AdamW{n[0], n[1], n[2], n[3], n[4]});
+    if (golden.kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
+}
+
+/// Calls f with one of each optimiser, every option on.
+template <class Function>
+void with_each_optimizer(Function&& f) {
+    f(Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
+    f(Sgd{.learning_rate = 0.1, .weight_decay = 0.01, .decoupled = true});
+    f(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
+    f(AdamW{.learning_rate = 0.01});
+    f(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
+    f(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
+    f(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
+    f(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
+    f(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.01});
+}
+
+}  // namespace
+
+TEST_CASE("twenty steps of each optimiser are PyTorch's, in double and in float, clipped or not") {
+    REQUIRE(std::size(golden::optimizers_cases) >= 14);
+    for (const golden::OptimizerCase& golden : golden::optimizers_cases) {
+        CAPTURE(golden.name);
+        int ran = 0;
+        with_optimizer(golden, [&](const auto& optimizer) {
+            const auto size = static_cast<std::int64_t>(golden.parameters), first = static_cast<std::int64_t>(golden.first);
+            stepping::Arena arena(optimizer, {first, size - first});
+            arena.segments[0].l2 = golden.l2;
+            arena.scatter(arena.w, golden.initial);
+            for (std::size_t step = 0; step < golden.steps; ++step) {
+                CAPTURE(step);
+                const std::size_t row = step * golden.parameters;
+                const auto w = arena.step(static_cast<std::int64_t>(step), golden.gradients.subspan(row, golden.parameters));
+                // PyTorch's own two figures are up to 1e-6 apart.
+                CHECK(stepping::difference(w, golden.trace.subspan(row, golden.parameters)) < 2e-6);
+                CHECK(stepping::difference(w, golden.float_trace.subspan(row, golden.parameters)) < 2e-6);
+            }
+            CHECK(arena.padding_untouched());
+            ++ran;
+        });
+        CHECK(ran == 1);
+    }
+}
+
+TEST_CASE("tensors of any size are updated whole, the padding between them not at all, by any team to the same bits") {
+    with_each_optimizer([](const auto& optimizer) {
+        CAPTURE(optimizer.description());
+        // One element; less, more and exactly a block of what a thread is given.
+        const std::vector<std::int64_t> sizes{1, 17, 4095, 4096, 4097, 20'011};
+        constexpr std::size_t total = 1 + 17 + 4095 + 4096 + 4097 + 20'011;
+        std::vector<float> trained[2];
+        for (const int threads : {1, 2}) {
+            stepping::Arena arena(optimizer, sizes, threads);
+            arena.segments[3].l2 = 0.1;
+            arena.segments[1].rank = 1;
+            const auto initial = stepping::numbers(total, 1);
+            arena.scatter(arena.w, initial);
+            for (std::uint32_t step = 0; step < 3; ++step) arena.step(step, stepping::numbers(total, 100 + step));
+            CHECK(arena.padding_untouched());
+            auto& result = trained[threads - 1] = arena.gather(arena.w);
+            std::size_t same = 0;
+            for (std::size_t i = 0; i < total; ++i) same += result[i] == initial[i] ? 1 : 0;
+            CHECK(same < total / 100);
+        }
+        CHECK(trained[0] == trained[1]);
+    });
+}
+
+TEST_CASE("each element is updated as it would be alone: the end of a span is no different from its middle") {
+    // LAMB and LARS are left out: their step depends on the whole tensor.
+    const auto check = [](const auto& optimizer) {
+        CAPTURE(optimizer.description());
+        constexpr std::int64_t size = 37;
+        const auto initial = stepping::numbers(size, 5), gradient = stepping::numbers(size, 6);
+        stepping::Arena whole(optimizer, {size});
+        whole.scatter(whole.w, initial);
+        const auto together = whole.step(0, gradient);
+        for (std::size_t i = 0; i < size; ++i) {
+            stepping::Arena alone(optimizer, {1});
+            alone.scatter(alone.w, {&initial[i], 1});
+            CHECK(alone.step(0, {&gradient[i], 1})[0] == doctest::Approx(together[i]).epsilon(1e-6));
+        }
+    };
+    check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+    check(Adam{.learning_rate = 0.01});
+    check(AdamW{.learning_rate = 0.01});
+    check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
+}
+
+TEST_CASE("an optimiser names its state as PyTorch does and says what the log needs") {
+    CHECK(Sgd{.momentum = 0.9}.state_name(0) == "momentum_buffer");
+    CHECK(Adam{}.state_name(0) == "exp_avg");
+    CHECK(Adam{}.state_name(1) == "exp_avg_sq");
+    CHECK(AdamW{}.state_name(1) == "exp_avg_sq");
+    CHECK(Lamb{}.state_name(0) == "exp_avg");
+    CHECK(Lars{}.state_name(0) == "momentum_buffer");
+    CHECK(RmsProp{}.state_name(0) == "square_avg");
+    CHECK(RmsProp{.momentum = 0.9}.state_name(1) == "momentum_buffer");
+    CHECK(Clipped<Adam>{}.state_name(1) == "exp_avg_sq");
+
+    CHECK(Sgd{}.state_arenas() == 0);
+    CHECK(Sgd{.momentum = 0.9}.state_arenas() == 1);
+    CHECK(RmsProp{}.state_arenas() == 1);
+    CHECK(RmsProp{.momentum = 0.9}.state_arenas() == 2);
+    CHECK(Clipped<Lars>{}.state_arenas() == 1);
+
+    CHECK(Sgd{}.description() == "sgd");
+    CHECK(Sgd{.momentum = 0.9, .nesterov = true}.description() == "sgd, momentum 0.9, nesterov");
+    CHECK(Sgd{.weight_decay = 0.01, .decoupled = true}.description() == "sgd, decoupled weight decay 0.01");
+    CHECK(Adam{}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08");
+    CHECK(Adam{.weight_decay = 0.1}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08, weight decay 0.1");
+    CHECK(AdamW{}.description() == "adamw, betas 0.9 and 0.999, epsilon 1e-08, decoupled weight decay 0.01");
+    CHECK(RmsProp{.momentum = 0.9}.description() == "rmsprop, decay 0.9, epsilon 1e-10, mean square from 1, momentum 0.9");
+    CHECK(Lamb{.weight_decay = 0.01}.description() ==
+          "lamb, betas 0.9 and 0.999, epsilon 1e-06, weight decay 0.01, biases not adapted");
+    CHECK(Lars{.adapt_biases = true}.description() == "lars, momentum 0.9, trust coefficient 0.001, biases adapted");
+    CHECK(Clipped<Sgd>{.max_norm = 5, .max_value = 0.5}.description() ==
+          "sgd, gradient clipped to norm 5, gradient clipped to values of 0.5");
+    CHECK(learning_rate_description_of(Clipped<AdamW>{.optimizer = {.learning_rate = cosine(0.1, 50)}}) ==
+          "cosine from 0.1 to 0 over 50 steps");
+}
+
+TEST_CASE("state starts at 0, and RMSProp's mean square at 1, behind clipping too") {
+    CHECK(state_start_of(Adam{}, 0) == 0.0F);
+    CHECK(state_start_of(RmsProp{.momentum = 0.9}, 0) == 1.0F);
+    CHECK(state_start_of(RmsProp{.momentum = 0.9}, 1) == 0.0F);
+    CHECK(state_start_of(RmsProp{.start = 0}, 0) == 0.0F);
+    CHECK(state_start_of(Clipped<RmsProp>{}, 0) == 1.0F);
+}
+
+TEST_CASE("settings that mean nothing are refused with a sentence") {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto refusal = [](const auto& optimizer) { return message_of<InvalidArgument>([&] { check_optimizer(optimizer); }); };
+    CHECK(refusal(Sgd{.momentum = 1.0}) == "sgd's momentum is at least 0 and less than 1, not 1");
+    CHECK(refusal(Sgd{.weight_decay = -1}) == "sgd's weight decay is at least 0, not -1");
+    CHECK(refusal(Adam{.beta1 = 1.5}) == "adam's beta1 is at least 0 and less than 1, not 1.5");
+    CHECK(refusal(Adam{.epsilon = -1e-8}) == "adam's epsilon is at least 0, not -1e-08");
+    CHECK(refusal(Adam{.weight_decay = nan}) == "adam's weight decay is at least 0, not nan");
+    CHECK(refusal(AdamW{.beta2 = nan}) == "adamw's beta2 is at least 0 and less than 1, not nan");
+    CHECK(refusal(AdamW{.weight_decay = -0.1}) == "adamw's weight decay is at least 0, not -0.1");
+    CHECK(refusal(RmsProp{.epsilon = 0}) == "rmsprop's epsilon is more than 0, not 0");
+    CHECK(refusal(RmsProp{.decay = -0.1}) == "rmsprop's decay is at least 0 and less than 1, not -0.1");
+    CHECK(refusal(RmsProp{.momentum = 2}) == "rmsprop's momentum is at least 0 and less than 1, not 2");
+    CHECK(refusal(RmsProp{.weight_decay = -2}) == "rmsprop's weight decay is at least 0, not -2");
+    CHECK(refusal(RmsProp{.start = -1}) == "rmsprop's start of the mean square is at least 0, not -1");
+    CHECK(refusal(Lamb{.beta2 = 1}) == "lamb's beta2 is at least 0 and less than 1, not 1");
+    CHECK(refusal(Lamb{.weight_decay = -1}) == "lamb's weight decay is at least 0, not -1");
+    CHECK(refusal(Lars{.momentum = -0.9}) == "lars's momentum is at least 0 and less than 1, not -0.9");
+    CHECK(refusal(Lars{.trust_coefficient = 0}) == "lars's trust coefficient is more than 0, not 0");
+    CHECK(refusal(Lars{.weight_decay = -1}) == "lars's weight decay is at least 0, not -1");
+    CHECK(refusal(Clipped<Sgd>{.max_norm = -5}) == "the norm that a gradient is clipped to is at least 0, not -5");
+    CHECK(refusal(Clipped<Sgd>{.max_value = nan}) == "the value that a gradient is clipped to is at least 0, not nan");
+    CHECK(refusal(Clipped<Sgd>{.optimizer = {.momentum = 2}}) == "sgd's momentum is at least 0 and less than 1, not 2");
+    with_each_optimizer([&](const auto& optimizer) { CHECK(refusal(optimizer) == "(no exception)"); });
+}
