@@ -114,6 +114,13 @@ struct LossCollection {
         };
         [[maybe_unused]] const auto add_all = [&]<class R>(R) {
             for (const std::string_view layer : R::names) add(layer, R::value);
+            if constexpr (requires { R::of_every_parameter; }) {
+                for (const Row& row : rows) {
+                    for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                        result.push_back({"weight_decay", row.offsets[p], row.parameters.list[p].shape.size(), R::value});
+                    }
+                }
+            }
         };
         (add_all(Regularizers{}), ...);
         return result;

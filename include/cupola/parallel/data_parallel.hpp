@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DataParallel<Net, Loss, Optimizer, Averaging, Device>: a network trained by R replicas on 1 to R devices.
+// DataParallel<Net, Loss, Optimizer, Averaging, Device, Statistics>: a network trained by R replicas on 1 to R devices.
 //
 // Each device has one worker thread, one copy of the parameters and one arena for activations; its replicas run there in
 // order, each with a gradient row of its own. A step: every replica's forward and backward; all devices meet; each device
-// averages its slice of the columns; all meet again; each device updates its parameters with the whole average, which
-// gives the same bits on each. With ConcatMean the trained model does not depend on the number of devices.
+// averages its slice of the columns; all meet again; each device updates its parameters with the whole average, then their
+// moving averages, which gives the same bits on each. With ConcatMean the trained model does not depend on the number of
+// devices.
 #pragma once
 
 #include <algorithm>
@@ -16,60 +17,37 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-#include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/parallel/impl/device_threads.hpp>
-#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/impl/first_not_finite.hpp>
+#include <cupola/parallel/impl/trained_network.hpp>
 #include <cupola/parallel/impl/training_mistake.hpp>
-#include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/step_report.hpp>
-#include <cupola/parallel/training_options.hpp>
 #include <cupola/tensor/batch.hpp>
-#include <cupola/tensor/tensor.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <class Net, class Loss, class Optimizer, class Averaging, class D>
-    requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D>())
-class DataParallel<Net, Loss, Optimizer, Averaging, D> {
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+    requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>())
+class DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>
+    : public impl::TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics> {
+    using Base = impl::TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics>;
+
 public:
-    using Context = typename D::Context;
-    using LossType = CollectionOf<Loss>;
-    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename D::Options>;
+    using typename Base::Context;
+    using typename Base::Options;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
     /// allocated that does not fit.
-    [[gnu::cold]] explicit DataParallel(const Options& options)
-        : options_(checked(options)),
-          memory_(memory_needed()),
-          threads_(options.devices),
-          devices_(static_cast<std::size_t>(options.devices)),
-          samples_(static_cast<std::size_t>(options.replicas)),
-          regularized_(LossType::regularized(Net::rows)) {
-        make_segments();
-        make_report();
-        threads_.run([&](int device) { make_plans(device); });
-        for (DeviceState& state : devices_) {
-            if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
-        }
-        require_memory(memory_);
-        gradients_ = typename D::Arena(memory_.gradients, "the replicas' gradients");
-        average_ = typename D::Arena(memory_.average, "the averaged gradient");
-        const std::vector<float> initial = impl::initial_parameters(Net::rows, options_.seed, options_.initializers);
-        threads_.run([&](int device) {
-            at(device).worker.allocate(memory_);
-            at(device).worker.set_parameters(initial);
-        });
-    }
+    [[gnu::cold]] explicit DataParallel(const Options& options) : Base(options) {}
 
-    [[nodiscard]] const Options& options() const { return options_; }
-    [[nodiscard]] const MemoryReport& memory() const { return memory_; }
     /// The step that comes next; 0 before the first.
-    [[nodiscard]] std::int64_t step() const { return step_; }
+    using Base::step;
 
     /// Trains one step. `batches(step, replica, context)` gives a replica's batch; it is called on the thread of the
     /// replica's device. Throws DivergedError when a loss or a gradient is not finite: no parameter has changed then. The
@@ -77,8 +55,18 @@ public:
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
-        threads_.run([&](int device) { step_on(device, batches); });
+        return step(batches, [](const Inspection<D>&) {});
+    }
+
+    /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first device's
+    /// thread. What it throws comes out of here, after the step.
+    template <class Batches, class Inspector>
+        requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
+                 std::is_invocable_v<Inspector&, const Inspection<D>&>
+    const StepReport& step(Batches&& batches, Inspector&& inspector) {
+        threads_.run([&](int device) { step_on(device, batches, inspector); });
         finish_step();
+        if (at(0).error) std::rethrow_exception(std::exchange(at(0).error, nullptr));
         return report_;
     }
 
@@ -89,213 +77,194 @@ public:
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 
-    /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data and
-    /// the correct answers. `batches(i, device, context)` gives batch i, of at most `batch_size` samples, on the thread of
-    /// that device.
-    template <class Batches>
-        requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
-    Evaluation evaluate(Batches&& batches, std::int64_t count) {
-        std::vector<LossResult> results(static_cast<std::size_t>(count));
-        std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
-        threads_.run([&](int device) {
-            Context& context = at(device).worker.context();
-            const auto loss = options_.loss.data.template operation<D>();
-            for (std::int64_t i = device; i < count; i += options_.devices) {
-                const BatchView batch = batches(i, device, context);
-                if (batch.size == 0) continue;
-                const float* const logits = forward(at(device), batch);
-                results[static_cast<std::size_t>(i)] = loss.forward(context, logits, batch.labels, batch.size, nullptr);
-                sizes[static_cast<std::size_t>(i)] = batch.size;
-            }
-        });
-        Evaluation evaluation;
-        for (std::size_t i = 0; i < results.size(); ++i) {
-            evaluation.samples += sizes[i];
-            evaluation.correct += results[i].correct;
-            evaluation.loss += results[i].sum;
-        }
-        if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
-        return evaluation;
-    }
-
-    using InputExtents = std::remove_cv_t<decltype(Net::input)>;
-
-    /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
-    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples) {
-        Tensor<D, float, InputExtents> input(samples.batch());
-        return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
-            copy_from_host(state.worker.context(), input, samples);
-            return forward(state, {input.data(), nullptr, samples.batch()});
-        });
-    }
-
-    /// The parameter arena of a device, `Net::parameter_elements` floats.
-    [[nodiscard]] std::vector<float> parameters(int device = 0) {
-        return copied(Net::parameter_elements, device, [](DeviceState& state) { return state.worker.parameters(); });
-    }
-
-    /// Gives every device these parameters, laid out as `parameters()` returns them.
-    void set_parameters(std::span<const float> values) {
-        require(values.size() == static_cast<std::size_t>(Net::parameter_elements), "this network's parameter arena has ",
-                Net::parameter_elements, " elements, not ", values.size());
-        threads_.run([&](int device) { at(device).worker.set_parameters(values); });
-    }
-
-    /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
-    /// adds theirs, which is the same for every replica, once.
-    [[nodiscard]] std::vector<float> gradient(int replica) {
-        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return row(replica); });
-    }
-    [[nodiscard]] std::vector<float> averaged_gradient() {
-        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return average_row(); });
-    }
-
 private:
-    using DeviceState = impl::DeviceState<D>;
+    using typename Base::DeviceState;
+    using typename Base::Replica;
+    using Base::at, Base::replica_at, Base::report_of, Base::batch_samples, Base::plan_options, Base::synchronized;
+    using Base::first_replica, Base::columns_of, Base::statistics_row, Base::row, Base::average_row;
+    using Base::options_, Base::threads_, Base::devices_, Base::replicas_, Base::regularized_, Base::part_of_, Base::segments_;
+    using Base::statistics_layers_, Base::in_step_, Base::report_, Base::step_;
 
-    [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
-    [[nodiscard]] ReplicaReport& report_of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
-
-    // Construction.
-
-    [[gnu::cold]] static const Options& checked(const Options& o) {
-        constexpr int most = 1 << 20;
-        require(o.replicas >= 1 && o.replicas <= most, "a training has 1 to ", most, " replicas, not ", o.replicas);
-        require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
-                " devices, not ", o.devices);
-        require(o.batch_size >= 1, "a batch has at least 1 sample, not ", o.batch_size);
-        for (const std::int64_t size : o.other_batch_sizes) {
-            require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size, ", not ",
-                    size);
-        }
-        require(o.check_every >= 0, "parameters are compared every 0 (never) or more steps, not ", o.check_every);
-        for (const NamedInitializer& named : o.initializers) {
-            bool found = false;
-            for (std::size_t row = 0; row < Net::rows.size(); ++row) {
-                for (std::size_t p = 0; p < Net::rows[row].parameters.count; ++p) {
-                    found = found || parameter_name(Net::rows, row, p) == named.parameter;
-                }
-            }
-            require(found, "an initialiser is given for ", named.parameter, ", which the network does not have");
-        }
-        return o;
-    }
-
-    [[nodiscard, gnu::cold]] MemoryReport memory_needed() const {
-        constexpr std::size_t arena = static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
-        MemoryReport memory;
-        memory.devices = options_.devices;
-        memory.replicas = options_.replicas;
-        memory.parameters = arena;
-        memory.optimizer_state = arena * static_cast<std::size_t>(options_.optimizer.state_arenas());
-        memory.gradients = arena * static_cast<std::size_t>(options_.replicas);
-        memory.average = options_.replicas > 1 ? arena : 0;
-        memory.plan.activations = activation_bytes<Net>(options_.batch_size);
-        require_memory(memory);  // before operations are made for a batch that cannot be
-        return memory;
-    }
-
-    [[gnu::cold]] static void require_memory(const MemoryReport& memory) {
-        const std::size_t available = D::available_memory();
-        require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
-                             memory.devices == 1 ? " device" : " devices", " do not fit: ", bytes_text(available),
-                             " are available; ", to_string(memory));
-    }
-
-    /// One segment a parameter, with what the regularisers add to its gradient.
-    [[gnu::cold]] void make_segments() {
-        for (const Row& row : Net::rows) {
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                double l2 = 0;
-                for (const RegularizedParameter& r : regularized_) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
-                segments_.push_back({row.offsets[p], row.parameters.list[p].shape.size(), l2});
-            }
-        }
-    }
-
-    [[gnu::cold]] void make_report() {
-        report_.replicas.resize(static_cast<std::size_t>(options_.replicas));
-        for (ReplicaReport& replica : report_.replicas) {
-            replica.parts.push_back({std::string(LossType::DataLossType::name), 0.0});
-            for (const RegularizedParameter& r : regularized_) replica.parts.push_back({r.name, 0.0});
-        }
-    }
-
-    [[gnu::cold]] void make_plans(int device) {
-        DeviceState& state = at(device);
-        state.worker.start(device, options_.devices, options_.device);
-        state.worker.template add_plan<Net>({.batch = options_.batch_size});
-        for (const std::int64_t size : options_.other_batch_sizes) state.worker.template add_plan<Net>({.batch = size});
-        state.regularization.resize(regularized_.size());
-        state.slice_rows.resize(samples_.size());
-        state.slice_samples.resize(samples_.size());
-    }
-
-    // A step.
-
-    template <class Batches>
-    void step_on(int device, Batches& batches) {
+    template <class Batches, class Inspector>
+    void step_on(int device, Batches& batches, Inspector& inspector) {
         DeviceState& state = at(device);
         const auto team = state.worker.context().team();
         state.error = nullptr;
         state.averaged = false;
+        guarded(state, [&] { begin_step(device); });
+        for (int part = 0; part < options_.accumulation; ++part) {
+            if constexpr (synchronized) {
+                run_together(device, part, batches);
+            } else {
+                for_each_replica(device, [&](int replica) {
+                    Plan<D>* const plan = begin_batch(state, replica, part, batches);
+                    if (plan == nullptr) return;
+                    const Replica& r = replica_at(replica);
+                    const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
+                    const float* const parameters = state.worker.parameters();
+                    const float* const logits = plan->forward(state.worker.context(), r.batch.samples, parameters, r.key, buffers);
+                    if (!find_loss(state, replica, *plan, logits)) return;
+                    plan->backward(state.worker.context(), r.batch.samples, parameters, row(replica), r.key, r.samples > 0);
+                    replica_at(replica).samples += r.batch.size;
+                });
+            }
+        }
+        guarded(state, [&] { finish_gradients(device); });
+        state.ready = state.error == nullptr;
+        threads_.meet();  // every gradient is there
+        if (all_ready()) guarded(state, [&] { state.averaged = average(device); });
+        threads_.meet();  // the average is there, and gradients may be overwritten
+        if (state.error) std::rethrow_exception(state.error);
+        if (!all_averaged()) return;
+        // What an inspector throws comes after the update, which all devices make.
+        if (device == 0) guarded(state, [&] { inspector(inspection(state)); });
+        update(state);
+    }
+
+    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left out.
+    template <class Work>
+    static void guarded(DeviceState& state, Work&& work) {
+        if (state.error) return;
         try {
-            run_replicas(device, batches);
+            work();
         } catch (...) {
             state.error = std::current_exception();
         }
-        state.ready = state.error == nullptr;
-        threads_.meet();  // every gradient is there
-        if (all_ready()) {
-            try {
-                state.averaged = average(device);
-            } catch (...) {
-                state.error = std::current_exception();
-            }
-        }
-        threads_.meet();  // the average is there, and gradients may be overwritten
-        if (state.error) std::rethrow_exception(state.error);
-        if (all_averaged()) update(state);
     }
 
-    template <class Batches>
-    void run_replicas(int device, Batches& batches) {
+    void begin_step(int device) {
         DeviceState& state = at(device);
-        Context& context = state.worker.context();
         for (std::size_t i = 0; i < regularized_.size(); ++i) {
             const RegularizedParameter& r = regularized_[i];
             const std::span<const float> weights(state.worker.parameters() + r.offset, static_cast<std::size_t>(r.size));
-            state.regularization[i] = 0.5 * r.coefficient * sum_of_squares(context, weights);
+            state.regularization[i] = 0.5 * r.coefficient * sum_of_squares(state.worker.context(), weights);
         }
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
-            run_replica(state, replica, batches(step_, replica, context));
+            replica_at(replica).samples = 0;
+            replica_at(replica).not_finite.clear();
+            ReplicaReport& report = report_of(replica);
+            report.samples = report.correct = 0;
+            report.total = 0;
+            for (LossPart& part : report.parts) part.value = 0;
         }
     }
 
-    void run_replica(DeviceState& state, int replica, const BatchView& batch) {
-        Context& context = state.worker.context();
-        ReplicaReport& report = report_of(replica);
-        report.samples = samples_[static_cast<std::size_t>(replica)] = batch.size;
-        report.correct = 0;
-        report.total = 0;
-        for (LossPart& part : report.parts) part.value = 0;
-        if (batch.size == 0) return;
-        Plan<D>* const plan = state.worker.plan_for({.batch = batch.size});
+    template <class Work>
+    void for_each_replica(int device, Work&& work) {
+        for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
+            guarded(at(device), [&] { work(replica); });
+        }
+    }
+
+    /// Fetches a replica's batch number `part` of this step; null if there is nothing to compute.
+    template <class Batches>
+    Plan<D>* begin_batch(DeviceState& state, int replica, int part, Batches& batches, std::size_t lane = 0) {
+        Replica& r = replica_at(replica);
+        batch_samples(part, replica) = 0;
+        r.batch = {};
+        if (!r.not_finite.empty()) return nullptr;
+        const std::int64_t place = step_ * options_.accumulation + part;
+        const BatchView batch = batches(place, replica, state.worker.context());
+        batch_samples(part, replica) = batch.size;
+        if (batch.size == 0) return nullptr;
+        Plan<D>* const plan = state.worker.plan_for(plan_options(batch.size), state.worker.parameters(), lane);
         require(plan != nullptr, "a batch has ", batch.size, " samples, and plans were made for batch_size ",
                 options_.batch_size, " and other_batch_sizes only");
-        const PassKey key{.seed = options_.seed,
-                          .step = static_cast<std::uint32_t>(step_),
-                          .first_sample = replica * options_.batch_size};
-        const float* const logits = plan->forward(context, batch.samples, state.worker.parameters(), key);
-        const LossResult result = options_.loss.data.template operation<D>().forward(context, logits, batch.labels, batch.size,
-                                                                                     plan->output_gradient());
-        report.correct = result.correct;
-        report.parts[0].value = report.total = result.sum / static_cast<double>(batch.size);
-        for (std::size_t i = 0; i < regularized_.size(); ++i) {
-            report.total += report.parts[i + 1].value = state.regularization[i];
+        r.batch = batch;
+        r.key = {.seed = options_.seed, .step = static_cast<std::uint32_t>(place), .first_sample = replica * options_.batch_size};
+        r.statistics = statistics_row(part, replica);
+        return plan;
+    }
+
+    /// The loss of a replica's batch, and its gradient where backward begins; false if it is not finite.
+    bool find_loss(DeviceState& state, int replica, Plan<D>& plan, const float* logits) {
+        Replica& r = replica_at(replica);
+        Context& context = state.worker.context();
+        const LossResult result = options_.loss.data.template operation<D>().forward(context, logits, r.batch.labels, r.batch.size,
+                                                                                     plan.output_gradient());
+        ReplicaReport& report = report_of(replica);
+        report.correct += result.correct;
+        report.parts[0].value += result.sum;
+        if (!std::isfinite(result.sum)) {
+            r.not_finite = where_not_finite(state, r, nullptr);
+            return false;
         }
-        if (std::isfinite(report.total)) {
-            plan->backward(context, batch.samples, state.worker.parameters(), row(replica), key);
+        // The loss's gradient is that of the mean over this batch; several batches count by their samples.
+        if (options_.accumulation > 1) {
+            const auto weight = static_cast<double>(r.batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
+            scale(context, std::span(plan.output_gradient(), static_cast<std::size_t>(r.batch.size * Net::output_shape.size())), weight);
+        }
+        return true;
+    }
+
+    /// The replicas of all devices in step: they stop wherever the network merges statistics of the whole global batch.
+    template <class Batches>
+    void run_together(int device, int part, Batches& batches) {
+        DeviceState& state = at(device);
+        Context& context = state.worker.context();
+        const float* const parameters = state.worker.parameters();
+        const std::size_t exchanges = in_step_.exchanges();
+        for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) in_step_.plan(replica) = nullptr;
+        for_each_replica(device, [&](int replica) {
+            const auto lane = static_cast<std::size_t>(replica - first_replica(device));
+            in_step_.plan(replica) = begin_batch(state, replica, part, batches, lane);
+        });
+        const double* merged = nullptr;
+        for (std::size_t k = 0; k <= exchanges; ++k) {
+            for_each_replica(device, [&](int replica) {
+                Plan<D>*& plan = in_step_.plan(replica);
+                if (plan == nullptr) return;
+                const Replica& r = replica_at(replica);
+                const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
+                const float* const logits = plan->forward_segment(context, k, r.batch.samples, parameters, r.key, buffers, merged,
+                                                                  in_step_.partial(k, replica));
+                if (k == exchanges && !find_loss(state, replica, *plan, logits)) plan = nullptr;
+            });
+            if (k < exchanges) merged = exchange(device, Direction::forward, k, k);
+        }
+        for (std::size_t k = 0; k <= exchanges; ++k) {
+            for_each_replica(device, [&](int replica) {
+                Plan<D>* const plan = in_step_.plan(replica);
+                if (plan == nullptr) return;
+                Replica& r = replica_at(replica);
+                plan->backward_segment(context, k, r.batch.samples, parameters, row(replica), r.key, r.samples > 0, merged,
+                                       in_step_.partial(exchanges + k, replica));
+                if (k == exchanges) r.samples += r.batch.size;
+            });
+            if (k < exchanges) merged = exchange(device, Direction::backward, k, exchanges + k);
+        }
+    }
+
+    /// All meet, and each device merges all replicas' sums.
+    const double* exchange(int device, Direction direction, std::size_t k, std::size_t turn) {
+        DeviceState& state = at(device);
+        const int first = first_replica(device), last = first_replica(device + 1);
+        for (int replica = first; replica < last; ++replica) in_step_.publish(turn, replica, !state.error);
+        threads_.meet();  // every replica's sums are there
+        guarded(state, [&] { in_step_.merge(direction, k, turn, first, last, state.merged); });
+        return state.merged.data();
+    }
+
+    /// Completes the replicas' reports, and their gradients where batches were smaller than they were weighed for.
+    void finish_gradients(int device) {
+        DeviceState& state = at(device);
+        for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
+            const Replica& r = replica_at(replica);
+            ReplicaReport& report = report_of(replica);
+            if (!r.not_finite.empty()) report.total = report.parts[0].value;
+            if (r.samples == 0) continue;
+            const std::int64_t expected = options_.batch_size * options_.accumulation;
+            if (options_.accumulation > 1 && r.samples != expected) {
+                scale(state.worker.context(), std::span(row(replica), static_cast<std::size_t>(Net::parameter_elements)),
+                      static_cast<double>(expected) / static_cast<double>(r.samples));
+            }
+            report.samples = r.samples;
+            report.parts[0].value /= static_cast<double>(r.samples);
+            report.total = report.parts[0].value;
+            for (std::size_t i = 0; i < regularized_.size(); ++i) {
+                report.parts[part_of_[i]].value += state.regularization[i];
+                report.total += state.regularization[i];
+            }
         }
     }
 
@@ -307,11 +276,12 @@ private:
         const std::span<float> mean(average_row() + begin, static_cast<std::size_t>(end - begin));
         GradientRows gradients{.columns = end - begin};
         std::size_t count = 0;
-        for (std::size_t r = 0; r < samples_.size(); ++r) {
-            gradients.total_samples += samples_[r];
-            if (samples_[r] == 0) continue;
+        for (std::size_t r = 0; r < replicas_.size(); ++r) {
+            const std::int64_t samples = replicas_[r].samples;
+            gradients.total_samples += samples;
+            if (samples == 0) continue;
             state.slice_rows[count] = row(static_cast<int>(r)) + begin;
-            state.slice_samples[count] = samples_[r];
+            state.slice_samples[count] = samples;
             ++count;
         }
         require(count > 0, "step ", step_, " has no samples on any replica");
@@ -322,18 +292,51 @@ private:
         return all_finite(state.worker.context(), mean);
     }
 
+    [[nodiscard]] Inspection<D> inspection(DeviceState& state) {
+        const Replica& r = replicas_[0];
+        return {step_, state.worker, std::span<const float>(average_row(), static_cast<std::size_t>(Net::parameter_elements)),
+                r.batch, r.key, [](impl::DeviceWorker<D>& worker, std::int64_t batch) -> Plan<D>& {
+                    return worker.template inspection_plan<Net>(batch);
+                }};
+    }
+
     void update(DeviceState& state) {
-        options_.optimizer.update(Update<D>{.context = state.worker.context(),
-                                            .parameters = state.worker.parameters(),
+        auto& worker = state.worker;
+        state.updating = true;
+        options_.optimizer.update(Update<D>{.context = worker.context(),
+                                            .parameters = worker.parameters(),
                                             .gradient = average_row(),
-                                            .state = state.worker.state(),
+                                            .state = worker.state(),
                                             .elements = Net::parameter_elements,
                                             .segments = segments_,
                                             .step = step_});
-        state.worker.parameters_changed();
+        if (options_.moving_average.on()) {
+            options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
+                                                       Net::parameter_elements, step_ + 1);
+        }
+        if constexpr (Net::buffer_elements > 0) update_statistics(state);
+        worker.parameters_changed();
         if (!checks_now()) return;
-        const std::span<const float> parameters(state.worker.parameters(), static_cast<std::size_t>(Net::parameter_elements));
-        state.hash = hash_of(state.worker.context(), parameters);
+        const std::span<const float> parameters(worker.parameters(), static_cast<std::size_t>(Net::parameter_elements));
+        state.hash = hash_of(worker.context(), parameters);
+    }
+
+    /// Every device updates its own running statistics, with the same bits.
+    void update_statistics(DeviceState& state) {
+        for (int part = 0; part < options_.accumulation; ++part) {
+            std::size_t count = 0;
+            for (int r = 0; r < options_.replicas; ++r) {
+                if (batch_samples(part, r) == 0) continue;
+                state.slice_rows[count] = statistics_row(part, r);
+                state.slice_samples[count] = batch_samples(part, r);
+                ++count;
+            }
+            if (count == 0) continue;
+            options_.statistics.update(StatisticsUpdate{.running = state.worker.buffers(),
+                                                        .layers = statistics_layers_,
+                                                        .rows = {state.slice_rows.data(), count},
+                                                        .samples = {state.slice_samples.data(), count}});
+        }
     }
 
     void finish_step() {
@@ -341,20 +344,24 @@ private:
         report_.samples = 0;
         report_.loss = 0;
         report_.learning_rate = options_.optimizer.learning_rate_at(step_);
-        for (std::size_t r = 0; r < report_.replicas.size(); ++r) {
+        for (std::size_t r = 0; r < replicas_.size(); ++r) {
             const ReplicaReport& replica = report_.replicas[r];
-            if (!std::isfinite(replica.total)) throw_diverged(text("the loss of replica ", r, " is ", replica.total), static_cast<int>(r));
+            if (!replicas_[r].not_finite.empty() || !std::isfinite(replica.total)) {
+                throw_diverged(text("the loss of replica ", r, " is ", replica.total), replicas_[r].not_finite, static_cast<int>(r));
+            }
             report_.samples += replica.samples;
             report_.loss += replica.total * static_cast<double>(replica.samples);
         }
         report_.loss /= static_cast<double>(report_.samples);
         if (!all_averaged()) throw_gradient_not_finite();
         if (checks_now()) require_equal_parameters();
+        for (DeviceState& state : devices_) state.updating = false;
         ++step_;
     }
 
     [[nodiscard]] bool all_ready() const {
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; }) &&
+               std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.not_finite.empty(); }) &&
                std::all_of(report_.replicas.begin(), report_.replicas.end(),
                            [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
     }
@@ -367,25 +374,33 @@ private:
 
     // What can go wrong in a step.
 
-    [[noreturn, gnu::cold]] void throw_diverged(const std::string& what, int replica) const {
-        throw DivergedError(text(what, " at step ", step_,
-                                 ": training diverged or a batch holds numbers that are not finite; the parameters are "
-                                 "those before the step"),
+    [[nodiscard, gnu::cold]] static std::string where_not_finite(DeviceState& state, const Replica& r, const float* gradient) {
+        Plan<D>& plan = state.worker.template inspection_plan<Net>(r.batch.size);
+        return impl::first_not_finite(state.worker, plan, Net::rows, r.batch, r.key, gradient);
+    }
+
+    [[noreturn, gnu::cold]] void throw_diverged(const std::string& what, const std::string& where, int replica) const {
+        throw DivergedError(text(what, " at step ", step_, where.empty() ? "" : ": ", where,
+                                 "; training diverged or a batch holds numbers that are not finite; the parameters are those "
+                                 "before the step"),
                             step_, replica);
     }
 
     /// Finds whose gradient it is: the slow way, for the step that failed.
     [[noreturn, gnu::cold]] void throw_gradient_not_finite() {
         int found = -1;
+        std::string where;
         threads_.run([&](int device) {
             for (int r = 0; device == 0 && r < options_.replicas && found < 0; ++r) {
                 const std::span<const float> values(row(r), static_cast<std::size_t>(Net::parameter_elements));
-                if (report_of(r).samples > 0 && !all_finite(at(0).worker.context(), values)) found = r;
+                if (report_of(r).samples == 0 || all_finite(at(0).worker.context(), values)) continue;
+                found = r;
+                where = where_not_finite(at(0), replica_at(r), row(r));
             }
         });
         throw_diverged(text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found),
                             " is not finite"),
-                       found);
+                       where, found);
     }
 
     void require_equal_parameters() const {
@@ -396,67 +411,6 @@ private:
                                  step_, static_cast<int>(device));
         }
     }
-
-    // Evaluation.
-
-    const float* forward(DeviceState& state, const BatchView& batch) {
-        const auto team = state.worker.context().team();
-        require(batch.size >= 1 && batch.size <= options_.batch_size, "a forward pass takes 1 to batch_size samples, ",
-                options_.batch_size, ", not ", batch.size);
-        const PlanOptions options{.batch = batch.size, .training = false};
-        state.worker.template add_plan<Net>(options);
-        return state.worker.plan_for(options)->forward(state.worker.context(), batch.samples, state.worker.parameters(),
-                                                       {.training = false});
-    }
-
-    // Places.
-
-    [[nodiscard]] int first_replica(int device) const {
-        return static_cast<int>(static_cast<std::int64_t>(options_.replicas) * device / options_.devices);
-    }
-
-    struct Columns {
-        std::int64_t begin, end;
-    };
-    /// Columns are split between devices in whole cache lines, so that no two devices write one.
-    [[nodiscard]] Columns columns_of(int device) const {
-        constexpr std::int64_t unit = 1024;
-        const std::int64_t units = (Net::parameter_elements + unit - 1) / unit;
-        const auto edge = [&](int d) { return std::min(Net::parameter_elements, units * d / options_.devices * unit); };
-        return {edge(device), edge(device + 1)};
-    }
-
-    [[nodiscard]] float* row(int replica) {
-        return reinterpret_cast<float*>(gradients_.data()) + replica * Net::parameter_elements;
-    }
-    [[nodiscard]] float* average_row() {
-        return options_.replicas == 1 ? row(0) : reinterpret_cast<float*>(average_.data());
-    }
-
-    /// `count` floats from where `place` says on a device, read by that device's thread.
-    template <class Place>
-    [[nodiscard]] std::vector<float> copied(std::size_t count, int only, Place&& place) {
-        require(only >= 0 && only < options_.devices, "there is no device ", only, " of ", options_.devices);
-        std::vector<float> result(count);
-        threads_.run([&](int device) {
-            if (device != only) return;
-            const float* const from = place(at(device));
-            D::copy_to_host(at(device).worker.context(), reinterpret_cast<std::byte*>(result.data()),
-                            reinterpret_cast<const std::byte*>(from), count * sizeof(float));
-        });
-        return result;
-    }
-
-    Options options_;
-    MemoryReport memory_;
-    impl::DeviceThreads threads_;
-    std::vector<DeviceState> devices_;
-    std::vector<std::int64_t> samples_;
-    std::vector<RegularizedParameter> regularized_;
-    std::vector<Segment> segments_;
-    typename D::Arena gradients_, average_;
-    StepReport report_;
-    std::int64_t step_ = 0;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -14,22 +14,30 @@ namespace cupola::inline CUPOLA_ABI {
 struct MemoryReport {
     int devices = 1, replicas = 1;
     /// On each device.
-    std::size_t parameters = 0, optimizer_state = 0;
+    std::size_t parameters = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     PlanBytes plan;
+    /// Arenas of activations on each device: one, or one a replica where statistics are synchronised.
+    int arenas = 1;
     /// In all.
-    std::size_t gradients = 0, average = 0;
+    std::size_t gradients = 0, average = 0, statistics = 0;
     [[nodiscard]] std::size_t total() const {
-        return static_cast<std::size_t>(devices) * (parameters + optimizer_state + plan.total()) + gradients + average;
+        return static_cast<std::size_t>(devices) *
+                   (parameters + optimizer_state + moving_average + buffers + static_cast<std::size_t>(arenas) * plan.total()) +
+               gradients + average + statistics;
     }
 };
 
 [[nodiscard, gnu::cold]] inline std::string to_string(const MemoryReport& memory) {
+    const auto part = [](std::size_t bytes, const char* what) { return bytes == 0 ? std::string() : text(bytes_text(bytes), what, " + "); };
+    std::string activations = text(bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved),
+                                   " saved + ", bytes_text(memory.plan.packed), " packed weights + ",
+                                   bytes_text(memory.plan.scratch), " scratch");
+    if (memory.arenas > 1) activations = text(memory.arenas, " x (", activations, ")");
     return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
                 " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
-                bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved), " saved + ",
-                bytes_text(memory.plan.packed), " packed weights + ", bytes_text(memory.plan.scratch), " scratch) + ",
-                bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ", bytes_text(memory.average),
-                " average");
+                part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"), activations, ") + ",
+                bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
+                part(memory.statistics, " their statistics"), bytes_text(memory.average), " average");
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

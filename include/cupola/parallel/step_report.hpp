@@ -37,6 +37,9 @@ struct StepReport {
     std::vector<ReplicaReport> replicas;
 };
 
+/// Which parameters a network is run with: those that are trained, or their moving averages.
+enum class Weights : std::uint8_t { trained, averages };
+
 /// What evaluation says: means over the samples.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/optim/moving_average.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <class Loss, class Optimizer, class Averaging, class DeviceOptions>
+template <class Loss, class Optimizer, class Averaging, class DeviceOptions, class Statistics>
 struct TrainingOptions {
     int replicas = 1;
     int devices = 1;
@@ -19,10 +20,17 @@ struct TrainingOptions {
     /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
     std::int64_t batch_size = 128;
     std::vector<std::int64_t> other_batch_sizes{};
+    /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s * accumulation
+    /// and on.
+    int accumulation = 1;
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};
     Optimizer optimizer{};
     Averaging averaging{};
+    /// How replicas share batch normalisation's running statistics.
+    Statistics statistics{};
+    /// The moving average of all parameters, made after each update; none by default.
+    MovingAverage moving_average{};
     /// Every so many steps the devices' parameters are compared by a 64-bit hash; 0 for never.
     int check_every = 50;
     std::vector<NamedInitializer> initializers{};

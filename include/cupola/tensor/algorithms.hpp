@@ -70,6 +70,16 @@ void transform(const HostContext& context, std::span<const From> from, std::span
     });
 }
 
+/// values *= factor.
+inline void scale(const HostContext& context, std::span<float> values, double factor) {
+    for_each_block(context, static_cast<std::int64_t>(values.size()), [=](std::int64_t begin, std::int64_t end) {
+        float* data = values.data();
+        const auto by = static_cast<float>(factor);
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) data[i] *= by;
+    });
+}
+
 template <class T>
 void fill(const HostContext& context, std::span<T> to, T value) {
     for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {

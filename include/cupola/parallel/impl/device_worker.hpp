@@ -16,6 +16,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -59,19 +60,22 @@ public:
         if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
     }
 
-    /// Makes a plan unless there is one for its batch size and purpose.
+    /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that run
+    /// in step have a lane each.
     template <Network Net>
-    [[gnu::cold]] void add_plan(const PlanOptions& options) {
+    [[gnu::cold]] void add_plan(const PlanOptions& options, std::size_t lane = 0) {
         const auto team = context_->team();
-        if (find(options) != nullptr) return;
-        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device>::template make<Net>(*context_, options)}));
+        if (find(options, lane) != nullptr) return;
+        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device>::template make<Net>(*context_, options), lane}));
         const PlanBytes& bytes = plans_.back()->plan.bytes();
         if (bytes.total() > largest_.total()) largest_ = bytes;
-        if (arena_.size() == 0) return;
-        require<OutOfMemory>(bytes.total() <= arena_.size(), "a forward pass of ", options.batch, " samples needs ",
-                             bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena_.size()));
-        plans_.back()->plan.bind(arena_.data());
+        if (lanes_.empty()) return;
+        typename Device::Arena& arena = lanes_[lane].arena;
+        require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
+                             bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena.size()));
+        plans_.back()->plan.bind(arena.data());
     }
+    [[nodiscard]] const Plan<Device>& first_plan() const { return plans_.front()->plan; }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
@@ -79,45 +83,83 @@ public:
         const int ordinal = context_->ordinal();
         parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
         state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
-        arena_ = typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal));
-        for (const auto& plan : plans_) plan->plan.bind(arena_.data());
+        averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
+        buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
+        for (int lane = 0; lane < memory.arenas; ++lane) {
+            lanes_.push_back({typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
+        }
+        for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
     }
 
     [[nodiscard]] Context& context() { return *context_; }
     [[nodiscard]] float* parameters() { return reinterpret_cast<float*>(parameters_.data()); }
     [[nodiscard]] float* state() { return reinterpret_cast<float*>(state_.data()); }
+    [[nodiscard]] float* averages() { return reinterpret_cast<float*>(averages_.data()); }
+    [[nodiscard]] float* buffers() { return reinterpret_cast<float*>(buffers_.data()); }
 
-    void set_parameters(std::span<const float> values) {
-        Device::copy_from_host(*context_, parameters_.data(), reinterpret_cast<const std::byte*>(values.data()),
+    /// Copies host memory to one of the arenas above.
+    void set(float* arena, std::span<const float> values) {
+        Device::copy_from_host(*context_, reinterpret_cast<std::byte*>(arena), reinterpret_cast<const std::byte*>(values.data()),
                                values.size_bytes());
         parameters_changed();
     }
     void parameters_changed() { ++version_; }
 
-    /// The plan for a batch, its weights packed; null if none was made. Plans share the arena, packed weights included:
-    /// they are packed again when the parameters have changed or another plan has run.
-    [[nodiscard]] Plan<Device>* plan_for(const PlanOptions& options) {
-        BatchPlan* const found = find(options);
+    /// The plan for a batch, the weights of `parameters` packed; null if none was made. Plans share the arena, packed
+    /// weights included: they are packed again when the parameters have changed or another plan has run.
+    [[nodiscard]] Plan<Device>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0) {
+        BatchPlan* const found = find(options, lane);
         if (found == nullptr) return nullptr;
-        if (last_ != found || found->prepared != version_) {
-            found->plan.prepare(*context_, parameters());
+        if (lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters) {
+            found->plan.prepare(*context_, parameters);
             found->prepared = version_;
-            last_ = found;
+            found->packed_from = parameters;
+            lanes_[lane].last = found;
         }
         return &found->plan;
+    }
+
+    /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
+    template <Network Net>
+    [[nodiscard, gnu::cold]] Plan<Device>& inspection_plan(std::int64_t batch) {
+        if (!inspection_ || inspection_->options().batch != batch) {
+            inspection_ = std::unique_ptr<Plan<Device>>(
+                new Plan<Device>(Plan<Device>::template make<Net>(*context_, {.batch = batch, .inspect = true})));
+            if (inspection_->bytes().total() > inspection_arena_.size()) {
+                inspection_arena_ = typename Device::Arena(inspection_->bytes().total(),
+                                                           text("the layers' outputs for inspection on device ", context_->ordinal()));
+            }
+            inspection_->bind(inspection_arena_.data());
+        }
+        return *inspection_;
+    }
+
+    /// Calls visit(row, values) with each layer's output for a batch.
+    template <class Visit>
+    void inspect(Plan<Device>& plan, const float* samples, const PassKey& key, Visit&& visit) {
+        plan.prepare(*context_, parameters());
+        plan.forward_each(*context_, samples, parameters(), buffers(), key,
+                          [&](std::size_t row, const float* values, std::int64_t elements) {
+                              visit(row, std::span<const float>(values, static_cast<std::size_t>(elements)));
+                          });
     }
 
 private:
     struct BatchPlan {
         Plan<Device> plan;
+        std::size_t lane = 0;
         /// The version of the parameters that its weights are packed from.
         std::int64_t prepared = -1;
+        const float* packed_from = nullptr;
+    };
+    struct Lane {
+        typename Device::Arena arena;
+        const BatchPlan* last = nullptr;
     };
 
-    [[nodiscard]] BatchPlan* find(const PlanOptions& options) {
+    [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t lane) {
         for (const auto& plan : plans_) {
-            const PlanOptions& made = plan->plan.options();
-            if (made.batch == options.batch && made.training == options.training) return plan.get();
+            if (plan->lane == lane && plan->plan.options() == options) return plan.get();
         }
         return nullptr;
     }
@@ -125,9 +167,28 @@ private:
     std::unique_ptr<Context> context_;
     std::vector<std::unique_ptr<BatchPlan>> plans_;
     PlanBytes largest_;
-    typename Device::Arena parameters_, state_, arena_;
+    std::unique_ptr<Plan<Device>> inspection_;
+    typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_;
+    std::vector<Lane> lanes_;
     std::int64_t version_ = 0;
-    const BatchPlan* last_ = nullptr;
+};
+
+/// Throws InvalidArgument unless a part of a training's state has the elements that the network's has.
+[[gnu::cold]] inline void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
+    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ", given);
+}
+
+/// A replica's part in a step.
+struct Replica {
+    /// Of all its batches so far.
+    std::int64_t samples = 0;
+    /// The batch that it is at, and that batch's random numbers.
+    BatchView batch{};
+    PassKey key{};
+    /// Where its statistics of that batch go.
+    float* statistics = nullptr;
+    /// Where a number that is not finite came from; empty while there is none.
+    std::string not_finite{};
 };
 
 /// A device's part in a step. No member of DataParallel, so that it is one type for every network.
@@ -138,7 +199,11 @@ struct DeviceState {
     std::exception_ptr error;
     /// Of the step in progress: its replicas have run; its slice of the average is there and finite.
     bool ready = false, averaged = false;
+    /// From the update of its parameters on, until all devices' updates are there and equal.
+    bool updating = false;
     std::vector<double> regularization;
+    /// Merged statistics of the replicas that run in step.
+    std::vector<double> merged;
     /// For its call of the averaging policy, kept so that a step allocates nothing.
     std::vector<const float*> slice_rows;
     std::vector<std::int64_t> slice_samples;

@@ -15,6 +15,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 
@@ -23,7 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The first mistake; nothing where there is none, and nothing where the network has reported its own.
-template <class Net, class Loss, class Optimizer, class Averaging, class D>
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval Sentence training_mistake() {
     Sentence sentence;
     if constexpr (!Network<Net>) {
@@ -35,14 +36,15 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D>
         if (sentence.empty()) sentence = CollectionOf<Loss>::template mistake_on<D>(Net::rows, Net::output_shape);
         if (sentence.empty()) sentence = optimizer_mistake<Optimizer, D>();
         if (sentence.empty()) sentence = averaging_mistake<Averaging, D>();
+        if (sentence.empty()) sentence = statistics_mistake<Statistics>();
     }
     return sentence;
 }
 
-template <class Net, class Loss, class Optimizer, class Averaging, class D>
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval bool is_trainable() {
     if constexpr (Network<Net>) {
-        return Net::sound && training_mistake<Net, Loss, Optimizer, Averaging, D>().empty();
+        return Net::sound && training_mistake<Net, Loss, Optimizer, Averaging, D, Statistics>().empty();
     } else {
         return false;
     }
@@ -62,12 +64,12 @@ struct DeviceOptionsOf<D> {
 
 /// A training with a mistake: says it, and can be used like a training as far as the compiler is concerned. Without a
 /// mistake parallel/data_parallel.hpp takes its place.
-template <class Net, class Loss, class Optimizer, class Averaging, class D>
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
 class DataParallel {
-    static_assert(report_mistake<impl::training_mistake<Net, Loss, Optimizer, Averaging, D>()>());
+    static_assert(report_mistake<impl::training_mistake<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
 
 public:
-    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type>;
+    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type, Statistics>;
     explicit DataParallel(const Options&);
     const Options& options() const;
     const MemoryReport& memory() const;

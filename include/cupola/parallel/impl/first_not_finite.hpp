@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a number that is not finite came into a step: the slow search, for the step that failed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is. `all_finite`
+/// is found by the device's context.
+template <class Device>
+[[gnu::cold]] std::string first_not_finite(DeviceWorker<Device>& worker, Plan<Device>& plan, std::span<const Row> rows,
+                                           const BatchView& batch, const PassKey& key, const float* gradient) {
+    auto& context = worker.context();
+    const auto finite = [&](const float* values, std::int64_t count) {
+        return all_finite(context, std::span<const float>(values, static_cast<std::size_t>(count)));
+    };
+    const std::int64_t elements = rows.front().input.size();
+    for (std::int64_t i = 0; i < batch.size; ++i) {
+        if (!finite(batch.samples + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
+    }
+    std::string found;
+    worker.inspect(plan, batch.samples, key, [&](std::size_t row, std::span<const float> values) {
+        if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
+        found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ", rows[row].type,
+                     ") is the first that is not finite");
+    });
+    if (!found.empty()) return found;
+    for (std::size_t row = rows.size(); gradient != nullptr && row-- > 0;) {
+        for (std::size_t p = 0; p < rows[row].parameters.count; ++p) {
+            if (finite(gradient + rows[row].offsets[p], rows[row].parameters.list[p].shape.size())) continue;
+            return text("every output is finite; the gradient of ", parameter_name(rows, row, p), " is not");
+        }
+    }
+    return "every layer's output is finite";
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

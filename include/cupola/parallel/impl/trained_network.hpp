@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training is between its steps: the devices with their copies of the parameters, the plans and all memory; the
+// state that is saved and restored; evaluation. parallel/data_parallel.hpp adds the step.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/impl/checked_options.hpp>
+#include <cupola/parallel/impl/device_threads.hpp>
+#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/impl/replicas_in_step.hpp>
+#include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/parallel/training_options.hpp>
+#include <cupola/parallel/training_state.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/tensor.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+class TrainedNetwork {
+public:
+    using NetworkType = Net;
+    using Context = typename D::Context;
+    using LossType = CollectionOf<Loss>;
+    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename D::Options, Statistics>;
+
+    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
+    /// allocated that does not fit.
+    [[gnu::cold]] explicit TrainedNetwork(const Options& options)
+        : options_(impl::checked_options(options, Net::rows)),
+          memory_(memory_needed()),
+          threads_(options.devices),
+          devices_(static_cast<std::size_t>(options.devices)),
+          replicas_(static_cast<std::size_t>(options.replicas)),
+          regularized_(LossType::regularized(Net::rows)),
+          batch_samples_(replicas_.size() * static_cast<std::size_t>(options.accumulation)) {
+        make_segments();
+        make_report();
+        threads_.run([&](int device) { make_plans(device); });
+        for (DeviceState& state : devices_) {
+            if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
+        }
+        require_memory(memory_);
+        if constexpr (Net::buffer_elements > 0) statistics_layers_ = running_statistics(Net::rows);
+        if constexpr (synchronized) {
+            in_step_.make(options_.replicas, at(0).worker.first_plan());
+            for (DeviceState& state : devices_) state.merged.resize(in_step_.largest());
+        }
+        gradients_ = typename D::Arena(memory_.gradients, "the replicas' gradients");
+        statistics_ = typename D::Arena(memory_.statistics, "the replicas' statistics");
+        average_ = typename D::Arena(memory_.average, "the averaged gradient");
+        threads_.run([&](int device) { at(device).worker.allocate(memory_); });
+        restore(initial_state());
+    }
+
+    [[nodiscard]] const Options& options() const { return options_; }
+    [[nodiscard]] const MemoryReport& memory() const { return memory_; }
+    /// The step that comes next; 0 before the first.
+    [[nodiscard]] std::int64_t step() const { return step_; }
+
+    /// Whether the parameters are those after a whole step: false once an update was broken off, or devices' parameters
+    /// have parted. A loss that diverged leaves the parameters before the step.
+    [[nodiscard]] bool sound() const {
+        return std::none_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.updating; });
+    }
+
+    /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data and
+    /// the correct answers. `batches(i, device, context)` gives batch i, of at most `batch_size` samples, on the thread of
+    /// that device. `weights` says whether the trained parameters are run or their moving averages.
+    template <class Batches>
+        requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
+    Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
+        require_weights(weights);
+        std::vector<LossResult> results(static_cast<std::size_t>(count));
+        std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
+        threads_.run([&](int device) {
+            Context& context = at(device).worker.context();
+            const auto loss = options_.loss.data.template operation<D>();
+            for (std::int64_t i = device; i < count; i += options_.devices) {
+                const BatchView batch = batches(i, device, context);
+                if (batch.size == 0) continue;
+                const float* const logits = forward(at(device), batch, weights);
+                results[static_cast<std::size_t>(i)] = loss.forward(context, logits, batch.labels, batch.size, nullptr);
+                sizes[static_cast<std::size_t>(i)] = batch.size;
+            }
+        });
+        Evaluation evaluation;
+        for (std::size_t i = 0; i < results.size(); ++i) {
+            evaluation.samples += sizes[i];
+            evaluation.correct += results[i].correct;
+            evaluation.loss += results[i].sum;
+        }
+        if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
+        return evaluation;
+    }
+
+    using InputExtents = std::remove_cv_t<decltype(Net::input)>;
+
+    /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
+    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, Weights weights = Weights::trained) {
+        require_weights(weights);
+        Tensor<D, float, InputExtents> input(samples.batch());
+        return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
+            copy_from_host(state.worker.context(), input, samples);
+            return forward(state, {input.data(), nullptr, samples.batch()}, weights);
+        });
+    }
+
+    /// The parameter arena of a device, `Net::parameter_elements` floats.
+    [[nodiscard]] std::vector<float> parameters(int device = 0) {
+        return copied(Net::parameter_elements, device, [](DeviceState& state) { return state.worker.parameters(); });
+    }
+
+    /// Gives every device these parameters, laid out as `parameters()` returns them.
+    void set_parameters(std::span<const float> values) {
+        impl::require_elements("parameter arena", values.size(), Net::parameter_elements);
+        threads_.run([&](int device) { at(device).worker.set(at(device).worker.parameters(), values); });
+    }
+
+    /// Everything that the next step depends on beside the options and the data.
+    [[nodiscard]] TrainingState state() {
+        TrainingState state{.step = step_, .parameters = parameters()};
+        if (options_.moving_average.on()) {
+            state.averages = copied(Net::parameter_elements, 0, [](DeviceState& d) { return d.worker.averages(); });
+        }
+        for (int arena = 0; arena < options_.optimizer.state_arenas(); ++arena) {
+            state.optimizer.push_back(copied(Net::parameter_elements, 0, [&](DeviceState& d) {
+                return d.worker.state() + arena * Net::parameter_elements;
+            }));
+        }
+        state.buffers = copied(Net::buffer_elements, 0, [](DeviceState& d) { return d.worker.buffers(); });
+        return state;
+    }
+
+    /// Goes on from a state. Throws InvalidArgument if it is not one of this network, optimiser and moving average.
+    void restore(const TrainingState& state) {
+        require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
+        impl::require_elements("parameter arena", state.parameters.size(), Net::parameter_elements);
+        impl::require_elements("moving average", state.averages.size(), options_.moving_average.on() ? Net::parameter_elements : 0);
+        impl::require_elements("buffer arena", state.buffers.size(), Net::buffer_elements);
+        const int arenas = options_.optimizer.state_arenas();
+        require(state.optimizer.size() == static_cast<std::size_t>(arenas), "this optimiser has ", arenas,
+                " state arenas, and the state has ", state.optimizer.size());
+        for (const auto& arena : state.optimizer) impl::require_elements("optimiser's state arena", arena.size(), Net::parameter_elements);
+        threads_.run([&](int device) {
+            auto& worker = at(device).worker;
+            worker.set(worker.parameters(), state.parameters);
+            worker.set(worker.averages(), state.averages);
+            worker.set(worker.buffers(), state.buffers);
+            for (int arena = 0; arena < arenas; ++arena) {
+                worker.set(worker.state() + arena * Net::parameter_elements, state.optimizer[static_cast<std::size_t>(arena)]);
+            }
+        });
+        for (DeviceState& device : devices_) device.updating = false;
+        step_ = state.step;
+    }
+
+    /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
+    /// adds theirs, which is the same for every replica, once.
+    [[nodiscard]] std::vector<float> gradient(int replica) {
+        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return row(replica); });
+    }
+    [[nodiscard]] std::vector<float> averaged_gradient() {
+        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return average_row(); });
+    }
+
+protected:
+    using DeviceState = impl::DeviceState<D>;
+    using Replica = impl::Replica;
+
+    static constexpr bool synchronized = Statistics::synchronized && Net::buffer_elements > 0;
+
+    [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] Replica& replica_at(int replica) { return replicas_[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] ReplicaReport& report_of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] std::int64_t& batch_samples(int part, int replica) {
+        return batch_samples_[static_cast<std::size_t>(part * options_.replicas + replica)];
+    }
+
+    // Construction.
+
+    [[nodiscard, gnu::cold]] MemoryReport memory_needed() const {
+        constexpr std::size_t arena = static_cast<std::size_t>(Net::parameter_elements) * sizeof(float);
+        MemoryReport memory;
+        memory.devices = options_.devices;
+        memory.replicas = options_.replicas;
+        memory.parameters = arena;
+        memory.optimizer_state = arena * static_cast<std::size_t>(options_.optimizer.state_arenas());
+        memory.moving_average = options_.moving_average.on() ? arena : 0;
+        memory.buffers = static_cast<std::size_t>(Net::buffer_elements) * sizeof(float);
+        // Replicas that run in step have an arena each.
+        if (synchronized) memory.arenas = (options_.replicas + options_.devices - 1) / options_.devices;
+        memory.statistics = memory.buffers * static_cast<std::size_t>(options_.replicas) * static_cast<std::size_t>(options_.accumulation);
+        memory.gradients = arena * static_cast<std::size_t>(options_.replicas);
+        memory.average = options_.replicas > 1 ? arena : 0;
+        memory.plan.activations = activation_bytes<Net>(options_.batch_size);
+        require_memory(memory);  // before operations are made for a batch that cannot be
+        return memory;
+    }
+
+    [[gnu::cold]] static void require_memory(const MemoryReport& memory) {
+        const std::size_t available = D::available_memory();
+        require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
+                             memory.devices == 1 ? " device" : " devices", " do not fit: ", bytes_text(available),
+                             " are available; ", to_string(memory));
+    }
+
+    /// One segment a parameter, with what the regularisers add to its gradient.
+    [[gnu::cold]] void make_segments() {
+        for (const Row& row : Net::rows) {
+            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                double l2 = 0;
+                for (const RegularizedParameter& r : regularized_) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
+                const Shape& shape = row.parameters.list[p].shape;
+                segments_.push_back({row.offsets[p], shape.size(), l2, shape.rank});
+            }
+        }
+    }
+
+    [[gnu::cold]] void make_report() {
+        report_.replicas.resize(replicas_.size());
+        std::vector<LossPart> parts{{std::string(LossType::DataLossType::name), 0.0}};
+        for (const RegularizedParameter& r : regularized_) {
+            // Parameters that are regularised under one name are one part.
+            if (parts.back().name != r.name) parts.push_back({r.name, 0.0});
+            part_of_.push_back(parts.size() - 1);
+        }
+        for (ReplicaReport& replica : report_.replicas) replica.parts = parts;
+    }
+
+    [[gnu::cold]] void make_plans(int device) {
+        DeviceState& state = at(device);
+        state.worker.start(device, options_.devices, options_.device);
+        for (int lane = 0; lane < memory_.arenas; ++lane) {
+            state.worker.template add_plan<Net>(plan_options(options_.batch_size), static_cast<std::size_t>(lane));
+            for (const std::int64_t size : options_.other_batch_sizes) {
+                state.worker.template add_plan<Net>(plan_options(size), static_cast<std::size_t>(lane));
+            }
+        }
+        state.regularization.resize(regularized_.size());
+        state.slice_rows.resize(replicas_.size());
+        state.slice_samples.resize(replicas_.size());
+    }
+
+    [[nodiscard, gnu::cold]] TrainingState initial_state() const {
+        TrainingState state{.parameters = impl::initial_parameters(Net::rows, options_.seed, options_.initializers)};
+        if (options_.moving_average.on()) state.averages = state.parameters;
+        for (int arena = 0; arena < options_.optimizer.state_arenas(); ++arena) {
+            state.optimizer.emplace_back(state.parameters.size(), state_start_of(options_.optimizer, arena));
+        }
+        state.buffers = initial_buffers(Net::rows);
+        return state;
+    }
+
+    [[nodiscard]] static PlanOptions plan_options(std::int64_t batch) { return {.batch = batch, .synchronized = synchronized}; }
+
+    // Evaluation.
+
+    void require_weights(Weights weights) const {
+        require(weights == Weights::trained || options_.moving_average.on(),
+                "this training keeps no moving averages to run the network with; set moving_average in its options");
+    }
+
+    const float* forward(DeviceState& state, const BatchView& batch, Weights weights) {
+        const auto team = state.worker.context().team();
+        require(batch.size >= 1 && batch.size <= options_.batch_size, "a forward pass takes 1 to batch_size samples, ",
+                options_.batch_size, ", not ", batch.size);
+        const PlanOptions options{.batch = batch.size, .training = false};
+        state.worker.template add_plan<Net>(options);
+        const float* const parameters = weights == Weights::trained ? state.worker.parameters() : state.worker.averages();
+        return state.worker.plan_for(options, parameters)->forward(state.worker.context(), batch.samples, parameters, {.training = false},
+                                                                   {.running = state.worker.buffers()});
+    }
+
+    // Places.
+
+    [[nodiscard]] int first_replica(int device) const {
+        return static_cast<int>(static_cast<std::int64_t>(options_.replicas) * device / options_.devices);
+    }
+
+    struct Columns {
+        std::int64_t begin, end;
+    };
+    /// Columns are split between devices in whole cache lines, so that no two devices write one.
+    [[nodiscard]] Columns columns_of(int device) const {
+        constexpr std::int64_t unit = 1024;
+        const std::int64_t units = (Net::parameter_elements + unit - 1) / unit;
+        const auto edge = [&](int d) { return std::min(Net::parameter_elements, units * d / options_.devices * unit); };
+        return {edge(device), edge(device + 1)};
+    }
+
+    [[nodiscard]] float* statistics_row(int part, int replica) {
+        return reinterpret_cast<float*>(statistics_.data()) +
+               (static_cast<std::int64_t>(part) * options_.replicas + replica) * Net::buffer_elements;
+    }
+    [[nodiscard]] float* row(int replica) {
+        return reinterpret_cast<float*>(gradients_.data()) + replica * Net::parameter_elements;
+    }
+    [[nodiscard]] float* average_row() {
+        return options_.replicas == 1 ? row(0) : reinterpret_cast<float*>(average_.data());
+    }
+
+    /// `count` floats from where `place` says on a device, read by that device's thread.
+    template <class Place>
+    [[nodiscard]] std::vector<float> copied(std::size_t count, int only, Place&& place) {
+        require(only >= 0 && only < options_.devices, "there is no device ", only, " of ", options_.devices);
+        std::vector<float> result(count);
+        threads_.run([&](int device) {
+            if (device != only) return;
+            const float* const from = place(at(device));
+            D::copy_to_host(at(device).worker.context(), reinterpret_cast<std::byte*>(result.data()),
+                            reinterpret_cast<const std::byte*>(from), count * sizeof(float));
+        });
+        return result;
+    }
+
+    Options options_;
+    MemoryReport memory_;
+    impl::DeviceThreads threads_;
+    std::vector<DeviceState> devices_;
+    std::vector<Replica> replicas_;
+    std::vector<RegularizedParameter> regularized_;
+    /// Which part of a replica's report each of them is added to.
+    std::vector<std::size_t> part_of_;
+    /// How many samples each batch of this step has, `accumulation` rows of a number a replica.
+    std::vector<std::int64_t> batch_samples_;
+    std::vector<Segment> segments_;
+    std::vector<RunningStatistics> statistics_layers_;
+    typename D::Arena gradients_, average_, statistics_;
+    impl::ReplicasInStep<D> in_step_;
+    StepReport report_;
+    std::int64_t step_ = 0;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How replicas share batch normalisation's running statistics: the policy is a template argument of DataParallel. Each
+// replica normalises with the mean and the variance of its own batch (Synchronized: of the whole global batch), and the
+// policy says which of them go into the running statistics that evaluation uses:
+//
+//   running = decay * running + (1 - decay) * batch      the variance unbiased, n / (n - 1), as in PyTorch and TensorFlow
+//
+//   FirstReplica   the first replica's             TensorFlow's estimator, tf_cnn_benchmarks
+//   LastReplica    the last replica's              TensorFlow's Inception trainer
+//   AllReplicas    one update a replica, in order  what running every tower's update ops does
+//   Merged         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
+//   Synchronized   the same, and forward and backward use them too: R replicas equal one with the whole batch
+//
+// Replicas without samples are skipped. A policy of one's own has `name`, `synchronized` and `update`.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What a policy works on, in host memory: the running statistics and the rows of batch statistics (mean, biased variance)
+/// of the replicas that have samples, in replica order.
+struct StatisticsUpdate {
+    float* running = nullptr;
+    std::span<const RunningStatistics> layers{};
+    std::span<const float* const> rows{};
+    std::span<const std::int64_t> samples{};
+
+    /// Takes row `r` into the running statistics.
+    void take(std::size_t r) const {
+        for (const RunningStatistics& layer : layers) {
+            for (std::int64_t c = 0; c < layer.channels; ++c) {
+                take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c], samples[r] * layer.elements_a_sample);
+            }
+        }
+    }
+
+    /// Takes the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
+    /// n_i (variance_i + (mean_i - mean)^2) / N, in double and in replica order.
+    void take_merged() const {
+        std::int64_t total = 0;
+        for (const std::int64_t count : samples) total += count;
+        for (const RunningStatistics& layer : layers) {
+            for (std::int64_t c = 0; c < layer.channels; ++c) {
+                double mean = 0, variance = 0;
+                for (std::size_t r = 0; r < rows.size(); ++r) {
+                    mean += static_cast<double>(samples[r]) * static_cast<double>(rows[r][layer.mean + c]);
+                }
+                mean /= static_cast<double>(total);
+                for (std::size_t r = 0; r < rows.size(); ++r) {
+                    const double away = static_cast<double>(rows[r][layer.mean + c]) - mean;
+                    variance += static_cast<double>(samples[r]) * (static_cast<double>(rows[r][layer.variance + c]) + away * away);
+                }
+                take(layer, c, mean, variance / static_cast<double>(total), total * layer.elements_a_sample);
+            }
+        }
+    }
+
+private:
+    void take(const RunningStatistics& layer, std::int64_t channel, double mean, double variance, std::int64_t elements) const {
+        const auto count = static_cast<double>(elements);
+        const double unbiased = elements > 1 ? variance * count / (count - 1) : variance;
+        const auto blend = [&](float& running_value, double value) {
+            running_value = static_cast<float>(layer.decay * static_cast<double>(running_value) + (1 - layer.decay) * value);
+        };
+        blend(running[layer.mean + channel], mean);
+        blend(running[layer.variance + channel], unbiased);
+    }
+};
+
+struct FirstReplica {
+    static constexpr std::string_view name = "first";
+    static constexpr bool synchronized = false;
+    void update(const StatisticsUpdate& u) const { u.take(0); }
+};
+
+struct LastReplica {
+    static constexpr std::string_view name = "last";
+    static constexpr bool synchronized = false;
+    void update(const StatisticsUpdate& u) const { u.take(u.rows.size() - 1); }
+};
+
+struct AllReplicas {
+    static constexpr std::string_view name = "all";
+    static constexpr bool synchronized = false;
+    void update(const StatisticsUpdate& u) const {
+        for (std::size_t r = 0; r < u.rows.size(); ++r) u.take(r);
+    }
+};
+
+struct Merged {
+    static constexpr std::string_view name = "merged";
+    static constexpr bool synchronized = false;
+    void update(const StatisticsUpdate& u) const { u.take_merged(); }
+};
+
+struct Synchronized {
+    static constexpr std::string_view name = "synchronized";
+    static constexpr bool synchronized = true;
+    void update(const StatisticsUpdate& u) const { u.take_merged(); }
+};
+
+template <class S>
+concept StatisticsPolicy = std::copyable<S> && requires(const S& policy, const StatisticsUpdate& update) {
+    { S::name } -> std::convertible_to<std::string_view>;
+    { S::synchronized } -> std::convertible_to<bool>;
+    policy.update(update);
+};
+
+/// What is wrong with `S` as a policy for statistics, or nothing.
+template <class S>
+[[nodiscard]] consteval Sentence statistics_mistake() {
+    Sentence sentence;
+    if constexpr (!StatisticsPolicy<S>) {
+        sentence << short_type_name<S>() << " is no policy for statistics: it lacks `name`, `static constexpr bool "
+                    "synchronized` or `void update(const StatisticsUpdate&) const`";
+    }
+    return sentence;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The policies for batch normalisation's running statistics: which replica's they are, and that replicas which share them
+// in forward and backward are one replica with the whole batch.
+#include <cupola/parallel/statistics.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/ops/onednn/batch_norm.hpp>
+
+#include "throws_with.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Normalized : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 3, stride(2), no_bias>>, Named<"bn1", BatchNorm2d<>>, ReLU,
+                               Named<"conv2", Conv2d<8, 3, stride(2), no_bias>>, Named<"bn2", BatchNorm2d<>>, ReLU, Flatten,
+                               Named<"fc", Linear<10>>> {};
+
+template <class Statistics>
+using Training = DataParallel<Normalized, CrossEntropy<10>, Sgd, ConcatMean, Host, Statistics>;
+
+constexpr std::int64_t batch_size = 8;
+
+auto batches_of(int replicas, std::int64_t batch) {
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+                                    {.batch_size = batch, .replicas = replicas, .seed = 4}));
+}
+
+/// Running statistics of two channels after one update of rows (mean, variance) = (1, 2), (3, 4) with 1 and 3 samples of 2
+/// elements a channel, from mean 10 and variance 20.
+template <class Policy>
+std::vector<float> updated(const Policy& policy) {
+    std::vector<float> running{10, 10, 20, 20};
+    const std::vector<float> first{1, 1, 2, 2}, second{3, 3, 4, 4};
+    const std::vector<const float*> rows{first.data(), second.data()};
+    const std::vector<std::int64_t> samples{1, 3};
+    const std::vector<RunningStatistics> layers{{.mean = 0, .variance = 2, .channels = 2, .decay = 0.5, .elements_a_sample = 2}};
+    policy.update(StatisticsUpdate{.running = running.data(), .layers = layers, .rows = rows, .samples = samples});
+    return {running[1], running[3]};
+}
+
+}  // namespace
+
+TEST_CASE("each policy takes the statistics that its name says, the variance unbiased") {
+    CHECK(updated(FirstReplica{}) == std::vector<float>{5.5F, 12.0F});                                // 2 * 2/1
+    CHECK(updated(LastReplica{}) == std::vector<float>{6.5F, static_cast<float>(10 + 2.4)});           // 4 * 6/5
+    CHECK(updated(AllReplicas{}) == std::vector<float>{4.25F, static_cast<float>(0.5 * 12 + 2.4)});
+    // mean (1 + 9) / 4 = 2.5; variance (2 + 2.25 + 3 * (4 + 0.25)) / 4 = 4.25, times 8/7
+    CHECK(updated(Merged{})[0] == 6.25F);
+    CHECK(updated(Merged{})[1] == doctest::Approx(10 + 0.5 * 4.25 * 8 / 7));
+    CHECK(updated(Synchronized{}) == updated(Merged{}));
+}
+
+TEST_CASE("replicas of one training keep the statistics that the policy names, on any number of devices") {
+    const auto buffers = [&]<class Statistics>(Statistics, int devices) {
+        Training<Statistics> training({.replicas = 3, .devices = devices, .batch_size = batch_size, .seed = 4});
+        auto batches = batches_of(3, batch_size);
+        for (int step = 0; step < 3; ++step) training.step(batches);
+        return training.state();
+    };
+    const TrainingState first = buffers(FirstReplica{}, 1), last = buffers(LastReplica{}, 1);
+    CHECK(first.parameters == last.parameters);  // each normalises with its own batch, whatever is kept
+    CHECK(first.buffers != last.buffers);
+    for (const int devices : {2, 3}) {
+        CHECK(buffers(FirstReplica{}, devices).buffers == first.buffers);
+        CHECK(buffers(AllReplicas{}, devices).buffers == buffers(AllReplicas{}, 1).buffers);
+        CHECK(buffers(Merged{}, devices).buffers == buffers(Merged{}, 1).buffers);
+        const TrainingState together = buffers(Synchronized{}, devices), alone = buffers(Synchronized{}, 1);
+        CHECK(together.buffers == alone.buffers);
+        CHECK(together.parameters == alone.parameters);
+    }
+}
+
+TEST_CASE("synchronised replicas have the loss, the gradient and the running statistics of one replica with the whole batch") {
+    for (const int replicas : {2, 3, 4}) {
+        CAPTURE(replicas);
+        Training<Synchronized> many({.replicas = replicas, .devices = 2, .batch_size = batch_size, .seed = 4});
+        Training<Synchronized> one({.replicas = 1, .batch_size = batch_size * replicas, .seed = 4});
+        Training<Merged> apart({.replicas = replicas, .batch_size = batch_size, .seed = 4});
+        auto of_many = batches_of(replicas, batch_size), of_one = batches_of(1, batch_size * replicas), of_apart = batches_of(replicas, batch_size);
+        for (int step = 0; step < 5; ++step) {
+            one.set_parameters(many.parameters());
+            apart.set_parameters(many.parameters());
+            apart.step(of_apart);
+            const double loss = one.step(of_one).loss;
+            CHECK(many.step(of_many).loss == doctest::Approx(loss).epsilon(1e-5));
+            CHECK(tutorial::difference(many.averaged_gradient(), one.averaged_gradient()) < 1e-5);
+            CHECK(tutorial::difference(apart.averaged_gradient(), one.averaged_gradient()) > 1e-2);
+            CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("synchronised replicas with unequal batches, and one without samples, are one replica with all samples") {
+    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 16, .replicas = 1, .seed = 9});
+    std::vector<float> images(16 * 24 * 24 * 3);
+    std::vector<std::int32_t> labels(16);
+    source.fill(0, 0, images.data(), labels.data());
+    const auto view = [&](std::int64_t first, std::int64_t size) {
+        return BatchView{images.data() + first * 24 * 24 * 3, labels.data() + first, size};
+    };
+    Training<Synchronized> many({.replicas = 3, .devices = 2, .batch_size = 8, .other_batch_sizes = {3}, .seed = 4});
+    Training<Synchronized> one({.batch_size = 11, .seed = 4});
+    const std::vector<BatchView> batches{view(0, 8), view(8, 0), view(8, 3)}, all{view(0, 11)};
+    many.step(batches);
+    one.step(all);
+    CHECK(tutorial::difference(many.averaged_gradient(), one.averaged_gradient()) < 1e-5);
+    CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
+}
+
+TEST_CASE("running statistics are part of the state, and evaluation uses them") {
+    Training<FirstReplica> training({.replicas = 2, .batch_size = batch_size, .seed = 4});
+    auto batches = batches_of(2, batch_size);
+    for (int step = 0; step < 3; ++step) training.step(batches);
+    EvaluationBatches test(tutorial::sample().test, CentralCrop{}, batch_size, 1);
+    const double loss = training.evaluate(test, 3).loss;
+    TrainingState state = training.state();
+    Training<FirstReplica> other({.replicas = 2, .batch_size = batch_size, .seed = 5});
+    other.restore(state);
+    CHECK(other.evaluate(test, 3).loss == loss);
+    state.buffers.assign(state.buffers.size(), 1.0F);
+    other.restore(state);
+    CHECK(other.evaluate(test, 3).loss != loss);
+}
+
+TEST_CASE("an error or a number that is not finite on one synchronised replica stops no other") {
+    Training<Synchronized> training({.replicas = 3, .devices = 3, .batch_size = batch_size, .seed = 4});
+    auto batches = batches_of(3, batch_size);
+    const std::vector<float> before = training.parameters();
+    CHECK(contains(message_of<DataError>([&] {
+        training.step([&](std::int64_t step, int replica, HostContext& context) {
+            require<DataError>(replica != 1, "replica 1 has no batch");
+            return batches(step, replica, context);
+        });
+    }), "replica 1 has no batch"));
+    CHECK(training.parameters() == before);
+    std::vector<float> images(static_cast<std::size_t>(batch_size * 24 * 24 * 3), std::numeric_limits<float>::infinity());
+    const std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_size), 1);
+    CHECK(contains(message_of<DivergedError>([&] {
+        training.step([&](std::int64_t step, int replica, HostContext& context) {
+            return replica == 2 ? BatchView{images.data(), labels.data(), batch_size} : batches(step, replica, context);
+        });
+    }), "at step 0"));
+    CHECK(training.parameters() == before);
+    training.step(batches);
+    CHECK(training.step() == 1);
+}
