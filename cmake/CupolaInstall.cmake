@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/cupola)
-foreach(component IN ITEMS core host data)
+foreach(component IN ITEMS core host data tensorboard)
     if(TARGET cupola_${component})
         install(TARGETS cupola_${component} EXPORT cupola_${component} FILE_SET HEADERS)
         install(EXPORT cupola_${component} NAMESPACE cupola:: FILE cupola-${component}.cmake DESTINATION ${package_dir})
@@ -19,12 +19,14 @@ write_basic_package_version_file(cupola-config-version.cmake COMPATIBILITY SameM
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/cupola-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cupola-config-version.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake ${PROJECT_SOURCE_DIR}/cmake/cupola-thrust.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/cupola-protozero.cmake
     DESTINATION ${package_dir})
 
 # pkg-config knows no compiler and no oneDNN (which has no such file): what was found here is written down.
 set(pc_core cupola)
 set(pc_host cupola-host)
 set(pc_data cupola-data)
+set(pc_tensorboard cupola-tensorboard)
 if(TARGET cupola_host)
     get_target_property(dnnl_includedir DNNL::dnnl INTERFACE_INCLUDE_DIRECTORIES)
     foreach(configuration IN ITEMS "" _RELEASE _RELWITHDEBINFO _DEBUG _NOCONFIG)
@@ -35,7 +37,7 @@ if(TARGET cupola_host)
     endforeach()
     get_filename_component(dnnl_libdir ${dnnl_libdir} DIRECTORY)
 endif()
-foreach(component IN ITEMS core host data)
+foreach(component IN ITEMS core host data tensorboard)
     if(TARGET cupola_${component})
         configure_file(cmake/${pc_${component}}.pc.in ${pc_${component}}.pc @ONLY)
         install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${pc_${component}}.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)

@@ -2,7 +2,7 @@
 #
 # The targets. Each header belongs to the target that carries the libraries which it reaches: what includes oneDNN,
 # OpenMP or Thrust, itself or through another header, to cupola_host; what includes libarchive or libjpeg to
-# cupola_data; all the rest to cupola_core. So no list of headers has to be kept.
+# cupola_data; what includes protozero or libpng to cupola_tensorboard; all the rest to cupola_core. So no list of headers has to be kept.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${include_dir} ${include_dir}/cupola/*.hpp)
@@ -33,8 +33,9 @@ endfunction()
 
 cupola_headers_that_reach("^(oneapi/dnnl/|dnnl|omp\\.h$|thrust/)" host_headers)
 cupola_headers_that_reach("^(archive\\.h$|archive_entry\\.h$|jpeglib\\.h$)" data_headers)
+cupola_headers_that_reach("^(protozero/|png\\.h$)" tensorboard_headers)
 set(core_headers ${headers})
-list(REMOVE_ITEM core_headers ${host_headers} ${data_headers})
+list(REMOVE_ITEM core_headers ${host_headers} ${data_headers} ${tensorboard_headers})
 list(REMOVE_ITEM data_headers ${host_headers})
 
 function(cupola_add_target name)
@@ -89,4 +90,15 @@ if(CUPOLA_ENABLE_DATA)
     cupola_add_target(data)
     target_link_libraries(cupola_data INTERFACE cupola_core LibArchive::LibArchive JPEG::JPEG)
     target_link_libraries(cupola INTERFACE cupola_data)
+endif()
+
+if(CUPOLA_ENABLE_TENSORBOARD)
+    include(cupola-protozero)
+    if(NOT CUPOLA_PROTOZERO_INCLUDE_DIR)
+        message(FATAL_ERROR "${CUPOLA_PROTOZERO_PROBLEM} Without it, -DCUPOLA_ENABLE_TENSORBOARD=OFF.")
+    endif()
+    find_package(PNG REQUIRED)
+    cupola_add_target(tensorboard)
+    target_link_libraries(cupola_tensorboard INTERFACE cupola_core cupola::protozero PNG::PNG)
+    target_link_libraries(cupola INTERFACE cupola_tensorboard)
 endif()

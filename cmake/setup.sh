@@ -184,6 +184,9 @@ cupola_setup() {
     cupola_has_header archive.h || packages+=(libarchive-dev)
     cupola_has_header jpeglib.h || packages+=(libjpeg62-turbo-dev)
     cupola_has_header CLI/CLI.hpp || packages+=(libcli11-dev)
+    cupola_has_header protozero/pbf_writer.hpp || packages+=(libprotozero-dev)
+    cupola_has_header png.h || packages+=(libpng-dev)
+    cupola_has_header curl/curl.h || packages+=(libcurl4-openssl-dev)
     if [ "$purpose" = tests ]; then
         cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
         command -v pkg-config >/dev/null || packages+=(pkgconf)

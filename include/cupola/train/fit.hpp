@@ -8,10 +8,16 @@
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
 //   void on_end(Run&)                          after the last step, also when a step throws
 //
+// and it may look into a step, between the averaging and the update, where the training offers that:
+//
+//   bool wants(std::int64_t step)              whether it wants to look into this step
+//   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
+//
 // Callbacks are called in their order, on the thread that called `fit`. Lvalues are not copied: what a callback has
 // gathered is there afterwards.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -28,6 +34,10 @@ template <class C>
 concept HasOnStep = requires(C& callback, const StepReport& report, Run& run) { callback.on_step(report, run); };
 template <class C>
 concept HasOnEnd = requires(C& callback, Run& run) { callback.on_end(run); };
+template <class C>
+concept HasWants = requires(C& callback, std::int64_t step) {
+    { callback.wants(step) } -> std::convertible_to<bool>;
+};
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
@@ -83,9 +93,20 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
     };
     (begin(callbacks), ...);
+    [[maybe_unused]] const auto inspect = [&](const auto& inspection) {
+        [[maybe_unused]] const auto show = [&](auto& callback) {
+            if constexpr (requires { callback.inspect(inspection); }) {
+                if (callback.wants(inspection.step())) callback.inspect(inspection);
+            }
+        };
+        (show(callbacks), ...);
+    };
     try {
         while (training.step() < run.last_step && !run.stop) {
-            if constexpr (requires { training.step(batches); }) {
+            if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
+                const StepReport& report = training.step(batches, inspect);
+                (after(callbacks, report), ...);
+            } else if constexpr (requires { training.step(batches); }) {
                 [[maybe_unused]] const StepReport& report = training.step(batches);
                 (after(callbacks, report), ...);
             }

@@ -5,56 +5,148 @@
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
-// The loss is the mean over the replicas' totals (the tutorial printed the last replica's). examples/sec counts all
-// replicas over the steps since the last line; sec/batch is the time of a whole step (the tutorial divided it by the
-// number of replicas).
+// examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the tutorial
+// divided it by the number of replicas). What LogOptions asks for beside it follows on the same line; as JSON the line is
+// one object.
 #pragma once
 
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <string>
 
 #include <cupola/core/error.hpp>
+#include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+/// Which loss a line shows: the mean over the replicas by samples, which is what the averaged gradient is the gradient of;
+/// the last replica's (what the tutorial printed); or each replica's after the mean.
+enum class LoggedLoss : std::uint8_t { mean, last_replica, each_replica };
+
+struct LogOptions {
+    /// Steps between two lines, the first at step 0; 0 for none.
+    std::int64_t every = 10;
+    /// Not closed.
+    std::FILE* file = stdout;
+    LoggedLoss loss = LoggedLoss::mean;
+    bool learning_rate = false;
+    /// Each part of the loss by name, raw and smoothed over the steps.
+    bool parts = false;
+    /// One JSON object a line, with everything in it.
+    bool json = false;
+};
+
 class LogEvery {
 public:
-    /// A line every `steps` steps, the first at step 0; `steps` 0 for none. `file` is not closed.
-    explicit LogEvery(std::int64_t steps, std::FILE* file = stdout) : every_(steps), file_(file) {
-        require(steps >= 0, "a line is logged every 0 (never) or more steps, not ", steps);
+    explicit LogEvery(const LogOptions& options) : options_(options) {
+        require(options.every >= 0, "a line is logged every 0 (never) or more steps, not ", options.every);
     }
+    explicit LogEvery(std::int64_t steps, std::FILE* file = stdout) : LogEvery(LogOptions{.every = steps, .file = file}) {}
 
     void on_begin(Run& run) { last_ = run.started; }
 
     void on_step(const StepReport& report, Run&) {
         samples_ += report.samples;
         ++steps_;
-        if (every_ == 0 || report.step % every_ != 0) return;
+        if (options_.parts || options_.json) averages_.update(report);
+        if (options_.every == 0 || report.step % options_.every != 0) return;
         const double now = monotonic_seconds(), seconds = now - last_;
-        std::timespec time{};
-        std::timespec_get(&time, TIME_UTC);
-        std::tm local{};
-        localtime_r(&time.tv_sec, &local);
-        char date[32];
-        std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
-        const int written = std::fprintf(file_, "%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", date,
-                     time.tv_nsec / 1000, static_cast<long long>(report.step), report.loss,
-                     static_cast<double>(samples_) / seconds, seconds / static_cast<double>(steps_));
-        const bool kept = written > 0 && std::fflush(file_) == 0;
+        line_.clear();
+        const double rate = static_cast<double>(samples_) / seconds, time = seconds / static_cast<double>(steps_);
+        if (options_.json) {
+            write_json(report, rate, time);
+        } else {
+            write_text(report, rate, time);
+        }
+        line_ += '\n';
+        const bool kept = std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
         require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
         last_ = now;
         samples_ = steps_ = 0;
     }
 
 private:
-    std::int64_t every_;
-    std::FILE* file_;
+    template <class... Values>
+    void put(const char* format, Values... values) {
+        char piece[160];
+        std::snprintf(piece, sizeof piece, format, values...);
+        line_ += piece;
+    }
+
+    void write_text(const StepReport& report, double rate, double time) {
+        std::timespec now{};
+        std::timespec_get(&now, TIME_UTC);
+        std::tm local{};
+        localtime_r(&now.tv_sec, &local);
+        char date[32];
+        std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
+        const double loss = options_.loss == LoggedLoss::last_replica ? report.replicas.back().total : report.loss;
+        put("%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
+            static_cast<long long>(report.step), loss, rate, time);
+        if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
+        if (options_.loss == LoggedLoss::each_replica) {
+            line_ += ", losses =";
+            for (const ReplicaReport& replica : report.replicas) put(" %.2f", replica.total);
+        }
+        if (!options_.parts) return;
+        for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
+        put_part(averages_.total());
+    }
+
+    void write_json(const StepReport& report, double rate, double time) {
+        put(R"({"step":%lld,"loss":)", static_cast<long long>(report.step));
+        number(report.loss);
+        line_ += R"(,"learning_rate":)";
+        number(report.learning_rate);
+        put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
+        number(rate);
+        line_ += R"(,"seconds_per_step":)";
+        number(time);
+        line_ += R"(,"replicas":[)";
+        for (const ReplicaReport& replica : report.replicas) {
+            if (&replica != &report.replicas.front()) line_ += ',';
+            number(replica.total);
+        }
+        line_ += R"(],"parts":{)";
+        for (const LossAverages::Entry& part : averages_.parts()) {
+            json_part(part);
+            line_ += ',';
+        }
+        json_part(averages_.total());
+        line_ += "}}";
+    }
+
+    void put_part(const LossAverages::Entry& part) {
+        put(", %s = %.4f (smoothed %.4f)", part.name.c_str(), part.raw, part.smoothed);
+    }
+    void json_part(const LossAverages::Entry& part) {
+        put(R"("%s":{"raw":)", part.name.c_str());
+        number(part.raw);
+        line_ += R"(,"smoothed":)";
+        number(part.smoothed);
+        line_ += '}';
+    }
+
+    /// JSON has no infinity and no NaN.
+    void number(double value) {
+        if (std::isfinite(value)) {
+            put("%.9g", value);
+        } else {
+            line_ += "null";
+        }
+    }
+
+    LogOptions options_;
     double last_ = 0;
     std::int64_t samples_ = 0, steps_ = 0;
+    LossAverages averages_;
+    /// Kept, so that a line allocates nothing once the longest has been written.
+    std::string line_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

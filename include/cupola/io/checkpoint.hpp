@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training's state as a safetensors file that PyTorch's `load_file` reads as a state dict, and back.
+//
+//   conv1.weight, bn1.running_mean         parameters and running statistics, under PyTorch's names and in its layouts
+//   ema.conv1.weight                       the parameters' moving averages, where they are kept
+//   optimizer.exp_avg.conv1.weight         the optimiser's state
+//   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, the checksum
+//                                          and the run's own texts (io/checkpoint_info.hpp)
+//
+// A file without `cupola.version` is one that PyTorch saved: step 0, parameters and running statistics alone. A file
+// that is damaged, of another version or of another network is a DataError that names the file and the first
+// difference.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/impl/checkpoint_metadata.hpp>
+#include <cupola/io/impl/checkpoint_tensors.hpp>
+#include <cupola/io/safetensors.hpp>
+#include <cupola/io/safetensors_writer.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The names of an optimiser's state arenas, for `Checkpoint::optimizer_states`.
+template <class Optimizer>
+[[nodiscard]] std::vector<std::string> optimizer_state_names(const Optimizer& optimizer) {
+    std::vector<std::string> names;
+    for (int arena = 0; arena < optimizer.state_arenas(); ++arena) names.emplace_back(optimizer.state_name(arena));
+    return names;
+}
+
+/// Writes the state of a training of the network `Net::rows`. The file is there as a whole or not at all.
+inline void write_checkpoint(const std::string& path, std::span<const Row> rows, const Checkpoint& checkpoint) {
+    const TrainingState& state = checkpoint.state;
+    const impl::StoredTensors tensors = impl::stored_tensors(rows);
+    require(state.optimizer.size() == checkpoint.optimizer_states.size(), path, " would have ", state.optimizer.size(),
+            " optimiser states and ", checkpoint.optimizer_states.size(), " names for them");
+    const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), checkpoint.optimizer_states);
+    std::vector<TensorHeader> headers;
+    std::size_t largest = 0;
+    for (std::size_t a = 0; a < arenas.size(); ++a) {
+        const std::vector<float>& values = impl::arena_of(state, a);
+        require(static_cast<std::int64_t>(values.size()) == arenas[a].elements, path, ": an arena of the state has ",
+                values.size(), " elements, and the network's has ", arenas[a].elements);
+        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
+            const Shape& shape = tensor.shape;
+            headers.push_back(
+                {arenas[a].prefix + tensor.name, "F32", {shape.extents.begin(), shape.extents.begin() + shape.rank}});
+            largest = std::max(largest, tensor.size());
+        }
+    }
+    SafetensorsWriter file(path, headers, impl::metadata_of(path, checkpoint));
+    std::vector<float> piece(largest);
+    for (std::size_t a = 0; a < arenas.size(); ++a) {
+        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
+            impl::to_file(tensor, impl::arena_of(state, a).data(), piece.data());
+            file.write(std::as_bytes(std::span(piece).first(tensor.size())));
+        }
+    }
+    file.commit();
+}
+
+/// Reads a checkpoint of the network `Net::rows`.
+[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const Row> rows) {
+    Checkpoint checkpoint;
+    impl::read_metadata(file, checkpoint);
+    const impl::StoredTensors tensors = impl::stored_tensors(rows);
+    const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
+                          file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;
+    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.optimizer_states);
+    for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
+    impl::check_no_more(file, arenas);
+    checkpoint.state.optimizer.resize(checkpoint.optimizer_states.size());
+    std::vector<float> piece;
+    for (std::size_t a = 0; a < arenas.size(); ++a) {
+        std::vector<float>& values = impl::arena_of(checkpoint.state, a);
+        values.assign(static_cast<std::size_t>(arenas[a].elements), 0.0F);
+        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
+            const std::span<const std::byte> bytes = file.bytes(*file.find(arenas[a].prefix + tensor.name));
+            piece.resize(tensor.size());  // a copy: nothing aligns a tensor in a file
+            std::memcpy(piece.data(), bytes.data(), bytes.size());
+            impl::from_file(tensor, piece.data(), values.data());
+        }
+    }
+    return checkpoint;
+}
+
+[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const Row> rows) {
+    return read_checkpoint(SafetensorsFile(path), rows);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

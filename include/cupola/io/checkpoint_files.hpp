@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checkpoints in a folder, `model-<step>.safetensors`, for those who only read: no lock is needed, since a file is
+// there as a whole or not at all. io/checkpoint_directory.hpp is for the training that writes them.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/io/impl/folder.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct CheckpointFile {
+    std::int64_t step = 0;
+    std::string path;
+
+    bool operator==(const CheckpointFile&) const = default;
+};
+
+/// What `newest_sound_checkpoint` found: no checkpoint where the folder has none that is sound.
+struct FoundCheckpoint {
+    std::optional<Checkpoint> checkpoint;
+    std::string path;
+    /// A sentence for each newer file that is damaged and was passed over. Show them.
+    std::vector<std::string> damaged;
+};
+
+namespace impl {
+
+inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffix = ".safetensors";
+
+[[nodiscard]] inline std::string checkpoint_path(const std::string& folder, std::string_view which) {
+    return text(folder, '/', checkpoint_prefix, which, checkpoint_suffix);
+}
+
+/// The step in a checkpoint's name, or -1 for any other name.
+[[nodiscard]] inline std::int64_t step_in_name(std::string_view name) {
+    if (!name.starts_with(checkpoint_prefix) || !name.ends_with(checkpoint_suffix)) return -1;
+    name.remove_prefix(checkpoint_prefix.size());
+    if (name.size() <= checkpoint_suffix.size()) return -1;
+    name.remove_suffix(checkpoint_suffix.size());
+    std::int64_t step = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    return error == std::errc() && text(step) == name ? step : -1;
+}
+
+}  // namespace impl
+
+/// The checkpoints in `folder`, the newest step first.
+[[nodiscard]] inline std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
+    std::vector<CheckpointFile> files;
+    for (const std::string& name : impl::names_in_folder(folder)) {
+        const std::int64_t step = impl::step_in_name(name);
+        if (step >= 0) files.push_back({step, text(folder, '/', name)});
+    }
+    std::ranges::sort(files, std::ranges::greater(), &CheckpointFile::step);
+    return files;
+}
+
+/// The newest checkpoint in `folder` that is not damaged. One that is sound but of another network or version throws:
+/// an older one would not be what was meant.
+[[nodiscard]] inline FoundCheckpoint newest_sound_checkpoint(const std::string& folder, std::span<const Row> rows) {
+    FoundCheckpoint found;
+    for (CheckpointFile& candidate : list_checkpoints(folder)) {
+        std::optional<SafetensorsFile> file;
+        try {
+            file.emplace(candidate.path);
+            require<DataError>(file->has_checksum(), candidate.path, " is damaged: it has lost its checksum");
+        } catch (const DataError& error) {
+            found.damaged.emplace_back(error.what());
+            continue;
+        }
+        found.checkpoint = read_checkpoint(*file, rows);
+        found.path = std::move(candidate.path);
+        break;
+    }
+    return found;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EventFile: summaries as a file of events that TensorBoard shows: `EventFile events("train"); ... tensorboard --logdir
+// train`. Every write is in the file when it returns. A run that continues in the same folder writes a file of its own,
+// and says at which step it begins, so that TensorBoard drops what a broken run has written of later steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <cupola/io/impl/event_message.hpp>
+#include <cupola/io/impl/event_output.hpp>
+#include <cupola/io/summary_sink.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+class EventFile final : public SummarySink {
+public:
+    /// A new file in `folder`, which is made if it is not there. Throws DataError where that cannot be.
+    explicit EventFile(const std::string& folder) : output_(folder) { output_.write(impl::file_version_event(now())); }
+
+    void start(std::int64_t step) override {
+        require(step >= 0, "a run begins at step 0 or later, not at ", step);
+        output_.write(impl::session_start_event(now(), step));
+    }
+
+    void write(std::int64_t step, const StepSummary& summary) override {
+        if (!summary.empty()) output_.write(impl::summary_event(now(), step, summary));
+    }
+
+    [[nodiscard]] const std::string& path() const { return output_.path(); }
+
+private:
+    /// Seconds since 1970.
+    static double now() {
+        std::timespec time{};
+        std::timespec_get(&time, TIME_UTC);
+        return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    }
+
+    impl::EventOutput output_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where each tensor of a network lies in its arena, and where in a file with PyTorch's layouts.
+//
+// The arena is channels last, PyTorch is channels first: convolution weights are OHWI here and OIHW there, and a linear
+// layer behind a Flatten has its columns in the order (h, w, c) here and (c, h, w) there. Both are the same exchange:
+// blocks of [places][channels] here are blocks of [channels][places] there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+struct StoredTensor {
+    std::string name;
+    /// In the file.
+    Shape shape{};
+    /// In the arena, in elements.
+    std::int64_t offset = 0;
+    std::int64_t blocks = 1, places = 1, channels = 1;
+
+    [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(blocks * places * channels); }
+};
+
+/// The layout of one parameter of a layer whose input is `input`, flattened from `unflattened` if that has extents.
+[[nodiscard]] inline StoredTensor stored_tensor(std::string name, const Shape& shape, std::int64_t offset,
+                                                const Shape& unflattened) {
+    StoredTensor tensor{std::move(name), shape, offset, shape.size(), 1, 1};
+    if (shape.rank == 4) {
+        tensor.shape = Shape{shape[0], shape[3], shape[1], shape[2]};
+        tensor.blocks = shape[0];
+        tensor.places = shape[1] * shape[2];
+        tensor.channels = shape[3];
+    } else if (shape.rank > 0 && unflattened.rank == 3 && shape.channels() == unflattened.size()) {
+        tensor.blocks = shape.size() / unflattened.size();
+        tensor.places = unflattened.height() * unflattened.width();
+        tensor.channels = unflattened.channels();
+    }
+    return tensor;
+}
+
+/// Parameters and, with `buffers`, the running statistics.
+struct StoredTensors {
+    std::vector<StoredTensor> parameters, buffers;
+    /// Elements of the arenas.
+    std::int64_t parameter_elements = 0, buffer_elements = 0;
+};
+
+[[nodiscard]] inline StoredTensors stored_tensors(std::span<const Row> rows) {
+    StoredTensors tensors;
+    // What each value (see Row::reads) was before a Flatten, as long as every feature has kept its place since.
+    std::vector<Shape> unflattened(rows.size() + 1);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const Row& row = rows[r];
+        const Shape& order = unflattened[row.reads];
+        bool mixes = row.output != row.input;
+        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            const Shape& shape = row.parameters.list[p].shape;
+            tensors.parameters.push_back(stored_tensor(parameter_name(rows, r, p), shape, row.offsets[p], order));
+            mixes = mixes || shape.rank > 1;
+        }
+        for (std::size_t b = 0; b < row.buffers.count; ++b) {
+            const Shape& shape = row.buffers.list[b].shape;
+            tensors.buffers.push_back(stored_tensor(buffer_name(rows, r, b), shape, row.buffer_offsets[b], order));
+        }
+        const bool flattens = row.input.rank == 3 && row.output.rank == 1 && row.input.size() == row.output.size();
+        if (flattens) {
+            unflattened[r + 1] = row.input;
+        } else if (!mixes) {
+            unflattened[r + 1] = order;
+        }
+    }
+    tensors.parameter_elements = arena_elements(rows);
+    tensors.buffer_elements = buffer_elements(rows);
+    return tensors;
+}
+
+/// The tensor as the file has it; `to` has its size.
+inline void to_file(const StoredTensor& tensor, const float* arena, float* to) {
+    const float* from = arena + tensor.offset;
+    for (std::int64_t block = 0; block < tensor.blocks; ++block) {
+        for (std::int64_t channel = 0; channel < tensor.channels; ++channel) {
+            for (std::int64_t place = 0; place < tensor.places; ++place)
+                *to++ = from[place * tensor.channels + channel];
+        }
+        from += tensor.places * tensor.channels;
+    }
+}
+
+/// The other way round.
+inline void from_file(const StoredTensor& tensor, const float* from, float* arena) {
+    float* to = arena + tensor.offset;
+    for (std::int64_t block = 0; block < tensor.blocks; ++block) {
+        for (std::int64_t channel = 0; channel < tensor.channels; ++channel) {
+            for (std::int64_t place = 0; place < tensor.places; ++place)
+                to[place * tensor.channels + channel] = *from++;
+        }
+        to += tensor.places * tensor.channels;
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl

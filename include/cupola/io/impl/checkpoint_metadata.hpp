@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a checkpoint has no tensor for, as texts in the file's `__metadata__`, and back.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#include <cupola/io/safetensors.hpp>
+#include <cupola/io/safetensors_writer.hpp>
+#include <cupola/parallel/training_state.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+inline constexpr std::string_view checkpoint_version = "1";
+
+struct Checkpoint {
+    TrainingState state{};
+    /// The names of the optimiser's state arenas, one for each in `state.optimizer`.
+    std::vector<std::string> optimizer_states{};
+    CheckpointInfo info{};
+    /// Read from a file that a Cupola training wrote; without it only parameters and running statistics are there.
+    bool resumable = true;
+};
+
+namespace impl {
+
+inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
+                                  optimizer_states_key = "cupola.optimizer_states";
+
+/// What an optimiser's state may be called: its name becomes part of the tensors'.
+[[nodiscard]] inline bool is_state_name(std::string_view name) {
+    constexpr std::size_t longest = 64;
+    return !name.empty() && name.size() <= longest && std::ranges::all_of(name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+}
+
+[[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint) {
+    std::string states;
+    for (const std::string& state : checkpoint.optimizer_states) {
+        require(is_state_name(state), path, " cannot have an optimiser state named '", shown(state),
+                "': a name is of letters, digits and _");
+        states += text(states.empty() ? "" : " ", state);
+    }
+    require(checkpoint.state.step >= 0, path, " would have the step ", checkpoint.state.step);
+    SafetensorsWriter::Metadata metadata{{"format", "pt"},  // what other tools look for: the layouts are PyTorch's
+                                         {std::string(version_key), std::string(checkpoint_version)},
+                                         {std::string(step_key), text(checkpoint.state.step)},
+                                         {std::string(optimizer_states_key), std::move(states)}};
+    for (const auto& [key, value] : checkpoint.info.entries()) {
+        require(!key.starts_with(own_prefix), path, " cannot have the text ", key, ": names in cupola. are its own");
+        metadata.emplace_back(key, value);
+    }
+    return metadata;
+}
+
+[[nodiscard]] inline std::int64_t parse_step(const SafetensorsFile& file, std::string_view digits) {
+    std::int64_t step = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+    require<DataError>(error == std::errc() && end == digits.data() + digits.size() && step >= 0, file.path(),
+                       " has the step '", shown(digits), "', which is no step");
+    return step;
+}
+
+[[nodiscard]] inline std::vector<std::string> split_names(const SafetensorsFile& file, std::string_view names) {
+    std::vector<std::string> result;
+    while (!names.empty()) {
+        const std::size_t space = names.find(' ');
+        const std::string_view name = names.substr(0, space);
+        require<DataError>(is_state_name(name), file.path(), " has an optimiser state named '", shown(name),
+                           "', which is no name");
+        result.emplace_back(name);
+        names.remove_prefix(space == std::string_view::npos ? names.size() : space + 1);
+        require<DataError>(result.size() <= 16, file.path(), " has more than 16 optimiser states");
+        for (std::size_t i = 0; i + 1 < result.size(); ++i) {
+            require<DataError>(result[i] != name, file.path(), " has the optimiser state ", name, " twice");
+        }
+    }
+    return result;
+}
+
+/// The texts of the metadata; the step and the names of the states go where they belong.
+inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
+    checkpoint.resumable = false;
+    bool has_step = false;
+    for (const auto& [key, value] : file.metadata()) {
+        if (key == version_key) {
+            require<DataError>(value == checkpoint_version, file.path(), " has version ", shown(value),
+                               " of Cupola's checkpoints; this program reads version ", checkpoint_version);
+            checkpoint.resumable = true;
+        } else if (key == step_key) {
+            checkpoint.state.step = parse_step(file, value);
+            has_step = true;
+        } else if (key == optimizer_states_key) {
+            checkpoint.optimizer_states = split_names(file, value);
+        } else if (key != checksum_key && key != "format") {
+            checkpoint.info.set(key, std::string(value));
+        }
+    }
+    // A single wrong byte in the checksum's name would otherwise switch the check off.
+    require<DataError>(!checkpoint.resumable || (file.has_checksum() && has_step), file.path(),
+                       " is damaged: it lacks its checksum or its step");
+    if (checkpoint.resumable) return;
+    checkpoint.state.step = 0;
+    checkpoint.optimizer_states.clear();
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The arenas of a training's state as tensors of a file, and whether a file has the tensors of a network.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/safetensors.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+inline constexpr std::string_view averages_prefix = "ema.", optimizer_prefix = "optimizer.";
+
+/// An arena and how its tensors are called in the file.
+struct StoredArena {
+    std::string prefix;
+    std::span<const StoredTensor> tensors;
+    std::int64_t elements = 0;
+};
+
+/// The arenas of a checkpoint, in the file's order: each is in `TrainingState` under the same index (`arena_of`).
+[[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
+                                                            std::span<const std::string> optimizer_states) {
+    std::vector<StoredArena> arenas{{"", tensors.parameters, tensors.parameter_elements},
+                                    {"", tensors.buffers, tensors.buffer_elements},
+                                    {std::string(averages_prefix), tensors.parameters, tensors.parameter_elements}};
+    if (!averages) arenas.back() = {};
+    for (const std::string& state : optimizer_states) {
+        arenas.push_back({text(optimizer_prefix, state, '.'), tensors.parameters, tensors.parameter_elements});
+    }
+    return arenas;
+}
+
+template <class State>
+[[nodiscard]] auto& arena_of(State& state, std::size_t index) {
+    if (index == 0) return state.parameters;
+    if (index == 1) return state.buffers;
+    return index == 2 ? state.averages : state.optimizer[index - 3];
+}
+
+[[noreturn]] inline void refuse_network(const std::string& path, const std::string& difference) {
+    throw DataError(text(path, " is a checkpoint of another network: ", difference));
+}
+
+/// Whether the file has all tensors of the arena as the network has them; says what is wrong if not.
+inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena) {
+    for (const StoredTensor& tensor : arena.tensors) {
+        const std::string name = arena.prefix + tensor.name;
+        const SafeTensor* stored = file.find(name);
+        if (stored == nullptr) refuse_network(file.path(), text("it has no tensor ", name));
+        const std::vector<std::int64_t> shape = stored->shape();
+        bool same = shape.size() == tensor.shape.rank;
+        for (std::size_t i = 0; same && i < shape.size(); ++i) same = shape[i] == tensor.shape[i];
+        if (!same) {
+            refuse_network(file.path(), text("its ", name, " is [", shown(stored->extents), "], and this network's is ",
+                                             to_string(tensor.shape)));
+        }
+        require<DataError>(stored->type == "F32", file.path(), ": ", name, " has elements of type ",
+                           shown(stored->type), "; only F32 is read");
+    }
+}
+
+/// A tensor of the file that no arena has, by the file's order; PyTorch counts batches beside the running statistics.
+inline void check_no_more(const SafetensorsFile& file, std::span<const StoredArena> arenas) {
+    std::vector<std::string> known;
+    for (const StoredArena& arena : arenas) {
+        for (const StoredTensor& tensor : arena.tensors) known.push_back(arena.prefix + tensor.name);
+    }
+    std::ranges::sort(known);
+    for (const SafeTensor& tensor : file.tensors()) {
+        if (std::ranges::binary_search(known, tensor.name, std::less<>()) ||
+            tensor.name.ends_with(".num_batches_tracked"))
+            continue;
+        refuse_network(file.path(), text("it has a tensor ", shown(tensor.name), ", which this network does not have"));
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads a safetensors file: eight bytes, the length of a header; the header, JSON; the tensors' bytes without a hole.
+//
+// The file is read as a whole and then checked: lengths, types, extents against bytes, every byte of the data in
+// exactly one tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these
+// eight digits as zeros) where there is one. Anything else is a DataError of one sentence. Beside the file's own bytes,
+// less than 1 MiB is allocated, whatever the file holds. io/safetensors_writer.hpp writes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/crc32c.hpp>
+#include <cupola/io/impl/json_string.hpp>
+#include <cupola/io/impl/safetensors_header.hpp>
+#include <cupola/io/impl/whole_file.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian, and read as they are");
+
+namespace impl {
+
+inline constexpr std::string_view checksum_key = "crc32c";
+inline constexpr std::size_t checksum_digits = 8;
+
+/// The checksum as its digits.
+[[nodiscard]] inline std::string checksum_text(std::uint32_t checksum) {
+    std::string digits(checksum_digits, '0');
+    for (std::size_t i = 0; i < checksum_digits; ++i) digits[i] = "0123456789abcdef"[checksum >> (28 - 4 * i) & 15];
+    return digits;
+}
+
+}  // namespace impl
+
+class SafetensorsFile {
+public:
+    using Metadata = impl::SafetensorsHeader::Texts;
+    static constexpr std::size_t max_tensors = impl::max_safetensors, max_metadata = impl::max_safetensors_texts;
+
+    explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
+    /// From bytes in memory; `path` is for the sentences.
+    SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
+        std::uint64_t length = 0;
+        require<DataError>(file_.size >= sizeof length, path_, " is cut short, or no safetensors file: it has ",
+                           file_.size, " bytes, and the length of the header takes 8");
+        std::memcpy(&length, file_.bytes.get(), sizeof length);
+        require<DataError>(length <= file_.size - sizeof length, path_,
+                           " is cut short, or no safetensors file: its header has ", length, " bytes, and ",
+                           file_.size - sizeof length, " follow");
+        data_ = sizeof length + static_cast<std::size_t>(length);
+        const std::string_view header(characters() + sizeof length, static_cast<std::size_t>(length));
+        impl::SafetensorsHeader content(header, path_);
+        tensors_ = std::move(content.tensors);
+        metadata_ = std::move(content.metadata);
+        check_places();
+        check_checksum();
+        unescape_all();
+        check_names();
+    }
+
+    [[nodiscard]] const std::string& path() const { return path_; }
+    /// In the order of their names.
+    [[nodiscard]] std::span<const SafeTensor> tensors() const { return tensors_; }
+    /// Null where there is none of that name.
+    [[nodiscard]] const SafeTensor* find(std::string_view name) const {
+        const auto place = std::ranges::lower_bound(tensors_, name, {}, &SafeTensor::name);
+        return place != tensors_.end() && place->name == name ? &*place : nullptr;
+    }
+    [[nodiscard]] std::span<const std::byte> bytes(const SafeTensor& tensor) const {
+        return {file_.bytes.get() + data_ + tensor.begin, static_cast<std::size_t>(tensor.end - tensor.begin)};
+    }
+    /// The texts of `__metadata__`, in the file's order.
+    [[nodiscard]] const Metadata& metadata() const { return metadata_; }
+    /// Whether the file had a checksum; if it had, it was right.
+    [[nodiscard]] bool has_checksum() const { return has_checksum_; }
+
+private:
+    [[nodiscard]] char* characters() { return reinterpret_cast<char*>(file_.bytes.get()); }
+
+    /// Every byte of the data belongs to exactly one tensor.
+    void check_places() {
+        std::ranges::sort(tensors_, [](const SafeTensor& a, const SafeTensor& b) {
+            return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+        });
+        const std::uint64_t stored = file_.size - data_;
+        std::uint64_t at = 0;
+        for (const SafeTensor& tensor : tensors_) {
+            require<DataError>(tensor.begin == at, path_,
+                               " is damaged: ", tensor.begin < at ? "two tensors share" : "no tensor has", " the byte ",
+                               std::min(tensor.begin, at), " of its data");
+            at = tensor.end;
+        }
+        require<DataError>(at <= stored, path_, " is cut short: ", at - std::min(at, stored), " of the ", at,
+                           " bytes of its tensors are missing");
+        require<DataError>(at == stored, path_, " is damaged: it has ", stored - at, " bytes after its last tensor");
+    }
+
+    void check_checksum() {
+        for (const auto& [key, value] : metadata_) {
+            if (key != impl::checksum_key) continue;
+            require<DataError>(!has_checksum_ && value.size() == impl::checksum_digits, path_,
+                               " is damaged: its checksum is not one number of 8 hexadecimal digits");
+            has_checksum_ = true;
+            const std::span<const std::byte> all(file_.bytes.get(), file_.size);
+            const auto place = static_cast<std::size_t>(value.data() - characters());
+            static constexpr std::array<char, impl::checksum_digits> zeros{'0', '0', '0', '0', '0', '0', '0', '0'};
+            std::uint32_t checksum = crc32c(all.first(place));
+            checksum = crc32c(std::as_bytes(std::span(zeros)), checksum);
+            checksum = crc32c(all.subspan(place + zeros.size()), checksum);
+            require<DataError>(value == impl::checksum_text(checksum), path_, " is damaged: its checksum should be ",
+                               impl::shown(value), " and is ", impl::checksum_text(checksum));
+        }
+    }
+
+    /// The texts as what they stand for, written over themselves: after the checksum, which is of the file as it was.
+    void unescape_all() {
+        const auto in_place = [&](std::string_view& written) {
+            written = impl::unescape(characters() + (written.data() - characters()), written);
+        };
+        for (SafeTensor& tensor : tensors_) in_place(tensor.name);
+        for (auto& [key, value] : metadata_) {
+            in_place(key);
+            in_place(value);
+        }
+    }
+
+    void check_names() {
+        std::ranges::sort(tensors_, {}, &SafeTensor::name);
+        const auto tensor = std::ranges::adjacent_find(tensors_, {}, &SafeTensor::name);
+        if (tensor != tensors_.end()) {
+            throw DataError(text(path_, " is damaged: it has two tensors named ", impl::shown(tensor->name)));
+        }
+        std::vector<std::string_view> keys;
+        keys.reserve(metadata_.size());
+        for (const auto& [key, value] : metadata_) keys.push_back(key);
+        std::ranges::sort(keys);
+        const auto key = std::ranges::adjacent_find(keys);
+        if (key != keys.end()) throw DataError(text(path_, " is damaged: it has two texts named ", impl::shown(*key)));
+    }
+
+    std::string path_;
+    impl::FileBytes file_;
+    std::size_t data_ = 0;
+    std::vector<SafeTensor> tensors_;
+    Metadata metadata_;
+    bool has_checksum_ = false;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

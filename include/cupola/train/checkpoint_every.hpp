@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CheckpointEvery{training, directory, {.every = 1000}}: a checkpoint after every 1,000th step and one at the run's end,
+// however it ends (a signal, a loss that diverged), as long as the parameters are those of a whole step. Each has what the run says
+// of itself (`info`) and how far it has come in the data.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/train/loss_averages.hpp>
+#include <cupola/train/run.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct CheckpointOptions {
+    /// Steps between two checkpoints; 0 for the one at the end alone.
+    std::int64_t every = 1000;
+    /// What the run says of itself. `images_seen` is added: how far it has come in the stream of samples.
+    CheckpointInfo info{};
+    /// The smoothed losses of the log, kept too where they are given; see `restore_losses`.
+    const LossAverages* losses = nullptr;
+};
+
+/// The entries of a checkpoint's info that say how far a run has come, and not what run it is.
+inline constexpr std::string_view images_seen_key = "images_seen", losses_key = "smoothed_losses";
+
+namespace impl {
+
+/// "cross_entropy=0.75 total_loss=1.5": the names of losses have no spaces. Every digit that a double has.
+[[nodiscard, gnu::cold]] inline std::string losses_text(const LossAverages& losses) {
+    std::string result;
+    for (const LossPart& part : losses.state()) {
+        char digits[32];
+        const std::string_view number(digits, std::to_chars(digits, digits + sizeof digits, part.value).ptr);
+        result += text(result.empty() ? "" : " ", part.name, '=', number);
+    }
+    return result;
+}
+
+}  // namespace impl
+
+/// Goes on with the smoothed losses that a checkpoint keeps; without them they begin anew.
+[[gnu::cold]] inline void restore_losses(const CheckpointInfo& info, LossAverages& losses) {
+    const std::string* const kept = info.find(losses_key);
+    if (kept == nullptr) return;
+    std::vector<LossPart> parts;
+    for (std::string_view rest = *kept; !rest.empty();) {
+        const std::string_view part = rest.substr(0, rest.find(' '));
+        rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+        const std::size_t sign = part.rfind('=');
+        double value = 0;
+        const bool number = sign != std::string_view::npos &&
+                            std::from_chars(part.data() + sign + 1, part.data() + part.size(), value).ec == std::errc();
+        require<DataError>(number, "the checkpoint's ", losses_key, " '", part.substr(0, 64), "' has no number");
+        parts.push_back({std::string(part.substr(0, sign)), value});
+    }
+    losses.restore(parts);
+}
+
+/// By which the best checkpoint is chosen: none.
+struct NoMetric {
+    std::optional<double> operator()() const { return {}; }
+};
+
+/// `Directory` has `save(rows, checkpoint, metric)`, as CheckpointDirectory does. `metric()` is asked before each checkpoint.
+template <class Training, class Directory, class Metric = NoMetric>
+class CheckpointEvery {
+public:
+    CheckpointEvery(Training& training, Directory& directory, CheckpointOptions options = {}, Metric metric = {})
+        : training_(&training), directory_(&directory), options_(std::move(options)), metric_(std::move(metric)) {
+        require(options_.every >= 0, "a checkpoint is written every 0 (at the end only) or more steps, not ", options_.every);
+    }
+
+    void on_begin(Run& run) { saved_ = run.first_step; }
+
+    void on_step(const StepReport& report, Run&) {
+        if (options_.every > 0 && (report.step + 1) % options_.every == 0) save();
+    }
+
+    void on_end(Run&) {
+        if (training_->step() != saved_ && training_->sound()) save();
+    }
+
+private:
+    [[gnu::cold]] void save() {
+        Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
+        const auto& options = training_->options();
+        const auto& optimizer = options.optimizer;
+        for (int arena = 0; arena < optimizer.state_arenas(); ++arena) {
+            checkpoint.optimizer_states.emplace_back(optimizer.state_name(arena));
+        }
+        checkpoint.info.set(images_seen_key, text(checkpoint.state.step * options.batch_size * options.replicas * options.accumulation));
+        if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
+        directory_->save(Training::NetworkType::rows, checkpoint, metric_());
+        saved_ = checkpoint.state.step;
+    }
+
+    Training* training_;
+    Directory* directory_;
+    CheckpointOptions options_;
+    Metric metric_;
+    std::int64_t saved_ = -1;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tags of TensorFlow's CIFAR-10 tutorial for a network's layers, parameters and losses: "conv1/weights",
+// "local3/weight_loss". TensorBoard groups tags by what is before their first slash.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+namespace impl {
+
+/// "conv1"; the row's number for a layer without a name. Dots separate levels in Cupola, slashes in TensorBoard.
+[[nodiscard]] inline std::string layer_tag(std::span<const Row> rows, std::size_t row) {
+    std::string result = rows[row].name.empty() ? text(row) : std::string(rows[row].name);
+    for (char& c : result) c = c == '.' ? '/' : c;
+    return result;
+}
+
+/// "conv1/weights" for conv1.weight; "bn1/gamma" for bn1.weight.
+[[nodiscard]] inline std::string parameter_tag(std::span<const Row> rows, std::size_t row, std::size_t parameter) {
+    const std::string_view name = rows[row].parameters.list[parameter].name;
+    const bool normalization = rows[row].type.starts_with("BatchNorm");
+    std::string_view tag = name;
+    if (name == "weight") tag = normalization ? "gamma" : "weights";
+    if (name == "bias") tag = normalization ? "beta" : "biases";
+    return text(layer_tag(rows, row), '/', tag);
+}
+
+/// "local3/weight_loss" for the part weight_decay/local3; other parts keep their names.
+[[nodiscard]] inline std::string loss_tag(std::string_view part) {
+    constexpr std::string_view decay = "weight_decay/";
+    return part.starts_with(decay) ? text(part.substr(decay.size()), "/weight_loss") : std::string(part);
+}
+
+/// The row whose output is the activation of the layer `row`: the activation function that reads its output, if the
+/// next row is one.
+[[nodiscard]] inline std::size_t activation_row(std::span<const Row> rows, std::size_t row) {
+    const std::size_t next = row + 1;  // also the number of the value that `row` makes
+    const bool followed =
+        next < rows.size() && rows[next].traits.activation != Activation::none && rows[next].reads == next;
+    return followed ? next : row;
+}
+
+}  // namespace impl
+}  // namespace cupola::inline CUPOLA_ABI

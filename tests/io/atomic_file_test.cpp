@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <sys/resource.h>
+
+#include <doctest/doctest.h>
+
+#include <cupola/io/atomic_file.hpp>
+#include <throws_with.hpp>
+
+#include "file_support.hpp"
+
+using cupola::AtomicFile;
+using cupola::DataError;
+using io_tests::TemporaryFolder;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+}  // namespace
+
+TEST_CASE("An atomic file gets its name only when it is whole") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("file");
+    io_tests::write_bytes(path, "before");
+    {
+        AtomicFile file(path);
+        file.write(bytes_of("first "));
+        file.write(bytes_of("and second"));
+        CHECK(file.size() == 16);
+        CHECK(io_tests::read_bytes(path) == "before");
+        CHECK(folder.names().size() == 2);
+        file.commit();
+        CHECK(io_tests::read_bytes(path) == "first and second");
+        CHECK(contains(message_of<cupola::InvalidArgument>([&] { file.write(bytes_of("third")); }), "is finished"));
+    }
+    CHECK(folder.names() == std::set<std::string>{"file"});
+}
+
+TEST_CASE("An atomic file that is not committed leaves what was there") {
+    const TemporaryFolder folder;
+    io_tests::write_bytes(folder.path("file"), "before");
+    {
+        AtomicFile file(folder.path("file"));
+        file.write(bytes_of("after"));
+    }
+    CHECK(io_tests::read_bytes(folder.path("file")) == "before");
+    CHECK(folder.names() == std::set<std::string>{"file"});
+}
+
+TEST_CASE("Bytes of an atomic file can be written over, but not beyond its end") {
+    const TemporaryFolder folder;
+    AtomicFile file(folder.path("file"));
+    file.write(bytes_of("checksum 0000!"));
+    file.overwrite(9, bytes_of("1234"));
+    CHECK(contains(message_of<cupola::InvalidArgument>([&] { file.overwrite(11, bytes_of("1234")); }), "has 14 bytes"));
+    file.commit();
+    CHECK(io_tests::read_bytes(folder.path("file")) == "checksum 1234!");
+}
+
+TEST_CASE("Two writers of one file do not write into each other's") {
+    const TemporaryFolder folder;
+    AtomicFile first(folder.path("file")), second(folder.path("file"));
+    first.write(bytes_of("first"));
+    second.write(bytes_of("second"));
+    first.commit();
+    second.commit();
+    CHECK(io_tests::read_bytes(folder.path("file")) == "second");
+}
+
+TEST_CASE("The temporary name of an atomic file is known as one, and no other") {
+    const TemporaryFolder folder;
+    const AtomicFile file(folder.path("model-10.safetensors"));
+    CHECK(cupola::is_temporary_file(*folder.names().begin()));
+    CHECK_FALSE(cupola::is_temporary_file("model-10.safetensors"));
+}
+
+TEST_CASE("A file that cannot be made is one sentence with the reason") {
+    const TemporaryFolder folder;
+    CHECK(message_of<DataError>([&] { AtomicFile file(folder.path("missing/file")); }) ==
+          folder.path("missing/file") + " cannot be written: No such file or directory");
+    io_tests::write_bytes(folder.path("file"), "");
+    CHECK(message_of<DataError>([&] { AtomicFile file(folder.path("file/file")); }) ==
+          folder.path("file/file") + " cannot be written: Not a directory");
+}
+
+TEST_CASE("A file whose name is a folder's is refused when it is committed") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path("file"));
+    AtomicFile file(folder.path("file"));
+    CHECK(message_of<DataError>([&] { file.commit(); }) ==
+          folder.path("file") + " cannot be written: Is a directory, after 0 bytes");
+    CHECK(folder.names() == std::set<std::string>{"file"});
+}
+
+TEST_CASE("A disk that fills up leaves the file before, and a sentence with the place") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("file");
+    io_tests::write_bytes(path, "before");
+    const std::string said = io_tests::in_child([&] {
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{1000, 1000};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        const std::string piece(300, 'x');
+        return message_of<DataError>([&] {
+            AtomicFile file(path);
+            for (int i = 0; i < 10; ++i) file.write(bytes_of(piece));
+            file.commit();
+        });
+    });
+    CHECK(said == path + " cannot be written: File too large, after 1000 bytes");
+    CHECK(io_tests::read_bytes(path) == "before");
+    CHECK(folder.names() == std::set<std::string>{"file"});
+}

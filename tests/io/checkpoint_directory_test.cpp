@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include <cupola/io/checkpoint_directory.hpp>
+#include <throws_with.hpp>
+
+#include "checkpoint_support.hpp"
+#include "file_support.hpp"
+
+using namespace io_tests;
+
+namespace {
+
+std::vector<std::int64_t> steps_in(const CheckpointDirectory& directory) {
+    std::vector<std::int64_t> steps;
+    for (const CheckpointFile& file : directory.list()) steps.push_back(file.step);
+    return steps;
+}
+
+std::string refusal(const std::string& path, CheckpointDirectoryOptions options = {}) {
+    return message_of<DataError>([&] { CheckpointDirectory directory(path, options); });
+}
+
+}  // namespace
+
+TEST_CASE("A checkpoint directory is made with the folders above it, and again without harm") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("runs/first/now");
+    {
+        CheckpointDirectory directory(path);
+        CHECK(directory.path() == path);
+        CHECK(directory.save(Net::rows, small_checkpoint(10)) == path + "/model-10.safetensors");
+    }
+    const CheckpointDirectory directory(path);
+    CHECK(steps_in(directory) == std::vector<std::int64_t>{10});
+    CHECK(directory.newest_sound(Net::rows).checkpoint->state.step == 10);
+}
+
+TEST_CASE("A checkpoint directory that cannot be made or written is one sentence") {
+    const TemporaryFolder folder;
+    write_bytes(folder.path("file"), "");
+    CHECK(refusal(folder.path("file")) == folder.path("file") + " is not a folder");
+    CHECK(refusal(folder.path("file/below")) ==
+          "the folder " + folder.path("file/below") + " cannot be made: Not a directory");
+    CHECK(refusal("/proc/cupola") == "the folder /proc/cupola cannot be made: No such file or directory");
+    CHECK(contains(message_of<InvalidArgument>([&] { CheckpointDirectory directory(folder.path(), {.keep = 0}); }),
+                   "at least 1 checkpoint is kept, not 0"));
+    const std::string said = in_child([&] {
+        constexpr uid_t nobody = 65534;
+        std::filesystem::permissions(folder.path(), std::filesystem::perms(0555));
+        if (geteuid() == 0 && setuid(nobody) != 0) return std::string("(setuid failed)");
+        return refusal(folder.path("new")) + "; " + refusal(folder.path());
+    });
+    CHECK(said == "the folder " + folder.path("new") + " cannot be made: Permission denied; the folder " +
+                      folder.path() + " cannot be written: Permission denied");
+}
+
+TEST_CASE("A second training in one directory is refused with the first one's process") {
+    const TemporaryFolder folder;
+    const std::string in_use =
+        "the folder " + folder.path() + " is in use by another training, process " + std::to_string(getpid());
+    {
+        const CheckpointDirectory directory(folder.path());
+        CHECK(refusal(folder.path()) == in_use);
+        CHECK(in_child([&] { return refusal(folder.path()); }) == in_use);
+    }
+    CHECK(in_child([&] { return refusal(folder.path()); }) == "(no exception)");
+}
+
+TEST_CASE("The lock of a process that was killed is gone") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path();
+    const std::string locked = in_child([&] {
+        static std::optional<CheckpointDirectory> directory;
+        directory.emplace(path);
+        kill(getpid(), SIGKILL);
+        return std::string("(not killed)");
+    });
+    CHECK(locked.empty());
+    CHECK(folder.names() == std::set<std::string>{"lock"});
+    CHECK(refusal(path) == "(no exception)");
+}
+
+TEST_CASE("What a killed training had not finished is removed, and nothing else") {
+    const TemporaryFolder folder;
+    write_bytes(folder.path("model-10.safetensors.partial-123-0"), "half");
+    write_bytes(folder.path("model-best.safetensors.partial-123-0"), "half");
+    write_bytes(folder.path("events.out.tfevents.1"), "events");
+    const CheckpointDirectory directory(folder.path());
+    CHECK(folder.names() == std::set<std::string>{"events.out.tfevents.1", "lock"});
+    REQUIRE(directory.remarks().size() == 2);
+    CHECK(contains(directory.remarks()[0], ".partial-123-0 was removed: a training was ended while it wrote it"));
+}
+
+TEST_CASE("The newest checkpoints are kept, as many as asked for") {
+    const TemporaryFolder folder;
+    CheckpointDirectory directory(folder.path(), {.keep = 2});
+    for (const std::int64_t step : {1000, 2000, 3000, 11000}) directory.save(Net::rows, small_checkpoint(step));
+    CHECK(steps_in(directory) == std::vector<std::int64_t>{11000, 3000});
+}
+
+TEST_CASE("Five checkpoints are kept unless another number is asked for") {
+    const TemporaryFolder folder;
+    CheckpointDirectory directory(folder.path());
+    for (std::int64_t step = 1; step <= 7; ++step) directory.save(Net::rows, small_checkpoint(step), 0.5);
+    CHECK(steps_in(directory) == std::vector<std::int64_t>{7, 6, 5, 4, 3});
+    CHECK(folder.names().size() == 6);
+}
+
+TEST_CASE("A checkpoint before others is kept, and they are too") {
+    const TemporaryFolder folder;
+    CheckpointDirectory directory(folder.path(), {.keep = 2});
+    for (const std::int64_t step : {50, 60}) directory.save(Net::rows, small_checkpoint(step));
+    for (const std::int64_t step : {10, 20, 30}) directory.save(Net::rows, small_checkpoint(step));
+    CHECK(steps_in(directory) == std::vector<std::int64_t>{60, 50, 30, 20});
+}
+
+TEST_CASE("The best checkpoint is kept beside the newest, also by the next process") {
+    const TemporaryFolder folder;
+    const std::string best = folder.path("model-best.safetensors");
+    const auto step_of_best = [&] { return read_checkpoint(best, Net::rows).state.step; };
+    {
+        CheckpointDirectory directory(folder.path(), {.keep = 1, .keep_best = true});
+        CHECK_FALSE(directory.best().has_value());
+        directory.save(Net::rows, small_checkpoint(1));
+        CHECK_FALSE(folder.names().contains("model-best.safetensors"));
+        directory.save(Net::rows, small_checkpoint(2), std::nan(""));
+        CHECK_FALSE(directory.best().has_value());
+        directory.save(Net::rows, small_checkpoint(3), 0.8125);
+        directory.save(Net::rows, small_checkpoint(4), 0.8);
+        directory.save(Net::rows, small_checkpoint(5), 0.8125);
+        CHECK(step_of_best() == 3);
+        CHECK(steps_in(directory) == std::vector<std::int64_t>{5});
+    }
+    CheckpointDirectory directory(folder.path(), {.keep = 1, .keep_best = true});
+    REQUIRE(directory.best().has_value());
+    CHECK(*directory.best() == 0.8125);
+    directory.save(Net::rows, small_checkpoint(6), 0.81);
+    CHECK(step_of_best() == 3);
+    directory.save(Net::rows, small_checkpoint(7), 0.8126);
+    CHECK(step_of_best() == 7);
+    CHECK(*read_checkpoint(best, Net::rows).info.find("metric") == "0.8126");
+}
+
+TEST_CASE("A damaged best checkpoint is replaced by the next one") {
+    const TemporaryFolder folder;
+    write_bytes(folder.path("model-best.safetensors"), "nonsense");
+    CheckpointDirectory directory(folder.path(), {.keep_best = true});
+    CHECK_FALSE(directory.best().has_value());
+    REQUIRE(directory.remarks().size() == 1);
+    CHECK(directory.remarks()[0].ends_with("; the next checkpoint with a metric replaces it"));
+    directory.save(Net::rows, small_checkpoint(1), -3.0);
+    CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::rows).state.step == 1);
+}
+
+TEST_CASE("A disk that fills up leaves the checkpoints that were there") {
+    const TemporaryFolder folder;
+    const std::string said = in_child([&] {
+        CheckpointDirectory directory(folder.path(), {.keep = 1});
+        directory.save(Net::rows, small_checkpoint(1));
+        std::signal(SIGXFSZ, SIG_IGN);
+        const rlimit limit{1000, 1000};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        return message_of<DataError>([&] { directory.save(Net::rows, small_checkpoint(2)); });
+    });
+    CHECK(said == folder.path("model-2.safetensors") + " cannot be written: File too large, after 1000 bytes");
+    CHECK(folder.names() == std::set<std::string>{"lock", "model-1.safetensors"});
+    CHECK(newest_sound_checkpoint(folder.path(), Net::rows).checkpoint->state.step == 1);
+}
+
+TEST_CASE("A training that is killed at any moment of a save leaves a sound directory") {
+    const TemporaryFolder folder;
+    std::int64_t saved = 0;
+    for (int kills = 0; kills < 40; ++kills) {
+        // The child says each step that it has saved; it is killed when one is likely to be half done.
+        int ends[2];
+        REQUIRE(pipe(ends) == 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            CheckpointDirectory directory(folder.path(), {.keep = 2});
+            for (std::int64_t step = saved + 1;; ++step) {
+                directory.save(Net::rows, small_checkpoint(step));
+                if (write(ends[1], &step, sizeof step) != sizeof step) _exit(1);
+            }
+        }
+        close(ends[1]);
+        std::int64_t said = 0;
+        REQUIRE(read(ends[0], &said, sizeof said) == sizeof said);
+        usleep(static_cast<useconds_t>(kills * 97));
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        while (read(ends[0], &said, sizeof said) == sizeof said) {
+        }
+        close(ends[0]);
+        const CheckpointDirectory directory(folder.path(), {.keep = 2});
+        const FoundCheckpoint found = directory.newest_sound(Net::rows);
+        REQUIRE(found.checkpoint.has_value());
+        CHECK(found.damaged.empty());
+        CHECK(found.checkpoint->state.step >= said);
+        CHECK(found.checkpoint->state.parameters == arena<Net>(1));
+        for (const std::string& name : folder.names()) CHECK_FALSE(is_temporary_file(name));
+        saved = found.checkpoint->state.step;
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/io/checkpoint_files.hpp>
+#include <throws_with.hpp>
+
+#include "checkpoint_support.hpp"
+#include "file_support.hpp"
+
+using namespace io_tests;
+
+namespace {
+
+std::string save(const TemporaryFolder& folder, std::int64_t step) {
+    std::string path = folder.path("model-" + std::to_string(step) + ".safetensors");
+    write_checkpoint(path, Net::rows, small_checkpoint(step));
+    return path;
+}
+
+void damage(const std::string& path) {
+    std::string bytes = read_bytes(path);
+    bytes.back() ^= 1;
+    write_bytes(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("The checkpoints of a folder are listed by their steps, the newest first") {
+    const TemporaryFolder folder;
+    for (const char* name : {"model-900.safetensors", "model-1000.safetensors", "model-0.safetensors",
+                             "model-best.safetensors", "model-.safetensors", "model-01.safetensors",
+                             "model--1.safetensors", "model-1", "model-safetensors", "model-7.safetensors.partial-1-0",
+                             "amodel-8.safetensors", "events.out", "lock", "model-99999999999999999999.safetensors"}) {
+        write_bytes(folder.path(name), "");
+    }
+    CHECK(list_checkpoints(folder.path()) == std::vector<CheckpointFile>{{1000, folder.path("model-1000.safetensors")},
+                                                                         {900, folder.path("model-900.safetensors")},
+                                                                         {0, folder.path("model-0.safetensors")}});
+}
+
+TEST_CASE("A folder that does not exist, or is none, has no list of checkpoints") {
+    const TemporaryFolder folder;
+    CHECK(message_of<DataError>([&] { (void)list_checkpoints(folder.path("none")); }) ==
+          "the folder " + folder.path("none") + " does not exist");
+    write_bytes(folder.path("file"), "");
+    CHECK(message_of<DataError>([&] { (void)list_checkpoints(folder.path("file")); }) ==
+          "the folder " + folder.path("file") + " cannot be read: Not a directory");
+}
+
+TEST_CASE("The newest checkpoint is taken") {
+    const TemporaryFolder folder;
+    CHECK_FALSE(newest_sound_checkpoint(folder.path(), Net::rows).checkpoint.has_value());
+    save(folder, 900);
+    const std::string newest = save(folder, 1000);
+    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    REQUIRE(found.checkpoint.has_value());
+    CHECK(found.checkpoint->state.step == 1000);
+    CHECK(found.path == newest);
+    CHECK(found.damaged.empty());
+}
+
+TEST_CASE("A damaged newest checkpoint is named, and the newest sound one is taken") {
+    const TemporaryFolder folder;
+    save(folder, 800);
+    const std::string sound = save(folder, 900), flipped = save(folder, 1000), cut = save(folder, 1100);
+    damage(flipped);
+    write_bytes(cut, read_bytes(cut).substr(0, 300));
+    // Without the checksum's name a damaged file would have nothing to be held against.
+    const std::string nameless = save(folder, 1200);
+    std::string bytes = read_bytes(nameless);
+    bytes.replace(bytes.find("crc32c"), 6, "crc32d");
+    write_bytes(nameless, bytes);
+
+    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    REQUIRE(found.checkpoint.has_value());
+    CHECK(found.checkpoint->state.step == 900);
+    CHECK(found.path == sound);
+    REQUIRE(found.damaged.size() == 3);
+    CHECK(found.damaged[0] == nameless + " is damaged: it has lost its checksum");
+    CHECK(found.damaged[1].starts_with(cut + " is cut short"));
+    CHECK(found.damaged[2].starts_with(flipped + " is damaged: its checksum should be "));
+}
+
+TEST_CASE("Where all checkpoints are damaged there is none, and each is named") {
+    const TemporaryFolder folder;
+    damage(save(folder, 900));
+    damage(save(folder, 1000));
+    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    CHECK_FALSE(found.checkpoint.has_value());
+    CHECK(found.path.empty());
+    CHECK(found.damaged.size() == 2);
+}
+
+TEST_CASE("A newest checkpoint of another network is an error, and no older one is taken") {
+    const TemporaryFolder folder;
+    save(folder, 900);
+    write_checkpoint(folder.path("model-1000.safetensors"), OtherNet::rows, small_checkpoint<OtherNet>());
+    CHECK(contains(message_of<DataError>([&] { (void)newest_sound_checkpoint(folder.path(), Net::rows); }),
+                   "model-1000.safetensors is a checkpoint of another network: "));
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small networks whose checkpoints the tests write, read and break, and a state with a number of its own for each
+// value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace io_tests {
+
+using namespace cupola;
+
+/// Flattened from 2 x 2 x 3, with a layer between that keeps the shape.
+struct Net : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, ReLU, Flatten, ReLU, Named<"fc", Linear<2>>, ReLU,
+                        Linear<2, no_bias>> {};
+struct WiderNet : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<4, 1>>, ReLU, Flatten, ReLU, Named<"fc", Linear<2>>,
+                             ReLU, Linear<2, no_bias>> {};
+struct ShorterNet
+    : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, ReLU, Flatten, ReLU, Named<"fc", Linear<2>>> {};
+struct OtherNet : Sequential<Input<2, 2, 2>, Named<"conv", Conv2d<3, 1>>, ReLU, Flatten, ReLU, Named<"fc", Linear<2>>,
+                             ReLU, Linear<2, no_bias>> {};
+
+/// Values first, first + 1, ... in the arena of the network, with zeros between the parameters.
+template <class N>
+std::vector<float> arena(float first) {
+    std::vector<float> values(static_cast<std::size_t>(N::parameter_elements));
+    for (const Row& row : N::rows) {
+        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            for (std::int64_t i = 0; i < row.parameters.list[p].shape.size(); ++i) {
+                values[static_cast<std::size_t>(row.offsets[p] + i)] = first++;
+            }
+        }
+    }
+    return values;
+}
+
+template <class N = Net>
+Checkpoint small_checkpoint(std::int64_t step = 1000) {
+    Checkpoint checkpoint;
+    checkpoint.state.step = step;
+    checkpoint.state.parameters = arena<N>(1);
+    checkpoint.state.averages = arena<N>(1001);
+    checkpoint.state.optimizer = {arena<N>(2001), arena<N>(3001)};
+    checkpoint.optimizer_states = {"exp_avg", "exp_avg_sq"};
+    checkpoint.info.set("seed", "1");
+    checkpoint.info.set("schedule", "0.1, decayed by 0.1 after 350 epochs");
+    return checkpoint;
+}
+
+}  // namespace io_tests

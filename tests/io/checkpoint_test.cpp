@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/net/residual.hpp>
+#include <throws_with.hpp>
+
+#include "checkpoint_support.hpp"
+#include "file_support.hpp"
+
+using namespace io_tests;
+
+namespace {
+
+/// The values of a tensor of the file.
+std::vector<float> values_of(const std::string& path, std::string_view name) {
+    const SafetensorsFile file(path);
+    REQUIRE(file.find(name) != nullptr);
+    const auto bytes = file.bytes(*file.find(name));
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+}
+
+using Metadata = SafetensorsWriter::Metadata;
+
+/// A file of these tensors, all zeros.
+void write_zeros(const std::string& path, const std::vector<TensorHeader>& tensors, const Metadata& metadata = {}) {
+    SafetensorsWriter file(path, tensors, metadata);
+    for (const TensorHeader& tensor : tensors) {
+        std::uint64_t bytes = impl::safetensors_element_bytes(tensor.type);
+        for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
+        file.write(std::vector<std::byte>(bytes));
+    }
+    file.commit();
+}
+
+/// The tensors of `Net`.
+std::vector<TensorHeader> tensors_of_net() {
+    return {{"conv1.weight", "F32", {3, 2, 1, 1}},
+            {"conv1.bias", "F32", {3}},
+            {"fc.weight", "F32", {2, 12}},
+            {"fc.bias", "F32", {2}},
+            {"6.weight", "F32", {2, 2}}};
+}
+
+std::string refusal(const std::string& path) {
+    return message_of<DataError>([&] { (void)read_checkpoint(path, Net::rows); });
+}
+
+/// A layer with running statistics of its features.
+struct Norm {
+    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape& input) { return Parameter{.name = "weight", .shape = input}; }
+    static constexpr Parameters buffers(const Shape& input) {
+        return {Parameter{.name = "running_mean", .shape = input}, Parameter{.name = "running_var", .shape = input}};
+    }
+};
+
+const Metadata own{{"cupola.version", "1"}, {"cupola.step", "3"}, {"cupola.optimizer_states", ""}};
+
+}  // namespace
+
+TEST_CASE("A checkpoint is read as it was written") {
+    const TemporaryFolder folder;
+    const Checkpoint written = small_checkpoint();
+    write_checkpoint(folder.path("x"), Net::rows, written);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    CHECK(read.resumable);
+    CHECK(read.state.step == 1000);
+    CHECK(read.state.parameters == written.state.parameters);
+    CHECK(read.state.averages == written.state.averages);
+    CHECK(read.state.optimizer == written.state.optimizer);
+    CHECK(read.state.buffers.empty());
+    CHECK(read.optimizer_states == written.optimizer_states);
+    CHECK(read.info == written.info);
+    CHECK(folder.names() == std::set<std::string>{"x"});
+}
+
+TEST_CASE("A checkpoint without averages and without optimiser state has none of them") {
+    const TemporaryFolder folder;
+    Checkpoint written = small_checkpoint();
+    written.state.averages.clear();
+    written.state.optimizer.clear();
+    written.optimizer_states.clear();
+    write_checkpoint(folder.path("x"), Net::rows, written);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    CHECK(read.resumable);
+    CHECK(read.state.parameters == written.state.parameters);
+    CHECK(read.state.averages.empty());
+    CHECK(read.state.optimizer.empty());
+    CHECK(SafetensorsFile(folder.path("x")).tensors().size() == 5);
+}
+
+TEST_CASE("The tensors of a checkpoint have PyTorch's names and extents") {
+    const TemporaryFolder folder;
+    write_checkpoint(folder.path("x"), Net::rows, small_checkpoint());
+    const SafetensorsFile file(folder.path("x"));
+    CHECK(file.tensors().size() == 20);
+    for (const char* prefix : {"", "ema.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."}) {
+        for (const TensorHeader& tensor : tensors_of_net()) {
+            const std::string name = prefix + tensor.name;
+            CAPTURE(name);
+            REQUIRE(file.find(name) != nullptr);
+            CHECK(file.find(name)->type == "F32");
+            CHECK(file.find(name)->shape() == tensor.shape);
+        }
+    }
+}
+
+TEST_CASE("Convolution weights are stored as OIHW") {
+    struct Wide : Sequential<Input<4, 4, 2>, Named<"conv", Conv2d<2, 3, no_bias>>> {};
+    const TemporaryFolder folder;
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = arena<Wide>(0);  // in the order output, height, width, input
+    write_checkpoint(folder.path("x"), Wide::rows, checkpoint);
+    std::vector<float> expected;
+    for (int o = 0; o < 2; ++o) {
+        for (int i = 0; i < 2; ++i) {
+            for (int h = 0; h < 3; ++h) {
+                for (int w = 0; w < 3; ++w) expected.push_back(static_cast<float>(((o * 3 + h) * 3 + w) * 2 + i));
+            }
+        }
+    }
+    CHECK(values_of(folder.path("x"), "conv.weight") == expected);
+}
+
+TEST_CASE("The columns of the first linear layer behind a Flatten are stored in the order of channels, height, width") {
+    const TemporaryFolder folder;
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = arena<Net>(0);
+    write_checkpoint(folder.path("x"), Net::rows, checkpoint);
+    // Before it lie the convolution's 6 weights and 3 biases; a row is of height 2, width 2, channels 3.
+    std::vector<float> expected;
+    for (int row = 0; row < 2; ++row) {
+        for (int c = 0; c < 3; ++c) {
+            for (int place = 0; place < 4; ++place)
+                expected.push_back(static_cast<float>(9 + row * 12 + place * 3 + c));
+        }
+    }
+    CHECK(values_of(folder.path("x"), "fc.weight") == expected);
+    CHECK(values_of(folder.path("x"), "fc.bias") == std::vector<float>{33, 34});
+    // The second one sees no order of places.
+    CHECK(values_of(folder.path("x"), "6.weight") == std::vector<float>{35, 36, 37, 38});
+}
+
+TEST_CASE("A second linear layer of as many features as the flattened input keeps its columns") {
+    struct Square
+        : Sequential<Input<2, 2, 3>, Flatten, Named<"a", Linear<12, no_bias>>, Named<"b", Linear<12, no_bias>>> {};
+    const TemporaryFolder folder;
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = arena<Square>(0);
+    write_checkpoint(folder.path("x"), Square::rows, checkpoint);
+    CHECK(values_of(folder.path("x"), "a.weight")[1] == 3);
+    CHECK(values_of(folder.path("x"), "b.weight")[1] == 145);
+    CHECK(read_checkpoint(folder.path("x"), Square::rows).state.parameters == checkpoint.state.parameters);
+}
+
+TEST_CASE("Running statistics are stored beside the parameters, in the same order of features") {
+    struct Normed : Sequential<Input<1, 2, 2>, Flatten, Named<"bn", Norm>, Named<"fc", Linear<1, no_bias>>> {};
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x");
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = arena<Normed>(0);
+    checkpoint.state.buffers.assign(static_cast<std::size_t>(Normed::buffer_elements), 0.0F);
+    const auto& offsets = Normed::rows[1].buffer_offsets;
+    for (std::size_t i = 0; i < 4; ++i) {
+        checkpoint.state.buffers[static_cast<std::size_t>(offsets[0]) + i] = 100 + static_cast<float>(i);
+        checkpoint.state.buffers[static_cast<std::size_t>(offsets[1]) + i] = 200 + static_cast<float>(i);
+    }
+    write_checkpoint(x, Normed::rows, checkpoint);
+    CHECK(SafetensorsFile(x).tensors().size() == 4);
+    CHECK(values_of(x, "bn.weight") == std::vector<float>{0, 2, 1, 3});
+    CHECK(values_of(x, "bn.running_mean") == std::vector<float>{100, 102, 101, 103});
+    CHECK(values_of(x, "bn.running_var") == std::vector<float>{200, 202, 201, 203});
+    CHECK(values_of(x, "fc.weight") == std::vector<float>{4, 6, 5, 7});
+    const Checkpoint read = read_checkpoint(x, Normed::rows);
+    CHECK(read.state.parameters == checkpoint.state.parameters);
+    CHECK(read.state.buffers == checkpoint.state.buffers);
+}
+
+TEST_CASE("A linear layer takes the order of the features that it reads") {
+    // In the list "b" stands behind "a", which has no order of places any more; it reads what "a" reads.
+    struct Branches : Sequential<Input<1, 2, 2>, Flatten,
+                                 Residual<Projection<Named<"b", Linear<4, no_bias>>>, Named<"a", Linear<4, no_bias>>>,
+                                 Named<"c", Linear<4, no_bias>>> {};
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x");
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = arena<Branches>(0);
+    write_checkpoint(x, Branches::rows, checkpoint);
+    for (const char* name : {"a.weight", "b.weight", "c.weight"}) {
+        const std::vector<float> values = values_of(x, name);
+        REQUIRE(values.size() == 16);
+        CHECK(values[1] - values[0] == (std::string(name) == "c.weight" ? 1 : 2));
+    }
+    CHECK(read_checkpoint(x, Branches::rows).state.parameters == checkpoint.state.parameters);
+}
+
+TEST_CASE("A file that PyTorch saved has parameters and nothing else") {
+    const TemporaryFolder folder;
+    auto tensors = tensors_of_net();
+    tensors.push_back({"bn.num_batches_tracked", "I64", {}});
+    write_zeros(folder.path("x"), tensors, {{"format", "pt"}, {"model", "mine"}});
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    CHECK_FALSE(read.resumable);
+    CHECK(read.state.step == 0);
+    CHECK(read.state.parameters == std::vector<float>(static_cast<std::size_t>(Net::parameter_elements)));
+    CHECK(read.state.averages.empty());
+    CHECK(read.state.optimizer.empty());
+    CHECK(read.info.entries() == std::vector<CheckpointInfo::Entry>{{"model", "mine"}});
+}
+
+TEST_CASE("A checkpoint of another network is refused with the first difference") {
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x"), other = x + " is a checkpoint of another network: ";
+    write_checkpoint(x, WiderNet::rows, small_checkpoint<WiderNet>());
+    CHECK(refusal(x) == other + "its conv1.weight is [4,2,1,1], and this network's is 3 x 2 x 1 x 1");
+    write_checkpoint(x, ShorterNet::rows, small_checkpoint<ShorterNet>());
+    CHECK(refusal(x) == other + "it has no tensor 6.weight");
+    write_checkpoint(x, OtherNet::rows, small_checkpoint<OtherNet>());
+    CHECK(refusal(x) == other + "it has no tensor conv1.weight");
+    write_checkpoint(x, Net::rows, small_checkpoint());
+    CHECK(message_of<DataError>([&] { (void)read_checkpoint(x, ShorterNet::rows); }) ==
+          other + "it has a tensor 6.weight, which this network does not have");
+
+    auto tensors = tensors_of_net();
+    tensors[3].shape = {2, 1};
+    write_zeros(x, tensors);
+    CHECK(refusal(x) == other + "its fc.bias is [2,1], and this network's is 2");
+    tensors[3].shape = {};
+    write_zeros(x, tensors);
+    CHECK(refusal(x) == other + "its fc.bias is [], and this network's is 2");
+}
+
+TEST_CASE("A checkpoint that lacks one of the averages or of the optimiser's tensors is refused") {
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x"), other = x + " is a checkpoint of another network: ";
+    auto tensors = tensors_of_net();
+    tensors.push_back({"ema.conv1.weight", "F32", {3, 2, 1, 1}});
+    write_zeros(x, tensors, own);
+    CHECK(refusal(x) == other + "it has no tensor ema.conv1.bias");
+    tensors.back().name = "ema.conv1.bias";
+    tensors.back().shape = {3};
+    write_zeros(x, tensors, own);
+    CHECK(refusal(x) == other + "it has a tensor ema.conv1.bias, which this network does not have");
+    Metadata metadata = own;
+    metadata[2].second = "exp_avg";
+    write_zeros(x, tensors_of_net(), metadata);
+    CHECK(refusal(x) == other + "it has no tensor optimizer.exp_avg.conv1.weight");
+}
+
+TEST_CASE("A tensor of another type is refused with its name") {
+    const TemporaryFolder folder;
+    auto tensors = tensors_of_net();
+    tensors[2].type = "BF16";
+    write_zeros(folder.path("x"), tensors);
+    CHECK(refusal(folder.path("x")) == folder.path("x") + ": fc.weight has elements of type BF16; only F32 is read");
+}
+
+TEST_CASE("A checkpoint of another version is refused, and one whose own texts are wrong") {
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x");
+    const auto refused = [&](const Metadata& metadata) {
+        write_zeros(x, tensors_of_net(), metadata);
+        return refusal(x);
+    };
+    CHECK(refused({{"cupola.version", "2"}}) ==
+          x + " has version 2 of Cupola's checkpoints; this program reads version 1");
+    CHECK(refused({{"cupola.version", "1"}}) == x + " is damaged: it lacks its checksum or its step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "-1"}}) == x + " has the step '-1', which is no step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "1e3"}}) == x + " has the step '1e3', which is no step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", ""}}) == x + " has the step '', which is no step");
+    Metadata metadata = own;
+    metadata[2].second = "a b a";
+    CHECK(refused(metadata) == x + " has the optimiser state a twice");
+    metadata[2].second = "a/b";
+    CHECK(refused(metadata) == x + " has an optimiser state named 'a/b', which is no name");
+    metadata[2].second = "a  b";
+    CHECK(refused(metadata) == x + " has an optimiser state named '', which is no name");
+    metadata[2].second = "a b c d e f g h i j k l m n o p q";
+    CHECK(refused(metadata) == x + " has more than 16 optimiser states");
+    CHECK(refused(own) == "(no exception)");
+}
+
+TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere, is refused with one sentence") {
+    const TemporaryFolder folder;
+    const std::string x = folder.path("x");
+    write_checkpoint(x, Net::rows, small_checkpoint());
+    const std::string whole = read_bytes(x);
+    const auto said = [&](const std::string& bytes) {
+        return message_of<DataError>([&] { (void)read_checkpoint(SafetensorsFile("f", in_memory(bytes)), Net::rows); });
+    };
+    CHECK(said(whole) == "(no exception)");
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+        const std::string sentence = said(whole.substr(0, length));
+        CAPTURE(length);
+        CHECK((sentence.starts_with("f is cut short") || sentence.starts_with("f is damaged")));
+    }
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+        for (const int wrong : {0x01, 0x20, 0x80, 0xFF}) {
+            std::string damaged = whole;
+            damaged[i] = static_cast<char>(damaged[i] ^ wrong);
+            const std::string sentence = said(damaged);
+            CAPTURE(i);
+            CAPTURE(wrong);
+            CHECK(sentence.starts_with("f "));
+            CHECK(sentence.find('\n') == std::string::npos);
+        }
+    }
+}
+
+TEST_CASE("A state that is not of the network is not written") {
+    const TemporaryFolder folder;
+    const auto refused = [&](const Checkpoint& checkpoint) {
+        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("x"), Net::rows, checkpoint); });
+    };
+    Checkpoint checkpoint = small_checkpoint();
+    checkpoint.state.averages.pop_back();
+    CHECK(contains(refused(checkpoint), ": an arena of the state has " + std::to_string(Net::parameter_elements - 1)));
+    checkpoint = small_checkpoint();
+    checkpoint.optimizer_states.pop_back();
+    CHECK(contains(refused(checkpoint), "would have 2 optimiser states and 1 names for them"));
+    checkpoint = small_checkpoint();
+    checkpoint.optimizer_states[1] = "exp avg";
+    CHECK(contains(refused(checkpoint), "cannot have an optimiser state named 'exp avg': a name is of letters"));
+    checkpoint = small_checkpoint();
+    checkpoint.state.buffers.resize(1);
+    CHECK(contains(refused(checkpoint), ": an arena of the state has 1 elements, and the network's has 0"));
+    checkpoint = small_checkpoint(-1);
+    CHECK(contains(refused(checkpoint), "would have the step -1"));
+    checkpoint = small_checkpoint();
+    checkpoint.info.set("cupola.step", "1");
+    CHECK(contains(refused(checkpoint), "cannot have the text cupola.step"));
+    CHECK(folder.names().empty());
+}
+
+TEST_CASE("The names of the optimiser's states are asked of it") {
+    struct Optimizer {
+        static int state_arenas() { return 2; }
+        static std::string_view state_name(int arena) { return arena == 0 ? "exp_avg" : "exp_avg_sq"; }
+    };
+    CHECK(optimizer_state_names(Optimizer{}) == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/io/event_file.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include "event_reader.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+/// A folder of its own, deleted at the end.
+struct Folder {
+    std::string path;
+    Folder() {
+        path = (std::filesystem::temp_directory_path() / "cupola_events_XXXXXX").string();
+        path = mkdtemp(path.data());
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    [[nodiscard]] std::vector<std::string> files() const {
+        std::vector<std::string> names;
+        for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename());
+        std::sort(names.begin(), names.end());
+        return names;
+    }
+};
+
+std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+StepSummary one_of_each() {
+    StepSummary summary;
+    summary.scalars = {{"total_loss", 4.675}, {"learning_rate", 0.1}};
+    summary.histograms = {{"conv1/weights", HistogramMaker{}(std::vector<float>{-1, 0.5F, 2})}};
+    summary.images = {{"images/image/0", PixelImage{1, 2, 3, {255, 0, 0, 0, 0, 255}}}};
+    summary.texts = {{"network", "| a | b |"}};
+    return summary;
+}
+
+/// No file grows past `bytes` while this lives: what a full disk does, without one.
+class FileSizeLimit {
+public:
+    explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        const rlimit limit{bytes, before_.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    ~FileSizeLimit() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+    FileSizeLimit(const FileSizeLimit&) = delete;
+    FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+private:
+    void (*handler_)(int);
+    rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("an event file begins with its version and is named as TensorBoard looks for it") {
+    const Folder folder;
+    const double before = static_cast<double>(std::time(nullptr));
+    const EventFile events(folder.path);
+    const auto files = folder.files();
+    REQUIRE(files.size() == 1);
+    CHECK(std::regex_match(files[0], std::regex("events\\.out\\.tfevents\\.[0-9]{10}\\..+\\.[0-9]+\\.cupola")));
+    CHECK(events.path() == folder.path + "/" + files[0]);
+    const auto read = read_events(bytes_of(events.path()));
+    REQUIRE(read.size() == 1);
+    CHECK(read[0].file_version == "brain.Event:2");
+    CHECK(read[0].wall_time >= before);
+    CHECK(read[0].wall_time <= before + 600);
+}
+
+TEST_CASE("what is written of a step is in the file when write returns") {
+    const Folder folder;
+    EventFile events(folder.path);
+    events.start(0);
+    const StepSummary summary = one_of_each();
+    events.write(300, summary);
+    const auto read = read_events(bytes_of(events.path()));
+    REQUIRE(read.size() == 3);
+    CHECK(read[1].session_start);
+    CHECK(read[1].step == 0);
+    CHECK_FALSE(read[2].session_start);
+    CHECK(read[2].step == 300);
+    CHECK(read[2].scalars == std::map<std::string, float>{{"total_loss", 4.675F}, {"learning_rate", 0.1F}});
+    const Histogram& given = summary.histograms[0].value;
+    REQUIRE(read[2].histograms.count("conv1/weights") == 1);
+    const Histogram& histogram = read[2].histograms.at("conv1/weights");
+    CHECK(histogram.limits == given.limits);
+    CHECK(histogram.counts == given.counts);
+    CHECK(histogram.count == 3);
+    CHECK(histogram.minimum == -1.0);
+    CHECK(histogram.maximum == 2.0);
+    CHECK(histogram.sum == 1.5);
+    CHECK(histogram.sum_of_squares == 5.25);
+    REQUIRE(read[2].images.count("images/image/0") == 1);
+    const EventImage& image = read[2].images.at("images/image/0");
+    CHECK(image.height == 1);
+    CHECK(image.width == 2);
+    CHECK(image.colorspace == 3);
+    CHECK(image.png.substr(1, 3) == "PNG");
+    CHECK(read[2].texts == std::map<std::string, std::string>{{"network", "| a | b |"}});
+}
+
+TEST_CASE("a run that continues writes a file of its own, which comes after the others and says where it begins") {
+    const Folder folder;
+    EventFile first(folder.path), second(folder.path), third(folder.path);
+    CHECK(folder.files().size() == 3);
+    CHECK(first.path() < second.path());
+    CHECK(second.path() < third.path());
+    third.start(1000);
+    const auto read = read_events(bytes_of(third.path()));
+    REQUIRE(read.size() == 2);
+    CHECK(read[1].session_start);
+    CHECK(read[1].step == 1000);
+    CHECK(message_of<InvalidArgument>([&] { third.start(-1); }) == "a run begins at step 0 or later, not at -1");
+}
+
+TEST_CASE("nothing to show writes nothing") {
+    const Folder folder;
+    EventFile events(folder.path);
+    events.write(5, {});
+    CHECK(read_events(bytes_of(events.path())).size() == 1);
+}
+
+TEST_CASE("the folder is made, and one that cannot be is named with the reason") {
+    const Folder folder;
+    const std::string below = folder.path + "/run";
+    CHECK_NOTHROW(EventFile(below).path());
+    CHECK(std::filesystem::exists(below));
+    const std::string missing = folder.path + "/no/such";
+    CHECK(message_of<DataError>([&] { EventFile{missing}; }) ==
+          "the folder " + missing + " for the event file cannot be read: No such file or directory");
+    const std::string file = folder.path + "/file";
+    std::ofstream(file) << "x";
+    CHECK(message_of<DataError>([&] { EventFile{file}; }) ==
+          "the folder " + file + " for the event file cannot be read: Not a directory");
+}
+
+TEST_CASE("a disk that fills up is an error, and what was written before stays readable") {
+    const Folder folder;
+    EventFile events(folder.path);
+    events.write(1, one_of_each());
+    const std::size_t size = bytes_of(events.path()).size();
+    std::string message;
+    {
+        const FileSizeLimit limit(size + 100);
+        message = message_of<DataError>([&] { events.write(2, one_of_each()); });
+    }
+    CHECK(message == "the event file " + events.path() + " could not be written: File too large");
+    CHECK(bytes_of(events.path()).size() == size);
+    events.write(3, one_of_each());
+    const auto read = read_events(bytes_of(events.path()));
+    REQUIRE(read.size() == 3);
+    CHECK(read[2].step == 3);
+}

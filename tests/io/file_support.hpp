@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files for the tests of checkpoints: a folder that is deleted at the end, files as strings of bytes, a second process,
+// and how many bytes a piece of code has allocated at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cupola/io/impl/whole_file.hpp>
+
+namespace io_tests {
+
+/// A sanitizer has a memory of its own: no test of sizes then.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IO_TESTS_SANITIZED 1
+#elif defined(__has_feature)
+#define IO_TESTS_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define IO_TESTS_SANITIZED 0
+#endif
+inline constexpr bool sanitized = IO_TESTS_SANITIZED;
+
+class TemporaryFolder {
+public:
+    TemporaryFolder() {
+        std::string name = (std::filesystem::temp_directory_path() / "cupola_io_XXXXXX").string();
+        path_ = mkdtemp(name.data());
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    [[nodiscard]] std::string path(const std::string& below = "") const {
+        return below.empty() ? path_ : path_ + "/" + below;
+    }
+    [[nodiscard]] std::set<std::string> names() const {
+        std::set<std::string> result;
+        for (const auto& entry : std::filesystem::directory_iterator(path_))
+            result.insert(entry.path().filename().string());
+        return result;
+    }
+
+private:
+    std::string path_;
+};
+
+inline std::string read_bytes(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline void write_bytes(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+}
+
+/// Bytes as a file in memory.
+inline cupola::impl::FileBytes in_memory(const std::string& bytes) {
+    cupola::impl::FileBytes file{std::make_unique<std::byte[]>(bytes.size()), bytes.size()};
+    std::memcpy(file.bytes.get(), bytes.data(), bytes.size());
+    return file;
+}
+
+/// A safetensors file of this header and data.
+inline std::string safetensors(const std::string& header, const std::string& data = "") {
+    const std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + data;
+}
+
+/// What `f` returns in a process of its own, with its limits and its signals.
+inline std::string in_child(const std::function<std::string()>& f) {
+    int ends[2];
+    if (pipe(ends) != 0) return "(no pipe)";
+    std::fflush(nullptr);  // or the child would print again what is waiting here
+    const pid_t child = fork();
+    if (child == 0) {
+        const std::string result = f();
+        const ssize_t written = write(ends[1], result.data(), result.size());
+        _exit(written < 0 ? 1 : 0);
+    }
+    close(ends[1]);
+    std::string result;
+    char buffer[256];
+    for (ssize_t got = read(ends[0], buffer, sizeof buffer); got > 0; got = read(ends[0], buffer, sizeof buffer)) {
+        result.append(buffer, static_cast<std::size_t>(got));
+    }
+    close(ends[0]);
+    waitpid(child, nullptr, 0);
+    return result;
+}
+
+/// The most bytes that operator new had given out at one time while `f` ran, beside those before it.
+std::size_t peak_bytes(const std::function<void()>& f);
+
+}  // namespace io_tests
