@@ -64,24 +64,42 @@ int fail(const std::string& sentence, int status) {
 int main(int argc, char** argv) {
     TrainOptions options;
     CLI::App app{
-        "Trains the network of TensorFlow's CIFAR-10 tutorial by several replicas whose gradients are averaged,\n"
-        "and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
+        "Trains the network of TensorFlow's CIFAR-10 tutorial, or a ResNet, by several replicas whose gradients are\n"
+        "averaged, and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
         "5,000 training and 1,000 test images.",
         "cifar10_train"};
     constexpr int most_threads = 4096, most_replicas = 1 << 20;
     constexpr std::int64_t most_steps = 1'000'000'000'000, most_images = 1'000'000'000;
+    const auto count = whole_number<std::int64_t>(0, most_steps);
     app.add_option("--data-dir", options.data_dir,
                    "Images: a folder of CIFAR-10's .bin files, or a folder or archive with train/<class>/*.jpg and\n"
                    "test/<class>/*.jpg. Default: the sample that comes with this example")
         ->check(not_empty());
-    app.add_option("--train-dir", options.train_dir, "Folder for the run's log, train.log. Default: none is kept")
+    app.add_option("--train-dir", options.train_dir,
+                   "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
         ->check(not_empty());
+    app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
+    app.add_flag("--resume-anyway", options.resume_anyway, "Go on though the checkpoint is of other settings, which are listed");
+    app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")->capture_default_str();
+    app.add_option("--precision", options.precision, "Of activations and parameters: float")->capture_default_str();
+    app.add_option("--bn-stats", options.bn_stats,
+                   "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
+                   "normalises over all replicas)")
+        ->capture_default_str();
+
     app.add_option("--max-steps", options.max_steps, "Steps to train; one step updates the parameters once")
         ->capture_default_str()
         ->check(whole_number<std::int64_t>(1, most_steps));
     app.add_option("--batch-size", options.batch_size, "Images of one replica in one step")
         ->capture_default_str()
         ->check(whole_number<std::int64_t>(1, most_images));
+    app.add_option("--accumulation", options.accumulation, "Batches of a replica that are added up before one averaging")
+        ->capture_default_str()
+        ->check(whole_number(1, most_replicas));
+    app.add_option("--seed", options.seed, "Seed of every random number of the run")
+        ->capture_default_str()
+        ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
+
     app.add_option("--num-replicas", options.num_replicas,
                    "Copies of the network that share a step; the step sees this many batches")
         ->capture_default_str()
@@ -97,15 +115,47 @@ int main(int argc, char** argv) {
                    "Threads that prepare batches ahead; 0: the devices do. Default: the processors that no device uses")
         ->check(whole_number(0, 1024));
     app.add_option("--averaging", options.averaging, "How replicas agree on a gradient: concat-mean")->capture_default_str();
-    app.add_option("--learning-rate", options.learning_rate, "Rate of the first 350 epochs; then a tenth, and so on")
+    app.add_flag("--log-device-placement", options.log_device_placement, "Print which device runs each operation");
+
+    app.add_option("--optimizer", options.optimizer,
+                   "sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
+    app.add_option("--learning-rate", options.learning_rate, "Where the schedule begins")->capture_default_str()->check(rate());
+    app.add_option("--schedule", options.schedule,
+                   "epochs: a tenth after every 350 epochs of images seen; historic: after 350 epochs by one replica's\n"
+                   "batch, as the tutorial had it until 2018; resnet: at epochs 82, 123 and 300; cosine; constant.\n"
+                   "Default: the model's, epochs or resnet");
+    app.add_option("--lr-scaling", options.rate_scaling,
+                   "How the rate follows the global batch, 128 being the base: none, linear or square-root")
+        ->capture_default_str();
+    app.add_option("--warm-up-steps", options.warm_up_steps, "Steps from the rate as given to the scaled one")
+        ->capture_default_str()
+        ->check(count);
+    app.add_option("--clip-norm", options.clip_norm, "Largest norm of the gradient; 0 for any")->capture_default_str()->check(rate());
+    app.add_option("--clip-value", options.clip_value, "Largest magnitude in the gradient; 0 for any")->capture_default_str()->check(rate());
+    app.add_option("--ema-decay", options.ema_decay, "Decay of the parameters' moving averages; 0 for none")
         ->capture_default_str()
         ->check(rate());
+
     app.add_option("--log-every", options.log_every, "Print a line every so many steps; 0 for none")
         ->capture_default_str()
-        ->check(whole_number<std::int64_t>(0, most_steps));
-    app.add_option("--seed", options.seed, "Seed of every random number of the run")
+        ->check(count);
+    app.add_option("--log-loss", options.log_loss,
+                   "The loss in the line: mean over the replicas, last replica (as the tutorial printed), or each")
+        ->capture_default_str();
+    app.add_flag("--log-learning-rate", options.log_learning_rate, "The learning rate in the line");
+    app.add_flag("--log-parts", options.log_parts, "Each part of the loss in the line, raw and smoothed");
+    app.add_flag("--json", options.json, "Lines as JSON, with everything in them");
+    app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints; 0 for one at the end")
         ->capture_default_str()
-        ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
+        ->check(count);
+    app.add_option("--keep-checkpoints", options.keep_checkpoints, "The newest ones that are kept")
+        ->capture_default_str()
+        ->check(whole_number(1, most_replicas));
+    app.add_flag("--keep-best", options.keep_best,
+                 "Evaluate at each checkpoint, and keep the best as model-best.safetensors");
+    app.add_option("--summary-every", options.summary_every, "Steps between two summaries for TensorBoard; 0 for none")
+        ->capture_default_str()
+        ->check(count);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -113,7 +163,7 @@ int main(int argc, char** argv) {
         return fail(sentence_of(error), 2);
     }
     try {
-        train(options);
+        return train(options);
     } catch (const std::bad_alloc&) {
         return fail("the system refused more memory", 1);
     } catch (const std::system_error& error) {

@@ -8,18 +8,46 @@
 
 struct TrainOptions {
     std::string data_dir;
+    bool download = false;
     std::string train_dir;
+    bool resume = false;
+    bool resume_anyway = false;
+
+    std::string model = "tutorial";
+    std::string precision = "float";
+    std::string bn_stats = "first";
     std::int64_t max_steps = 1000;
     std::int64_t batch_size = 128;
+    int accumulation = 1;
+    std::uint64_t seed = 1;
+
     int num_replicas = 1;
     int num_devices = 0;
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean";
+    bool log_device_placement = false;
+
+    std::string optimizer;  // of the model where empty
     double learning_rate = 0.1;
+    std::string schedule;  // of the model where empty
+    std::string rate_scaling = "none";
+    std::int64_t warm_up_steps = 0;
+    double clip_norm = 0;
+    double clip_value = 0;
+    double ema_decay = 0.9999;
+
     std::int64_t log_every = 10;
-    std::uint64_t seed = 1;
+    std::string log_loss = "mean";
+    bool log_learning_rate = false;
+    bool log_parts = false;
+    bool json = false;
+    std::int64_t checkpoint_every = 1000;
+    int keep_checkpoints = 5;
+    bool keep_best = false;
+    std::int64_t summary_every = 100;
 };
 
-/// Throws cupola::Error with one sentence for whatever is wrong.
-void train(const TrainOptions& options);
+/// Returns the process's exit status: 0, or 128 and the signal's number where one ended the run. Throws cupola::Error with one
+/// sentence for whatever is wrong.
+int train(const TrainOptions& options);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_folder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <cupola/host.hpp>
+#include <cupola/io/event_file.hpp>
+#include <cupola/train/checkpoint_every.hpp>
+
+namespace cifar10 {
+
+File open_log(const std::string& train_dir) {
+    if (train_dir.empty()) return {nullptr, &std::fclose};
+    const std::string path = train_dir + "/train.log";
+    File file(std::fopen(path.c_str(), "ae"), &std::fclose);
+    require<DataError>(file != nullptr, "the log ", path, " cannot be written: ", std::strerror(errno));
+    return file;
+}
+
+std::unique_ptr<SummarySink> open_events(const TrainOptions& options) {
+    struct Nothing final : SummarySink {
+        void start(std::int64_t) override {}
+        void write(std::int64_t, const StepSummary&) override {}
+    };
+    if (options.summary_every == 0) return std::make_unique<Nothing>();
+    return std::make_unique<EventFile>(options.train_dir);
+}
+
+LoggedLoss logged_loss(const std::string& name) {
+    if (name == "mean") return LoggedLoss::mean;
+    if (name == "last") return LoggedLoss::last_replica;
+    require(name == "each", "--log-loss is mean, last or each, not ", name);
+    return LoggedLoss::each_replica;
+}
+
+void print_placement(std::span<const Row> rows, int replicas, int devices) {
+    for (const Row& row : rows) {
+        std::string where;
+        for (int r = 0; r < replicas; ++r) {
+            // The first device gets the first replicas, as DataParallel places them.
+            int device = 0;
+            while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
+            where += text(r == 0 ? "" : ", ", "replica ", r, " on host:", device);
+        }
+        std::printf("placement: %s%s%s: %s\n", std::string(row.name).c_str(), row.name.empty() ? "" : " ",
+                    std::string(row.type).c_str(), where.c_str());
+    }
+    std::printf("placement: %s, averaging and update: each device its slice\n", std::string(ConcatMean::name).c_str());
+}
+
+void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now) {
+    // The bits of a result depend on these, the run's course does not.
+    constexpr std::array<std::string_view, 3> machine{"threads_per_device", "onednn", "isa"};
+    std::string run, bits;
+    for (const InfoDifference& difference : differences(before, now)) {
+        if (difference.key == images_seen_key || difference.key == losses_key) continue;
+        const bool of_machine = std::ranges::find(machine, difference.key) != machine.end();
+        std::string& list = of_machine ? bits : run;
+        list += text(list.empty() ? "" : "; ", to_string(difference));
+    }
+    if (run.empty() && bits.empty()) return;
+    if (options.resume_anyway) {
+        std::printf("warning: going on from %s with other settings: %s%s%s\n", path.c_str(), run.c_str(),
+                    run.empty() || bits.empty() ? "" : "; ", bits.c_str());
+        return;
+    }
+    if (!run.empty()) {
+        throw InvalidArgument(text(path, " is of a run with other settings: ", run,
+                                   "; --max-steps, --num-devices, --prefetch-workers and the flags of logs, summaries and "
+                                   "checkpoints may change, and --resume-anyway goes on with what has changed"));
+    }
+    throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits,
+                               "; --resume-anyway goes on without that promise"));
+}
+
+}  // namespace cifar10

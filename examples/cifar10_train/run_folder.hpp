@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run keeps in --train-dir beside its checkpoints, and what it says: the log, TensorBoard's events, the placement of
+// operations, and whether a checkpoint is of the same run.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <cupola/cupola.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#include <cupola/io/summary_sink.hpp>
+
+#include "options.hpp"
+
+namespace cifar10 {
+
+using namespace cupola;
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+/// <train_dir>/train.log, appended to; null where there is no folder.
+File open_log(const std::string& train_dir);
+
+/// TensorBoard's event file in <train_dir>.
+std::unique_ptr<SummarySink> open_events(const TrainOptions& options);
+
+/// mean, last or each; throws InvalidArgument for another.
+LoggedLoss logged_loss(const std::string& name);
+
+/// A line for each operation, with the device of each replica that runs it.
+void print_placement(std::span<const Row> rows, int replicas, int devices);
+
+/// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
+/// --resume-anyway it prints them and goes on.
+void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now);
+
+}  // namespace cifar10

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One training run of cifar10_train, for any network: everything between the images and the test accuracy.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/train/checkpoint_every.hpp>
+#include <cupola/train/summaries.hpp>
+
+#include "optimizers.hpp"
+#include "options.hpp"
+#include "run_folder.hpp"
+
+namespace cifar10 {
+
+/// Where the processors go: one device a replica as far as they last, all threads shared out evenly.
+struct Placement {
+    int devices, threads, prefetch_workers;
+
+    explicit Placement(const TrainOptions& options) {
+        const int processors = omp_get_num_procs();
+        devices = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
+        threads = options.threads_per_device != 0 ? options.threads_per_device : std::max(1, processors / std::max(1, devices));
+        const int left = std::max(0, processors - devices * threads);
+        prefetch_workers = options.prefetch_workers >= 0 ? options.prefetch_workers : left;
+        require(devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas, ", not ", devices);
+    }
+};
+
+/// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it.
+template <class Training>
+void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& training, const CheckpointInfo& info, LossAverages& losses) {
+    if (!options.resume) {
+        const auto files = folder.list();
+        require<DataError>(files.empty(), options.train_dir, " has checkpoints, the newest of step ",
+                           files.empty() ? 0 : files.front().step, ": --resume goes on from it, another --train-dir begins anew");
+        return;
+    }
+    FoundCheckpoint found = folder.newest_sound(Training::NetworkType::rows);
+    for (const std::string& problem : found.damaged) std::printf("warning: %s\n", problem.c_str());
+    require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
+    require_same_run(options, found.path, found.checkpoint->info, info);
+    require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
+    training.restore(found.checkpoint->state);
+    restore_losses(found.checkpoint->info, losses);
+    std::printf("resumed from %s: step %lld comes next\n", found.path.c_str(), static_cast<long long>(training.step()));
+}
+
+/// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit status.
+template <class Net, class Loss, class Statistics, class Distort, class Centre>
+int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+    using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, ConcatMean, Host, Statistics>;
+    const Placement placement(options);
+    // The folder first: a second trainer on it, or one that cannot be written, is refused before anything is computed.
+    std::optional<CheckpointDirectory> folder;
+    if (!options.train_dir.empty()) {
+        folder.emplace(options.train_dir, CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
+    }
+
+    TrainingBatches source(images.train, Distort{}, {.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed});
+    Training training({.replicas = options.num_replicas,
+                       .devices = placement.devices,
+                       .device = {.threads = placement.threads},
+                       .batch_size = options.batch_size,
+                       .accumulation = options.accumulation,
+                       .seed = options.seed,
+                       .optimizer = {.optimizer = NamedOptimizer(optimizer, schedule),
+                                     .max_norm = options.clip_norm,
+                                     .max_value = options.clip_value},
+                       .moving_average = {.decay = options.ema_decay}});
+    Prefetch batches(std::move(source), {.workers = placement.prefetch_workers});
+
+    const std::string network = summary<Net>(options.batch_size);
+    std::fputs(network.c_str(), stdout);
+    std::printf("%s\n", to_string(training.memory()).c_str());
+    std::printf("replicas: %d of %lld images a step, averaged by %s, on %d Host device%s of %d thread%s (oneDNN %s, %s), "
+                "%d prefetch workers\n",
+                options.num_replicas, static_cast<long long>(options.batch_size), std::string(ConcatMean::name).c_str(),
+                placement.devices, placement.devices == 1 ? "" : "s", placement.threads, placement.threads == 1 ? "" : "s",
+                Host::library_version().c_str(), Host::library_isa().c_str(), placement.prefetch_workers);
+    if (options.log_device_placement) print_placement(Net::rows, options.num_replicas, placement.devices);
+    std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(), schedule.description().c_str());
+
+    CheckpointInfo info;
+    info.set("model", options.model);
+    info.set("data", text(images.train.name(), ", ", images.train.size(), " images"));
+    info.set("batch_size", text(options.batch_size));
+    info.set("replicas", text(options.num_replicas));
+    info.set("accumulation", text(options.accumulation));
+    info.set("seed", text(options.seed));
+    info.set("optimizer", training.options().optimizer.description());
+    info.set("learning_rate", schedule.description());
+    info.set("averaging", std::string(ConcatMean::name));
+    info.set("bn_stats", std::string(Statistics::name));
+    info.set("moving_average", training.options().moving_average.description());
+    info.set("precision", options.precision);
+    info.set("threads_per_device", text(placement.threads));
+    info.set("onednn", Host::library_version());
+    info.set("isa", text(Host::library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
+
+    LossAverages losses;
+    if (folder) go_on(options, *folder, training, info, losses);
+    if (training.step() >= options.max_steps) {
+        std::printf("nothing to train: %lld steps are made, and --max-steps is %lld\n", static_cast<long long>(training.step()),
+                    static_cast<long long>(options.max_steps));
+    }
+    const std::int64_t steps = std::max<std::int64_t>(0, options.max_steps - training.step());
+
+    EvaluationBatches test(images.test, Centre{}, options.batch_size, placement.devices);
+    const bool averages = options.ema_decay > 0;
+    const auto precision = [&]() -> std::optional<double> {
+        if (!options.keep_best) return {};
+        return evaluate(training, test, averages ? Weights::averages : Weights::trained).accuracy();
+    };
+
+    const LogOptions log{.every = options.log_every, .loss = logged_loss(options.log_loss), .learning_rate = options.log_learning_rate,
+                         .parts = options.log_parts, .json = options.json};
+    const File log_file = open_log(options.train_dir);
+    LogOptions to_file = log;
+    if (log_file) to_file.file = log_file.get();
+    if (!log_file) to_file.every = 0;
+    StopOnSignal signals;
+    if (folder) {
+        const auto sink = open_events(options);
+        Summaries summaries(*sink, Net::rows, {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
+        summaries.losses() = losses;
+        CheckpointEvery checkpoints(training, *folder, {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()}, precision);
+        fit(training, batches, {.steps = steps}, LogEvery{log}, LogEvery{to_file}, Progress{}, summaries,
+            checkpoints, signals);
+    } else {
+        fit(training, batches, {.steps = steps}, LogEvery{log}, Progress{}, signals);
+    }
+    if (signals.signal() != 0) {
+        std::printf("stopped by signal %d after step %lld%s\n", signals.signal(), static_cast<long long>(training.step() - 1),
+                    folder ? text("; --resume goes on from ", options.train_dir).c_str() : "; without --train-dir nothing was kept");
+        return 128 + signals.signal();
+    }
+
+    const Evaluation result = evaluate(training, test);
+    const auto samples = static_cast<long long>(result.samples);
+    std::printf("test accuracy = %.3f (%lld images)\n", result.accuracy(), samples);
+    if (averages) {
+        std::printf("test accuracy with moving averages = %.3f (%lld images)\n",
+                    evaluate(training, test, Weights::averages).accuracy(), samples);
+    }
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
+    return 0;
+}
+
+}  // namespace cifar10
