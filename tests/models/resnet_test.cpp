@@ -24,6 +24,8 @@ using namespace cupola;
 static_assert(ResNet<44>::parameter_count == 658'651 && ResNet<44>::output == Extents<11>{});
 static_assert(std::is_base_of_v<ResNet<>, ResNet<44>>, "44 layers unless named");
 static_assert(ResNet<44>::input == Extents<32, 32, 3>{});
+// As deep as anyone went: the compilers stay within their limits on constant evaluation.
+static_assert(ResNet<200>::layer_count == 3 + 33 * 3 * 8 + 2 + 2);
 static_assert(ResNet<44, 10>::parameter_count == 658'651 - 65 && ResNet<20, 10>::output == Extents<10>{});
 // The convolutions of the blocks, the first one, and fc.
 static_assert([] {

@@ -112,7 +112,7 @@ struct Ran {
     }
 };
 
-bool same(const std::vector<float>& a, const std::vector<float>& b) {
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
@@ -137,10 +137,10 @@ void same_fused_and_unfused() {
     for (const bool input_gradient : {false, true}) {
         const Ran<Net> fused(parameters, images, 5, input_gradient);
         const Ran<Unfused<Net>> plain(parameters, images, 5, input_gradient);
-        CHECK(same(fused.output, plain.output));
-        CHECK(same(fused.gradients, plain.gradients));
-        CHECK(same(fused.input_gradient, plain.input_gradient));
-        CHECK(same(fused.statistics, plain.statistics));
+        CHECK(same_bits(fused.output, plain.output));
+        CHECK(same_bits(fused.gradients, plain.gradients));
+        CHECK(same_bits(fused.input_gradient, plain.input_gradient));
+        CHECK(same_bits(fused.statistics, plain.statistics));
         double norm = 0;
         for (const float g : fused.gradients) norm += static_cast<double>(g) * static_cast<double>(g);
         CHECK(norm > 0);
@@ -290,4 +290,33 @@ TEST_CASE("a network with running statistics is not run outside training without
     CHECK(said == "outside training the network reads running statistics (block.bn1.running_mean), and was given none");
     const std::vector<float> buffers = initial_buffers(Plain::rows);
     CHECK_NOTHROW(plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
+}
+
+TEST_CASE("inspection shows a network with blocks as training computes it, each row once") {
+    const std::vector<float> parameters = parameters_of_net<Every>(3);
+    std::vector<float> images(static_cast<std::size_t>(5 * Every::input_shape.size()));
+    initialize(images, normal(1.0), 1, 1, 6, 0);
+    const Ran<Every> trained(parameters, images, 5);
+    HostContext context(0, {.threads = 2});
+    const PlanOptions options{.batch = 5, .inspect = true};
+    auto plan = Plan<Host>::make<Every>(context, options);
+    HostArena arena(plan.bytes().total(), "test");
+    auto* floats = reinterpret_cast<float*>(arena.data());
+    std::fill(floats, floats + arena.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+    plan.bind(arena.data());
+    plan.prepare(context, parameters.data());
+    std::vector<std::vector<float>> seen;
+    plan.forward_each(context, images.data(), parameters.data(), nullptr, {}, [&](std::size_t row, const float* values, std::int64_t elements) {
+        CHECK(row == seen.size());
+        CHECK(elements == 5 * Every::rows[row].output.size());
+        seen.emplace_back(values, values + elements);
+    });
+    REQUIRE(seen.size() == Every::layer_count);
+    CHECK(same_bits(seen.back(), trained.output));
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+        const Row& row = Every::rows[i];
+        if (row.traits.two_readers) CHECK(same_bits(seen[i], seen[row.reads - 1]));
+        if (!row.traits.two_inputs) continue;
+        for (std::size_t k = 0; k < seen[i].size(); ++k) REQUIRE(seen[i][k] == seen[row.reads - 1][k] + seen[row.also_reads - 1][k]);
+    }
 }

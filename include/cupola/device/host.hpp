@@ -179,6 +179,8 @@ inline std::size_t number_in_file(const char* path, std::string_view key, std::s
 /// The CPU as a device.
 struct Host {
     static constexpr std::string_view name = "Host";
+    /// What its pointers point to, the host can read.
+    static constexpr bool host_memory = true;
     using Options = HostOptions;
     using Context = HostContext;
     using Arena = HostArena;

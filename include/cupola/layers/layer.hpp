@@ -80,6 +80,8 @@ struct LayerTraits {
     double statistics_decay = -1;
     /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
     bool masks_for_relu = false;
+    /// The device that it is placed on (layers/on.hpp); empty for the network's own.
+    std::string_view placed_on{};
 };
 
 template <class L>

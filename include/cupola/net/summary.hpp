@@ -64,9 +64,16 @@ namespace impl {
                              row.traits.view ? "view" : written ? bytes(row.output) : "fused"});
         }
     }
+    std::string copies;
+    for (const Row& row : rows) {
+        if (row.traits.placed_on.empty()) continue;
+        const auto once = static_cast<std::size_t>(batch * (row.input.size() + row.output.size())) * sizeof(float);
+        copies += text(row.name.empty() ? row.type : row.name, " runs on ", row.traits.placed_on, ": a network on another device copies ",
+                       bytes_text(once), " in forward and as much in backward, and its parameters and their gradients once a step\n");
+    }
     cells.push_back({"total", "", "", grouped(count_parameters(rows)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});
-    return aligned_table(cells);
+    return aligned_table(cells) + copies;
 }
 
 }  // namespace impl

@@ -35,8 +35,9 @@ void for_norm_lanes(std::int64_t channels, Function&& f) {
     if (c < channels) f(c, channels - c);
 }
 
-/// Mean, and sum of squared deviations from it, of each channel over `rows` rows.
-inline void norm_moments(const float* x, std::int64_t rows, std::int64_t channels, float* mean, float* squares) {
+/// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that, and
+/// the sum of their squares.
+inline void norm_moments(const float* x, std::int64_t rows, std::int64_t channels, float* to) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float* const begin = x + first;
         float sum[norm_lanes] = {}, rest[norm_lanes] = {}, square[norm_lanes] = {};
@@ -56,10 +57,10 @@ inline void norm_moments(const float* x, std::int64_t rows, std::int64_t channel
                 square[k] += deviation * deviation;
             }
         }
-        // `rest` is what rounding left of the mean.
         for (std::int64_t k = 0; k < lanes; ++k) {
-            mean[first + k] = sum[k] + rest[k] / count;
-            squares[first + k] = square[k] - rest[k] * rest[k] / count;
+            to[first + k] = sum[k];
+            to[channels + first + k] = rest[k];
+            to[2 * channels + first + k] = square[k];
         }
     });
 }
@@ -165,13 +166,13 @@ public:
           mask_(relu_ && !site.masked_by_next),
           training_(site.training) {}
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: two rows for each block, the sums, and two rows
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows for each block, the sums, and two rows
     /// of factors.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = 3 * row_bytes();
         return {.saved = training_ ? saved : 0,
                 .scratch = aligned(static_cast<std::size_t>(exchange_size()) * sizeof(double)) +
-                           static_cast<std::size_t>(2 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
+                           static_cast<std::size_t>(3 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
     }
 
     void forward(const Pass<Host>& pass) const {
@@ -206,20 +207,20 @@ public:
     void forward_statistics(const Pass<Host>& pass, double* sums) const {
         float* const partial = partials(pass);
         for_each_rows(pass.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
-            float* const to = partial + block * 2 * channels_;
-            impl::norm_moments(pass.input + first * channels_, rows, channels_, to, to + channels_);
+            impl::norm_moments(pass.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
         });
         // Blocks in their order, each channel by itself: merge_moments would want doubles.
         std::fill(sums, sums + exchange_size(), 0.0);
         double *const mean = sums + 1, *const squares = mean + channels_;
         for (std::int64_t block = 0; block < blocks_; ++block) {
-            const float* const from = partial + block * 2 * channels_;
+            const float* const from = partial + block * 3 * channels_;
             const auto rows = static_cast<double>(std::min(block_rows_, rows_ - block * block_rows_));
             const double before = sums[0], count = before + rows, share = rows / count;
             for (std::int64_t c = 0; c < channels_; ++c) {
-                const double delta = static_cast<double>(from[c]) - mean[c];
+                const auto rest = static_cast<double>(from[channels_ + c]);
+                const double delta = static_cast<double>(from[c]) + rest / rows - mean[c];
                 mean[c] += delta * share;
-                squares[c] += static_cast<double>(from[channels_ + c]) + delta * delta * before * share;
+                squares[c] += static_cast<double>(from[2 * channels_ + c]) - rest * rest / rows + delta * delta * before * share;
             }
             sums[0] = count;
         }
@@ -290,7 +291,7 @@ private:
         return reinterpret_cast<float*>(pass.scratch + aligned(static_cast<std::size_t>(exchange_size()) * sizeof(double)));
     }
     [[nodiscard]] State state_of(const Pass<Host>& pass) const {
-        float* const mean = training_ ? reinterpret_cast<float*>(pass.saved) : partials(pass) + (2 * blocks_ + 2) * channels_;
+        float* const mean = training_ ? reinterpret_cast<float*>(pass.saved) : partials(pass) + (3 * blocks_ + 2) * channels_;
         return {mean, mean + channels_, mean + 2 * channels_};
     }
     void set(State& state, const Pass<Host>& pass, std::int64_t c, double mean, double variance) const {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// On<Device, Layers...>: these layers of a network run on the device that is named, wherever the rest of it runs: an
+// operation that a GPU lacks, or one that is better beside its data (TensorFlow's soft placement, asked for by name).
+//
+//   MaxPool2d<3, 2>, On<Host, LocalResponseNorm<4>>, Named<"conv2", Conv2d<64, 5>>
+//
+// Each layer's tensors are copied there and back, which the network's summary shows; where the network runs on that device
+// anyway nothing is copied. A layer that is placed is not fused with its neighbours, and one that keeps statistics of its
+// batch cannot be placed: replicas could not exchange them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/placed.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// One layer of On.
+template <class Device, class L>
+struct PlacedLayer {
+    static constexpr LayerTraits traits = [] {
+        LayerTraits traits = traits_of<L>();
+        traits.activation = Activation::none;
+        traits.view = traits.absorbs_relu = traits.masks_for_relu = false;
+        traits.placed_on = Device::name;
+        return traits;
+    }();
+
+    static constexpr Inferred output(const Shape& input) {
+        if (buffers_of<L>(input).count > 0) return Mistake{"keeps statistics of its batch, so On cannot place it on another device"};
+        return L::output(input);
+    }
+    static constexpr Parameters parameters(const Shape& input) { return parameters_of<L>(input); }
+    static constexpr std::int64_t multiply_adds(const Shape& input) { return multiply_adds_of<L>(input); }
+
+    template <class Site>
+        requires HasOperation<L, Device>
+    static auto operation(const Site& site) {
+        using Here = typename Site::DeviceType;
+        if constexpr (std::is_same_v<Here, Device>) {
+            return L::operation(site);
+        } else {
+            using Op = OperationOf<L, Device>;
+            std::array<std::int64_t, max_parameters> sizes{};
+            const Parameters parameters = parameters_of<L>(site.input);
+            for (std::size_t p = 0; p < parameters.count; ++p) sizes[p] = parameters.list[p].shape.size();
+            return ops::Placed<Here, Device, Op>(site, [](const cupola::Site<Device>& there) -> Op { return L::operation(there); }, sizes);
+        }
+    }
+};
+
+}  // namespace impl
+
+/// See the head of this file.
+template <class Device, class... Layers>
+struct On {
+    using PlacedDevice = Device;
+    template <template <class...> class List>
+    using Items = List<Layers...>;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The names of layers inside named residual blocks, joined by the compiler.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Names that names inside a named residual block begin with.
+struct NoPrefix {
+    static constexpr std::string_view text{};
+};
+
+/// The name of `Item` behind that of the block that it stands in: "layer1.0.conv1".
+template <class Outer, class Item>
+struct InnerName {
+    static constexpr auto characters = [] {
+        constexpr std::size_t dot = Outer::text.empty() ? 0 : 1;
+        std::array<char, Outer::text.size() + dot + Item::name.size()> result{};
+        std::size_t size = 0;
+        for (const char c : Outer::text) result[size++] = c;
+        if (dot != 0) result[size++] = '.';
+        for (const char c : Item::name) result[size++] = c;
+        return result;
+    }();
+    static constexpr std::string_view text{characters.data(), characters.size()};
+};
+
+/// The prefix for what stands inside `Item`.
+template <class Outer, class Item>
+struct PrefixInside {
+    using Type = Outer;
+};
+template <class Outer, class Item>
+    requires requires { Item::name; }
+struct PrefixInside<Outer, Item> {
+    using Type = InnerName<Outer, Item>;
+};
+
+template <class Prefix, class Item>
+[[nodiscard]] constexpr std::string_view name_of() {
+    if constexpr (!requires { Item::name; }) {
+        return {};
+    } else if constexpr (std::same_as<Prefix, NoPrefix>) {
+        return Item::name;
+    } else {
+        return InnerName<Prefix, Item>::text;
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

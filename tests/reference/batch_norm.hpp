@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation in plain loops, in double, channels last. Includes nothing of Cupola.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "compare.hpp"
+
+namespace reference {
+
+struct BatchNorm {
+    std::size_t channels = 1;
+    double epsilon = 1e-5;
+    bool relu = false;
+
+    struct Moments {
+        Doubles mean, variance;
+    };
+
+    /// The mean and the biased variance of each channel.
+    [[nodiscard]] Moments moments(std::span<const float> x) const {
+        Moments m{Doubles(channels), Doubles(channels)};
+        const double count = static_cast<double>(x.size() / channels);
+        for (std::size_t i = 0; i < x.size(); ++i) m.mean[i % channels] += static_cast<double>(x[i]) / count;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            m.variance[i % channels] += std::pow(static_cast<double>(x[i]) - m.mean[i % channels], 2) / count;
+        }
+        return m;
+    }
+
+    [[nodiscard]] Doubles forward(std::span<const float> x, std::span<const float> weight, std::span<const float> bias,
+                                  const Moments& m) const {
+        Doubles y(x.size());
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t c = i % channels;
+            y[i] = normalized(x[i], c, m) * static_cast<double>(weight[c]) + static_cast<double>(bias[c]);
+            if (relu && y[i] < 0) y[i] = 0;
+        }
+        return y;
+    }
+
+    struct Gradients {
+        Doubles input, weight, bias;
+    };
+
+    /// Through the batch's mean and variance; `constants` says that they are none of the batch's. ReLU's mask is where
+    /// `y`, a result that was compared with `forward`, is positive: rounding decides of what is closest to zero.
+    [[nodiscard]] Gradients backward(std::span<const float> dy, std::span<const float> x, std::span<const float> weight,
+                                     std::span<const float> y, const Moments& m, bool constants = false) const {
+        const double count = static_cast<double>(x.size() / channels);
+        Gradients g{Doubles(x.size()), Doubles(channels), Doubles(channels)};
+        const auto masked = [&](std::size_t i) { return relu && !(y[i] > 0.0F) ? 0.0 : static_cast<double>(dy[i]); };
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            g.weight[i % channels] += masked(i) * normalized(x[i], i % channels, m);
+            g.bias[i % channels] += masked(i);
+        }
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t c = i % channels;
+            const double through = constants ? 0 : g.bias[c] / count + normalized(x[i], c, m) * g.weight[c] / count;
+            g.input[i] = static_cast<double>(weight[c]) / std::sqrt(m.variance[c] + epsilon) * (masked(i) - through);
+        }
+        return g;
+    }
+
+private:
+    [[nodiscard]] double normalized(float x, std::size_t c, const Moments& m) const {
+        return (static_cast<double>(x) - m.mean[c]) / std::sqrt(m.variance[c] + epsilon);
+    }
+};
+
+}  // namespace reference
