@@ -7,9 +7,9 @@
 // its end mark, and a zip by its directory, which is at its end.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,39 +18,9 @@
 
 #include <cupola/data/impl/files.hpp>
 #include <cupola/data/impl/image_list.hpp>
+#include <cupola/data/impl/open_archive.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
-
-struct FreeArchive {
-    void operator()(archive* handle) const { archive_read_free(handle); }
-};
-using Archive = std::unique_ptr<archive, FreeArchive>;
-
-/// Throws the sentence for what libarchive last said about `handle`.
-[[noreturn]] inline void throw_archive_error(const std::string& path, archive* handle) {
-    const char* said = archive_error_string(handle);
-    throw DataError(text(path, " is cut short or is no archive: ", said == nullptr ? "no reason given" : said,
-                         "; expected a tar or zip of train/<class>/*.jpg and test/<class>/*.jpg"));
-}
-
-[[nodiscard]] inline Archive open_archive(const std::string& path) {
-    const InputFile readable(path);  // libarchive's own words for a file that is missing say less
-    require<DataError>(readable.size() > 0, path, " is empty");
-    Archive handle(archive_read_new());
-    require<OutOfMemory>(handle != nullptr, "libarchive had no memory to read ", path);
-    archive_read_support_filter_xz(handle.get());
-    archive_read_support_filter_gzip(handle.get());
-    archive_read_support_filter_bzip2(handle.get());
-    archive_read_support_filter_zstd(handle.get());
-    archive_read_support_filter_lzma(handle.get());
-    archive_read_support_format_tar(handle.get());
-    archive_read_support_format_zip_seekable(handle.get());
-    archive_read_set_format_option(handle.get(), "tar", "read_concatenated_archives", "1");
-    constexpr std::size_t block = 1 << 16;
-    const int status = archive_read_open_filename(handle.get(), path.c_str(), block);
-    if (status != ARCHIVE_OK) throw_archive_error(path, handle.get());
-    return handle;
-}
 
 /// "train/cat/1.jpg" with what is before it, split at the slashes; `split` is 2 where neither split is in the path.
 struct ArchivePath {
@@ -85,11 +55,19 @@ struct ArchivePath {
 }
 
 /// Adds one entry of the archive to the list, with its bytes.
-inline void add_entry(ImageList& list, archive* handle, archive_entry* entry, const ImageFolderLimits& limits) {
+inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry* entry,
+                      const ImageFolderLimits& limits) {
+    archive* const handle = opened.handle.get();
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
     require<DataError>(raw != nullptr, list.path, " holds a file whose name cannot be read");
     const std::string path(raw);
+    // A sentence that has the name in it stays one line, and not an endless one.
+    constexpr std::size_t longest_name = 1024;
+    require<DataError>(path.size() <= longest_name, list.path, " holds a file with a name of ", path.size(),
+                       " bytes; at most ", longest_name, " are accepted");
+    require<DataError>(std::ranges::none_of(path, is_control), list.path,
+                       " holds a file with a control character in its name");
     const ArchivePath at = parse_archive_path(path);
     const bool folder = archive_entry_filetype(entry) == AE_IFDIR;
     const bool hidden = at.class_name.starts_with('.') || at.file.starts_with('.') || at.prefix.starts_with('.') ||
@@ -110,6 +88,7 @@ inline void add_entry(ImageList& list, archive* handle, archive_entry* entry, co
                        " is not a .jpg or .jpeg file; a class folder holds nothing else");
     require<DataError>(list.splits[0].files.size() + list.splits[1].files.size() < limits.files, list.path,
                        " has more than ", limits.files, " files");
+    check_method(list.path, path, handle);
     ImageFile file{at.class_name, at.file, list.bytes.size(), 0};
     while (true) {
         const void* block = nullptr;
@@ -117,7 +96,7 @@ inline void add_entry(ImageList& list, archive* handle, archive_entry* entry, co
         la_int64_t offset = 0;
         const int status = archive_read_data_block(handle, &block, &count, &offset);
         if (status == ARCHIVE_EOF) break;
-        if (status != ARCHIVE_OK) throw_archive_error(text(list.path, ", at ", path, ","), handle);
+        if (status != ARCHIVE_OK) opened.fail(text(list.path, ", at ", path, ","), list.path);
         require<DataError>(offset == static_cast<la_int64_t>(file.size), list.path, ": ", path, " is a sparse file");
         require<DataError>(file.size + count <= limits.bytes_per_file, list.path, ": ", path, " is larger than ",
                            limits.bytes_per_file, " bytes");
@@ -131,9 +110,8 @@ inline void add_entry(ImageList& list, archive* handle, archive_entry* entry, co
 }
 
 /// A tar that is not packed has nothing to show that its end is missing but the two blocks of zeros that end it.
-inline void check_end_of_tar(const std::string& path, archive* handle) {
-    const bool tar = (archive_format(handle) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR;
-    if (!tar || archive_filter_code(handle, 0) != ARCHIVE_FILTER_NONE) return;
+inline void check_end_of_tar(const std::string& path, const OpenArchive& opened) {
+    if (opened.file == nullptr || opened.packed) return;
     InputFile file(path);
     constexpr std::size_t end_mark = 1024;
     bool ended = file.size() >= end_mark && file.size() % 512 == 0;
@@ -150,16 +128,16 @@ inline void check_end_of_tar(const std::string& path, archive* handle) {
     ImageList list;
     list.path = path;
     list.from_archive = true;
-    const Archive handle = open_archive(path);
+    const OpenArchive opened = open_archive(path, limits);
     while (true) {
         archive_entry* entry = nullptr;
-        const int status = archive_read_next_header(handle.get(), &entry);
+        const int status = archive_read_next_header(opened.handle.get(), &entry);
         if (status == ARCHIVE_EOF) break;
         // ARCHIVE_WARN: a name that the locale cannot show, or the like; the bytes are whole.
-        if (status != ARCHIVE_OK && status != ARCHIVE_WARN) throw_archive_error(path, handle.get());
-        add_entry(list, handle.get(), entry, limits);
+        if (status != ARCHIVE_OK && status != ARCHIVE_WARN) opened.fail(path, path);
+        add_entry(list, opened, entry, limits);
     }
-    check_end_of_tar(path, handle.get());
+    check_end_of_tar(path, opened);
     return list;
 }
 

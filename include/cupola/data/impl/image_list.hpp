@@ -22,6 +22,14 @@ struct ImageFolderLimits {
     std::int64_t pixels_per_image = std::int64_t{1} << 24;
     /// Of all files as they are stored, and again of all images as they are decoded.
     std::size_t total_bytes = std::size_t{1} << 33;
+    /// Of a file packed by xz or lzma. zstd's own limit is 128 MiB; the others need less.
+    std::uint64_t dictionary_bytes = std::uint64_t{1} << 27;
+
+    /// Of a tar as a whole: with what stands around its files, and what is passed over.
+    [[nodiscard]] constexpr std::uint64_t stream_bytes() const {
+        constexpr std::uint64_t around_a_file = 4096;
+        return total_bytes + files * around_a_file;
+    }
 };
 
 namespace impl {

@@ -24,6 +24,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 struct JpegReader {
     jpeg_decompress_struct state{};
     jpeg_error_mgr errors{};
+    jpeg_progress_mgr progress{};
     std::jmp_buf on_error{};
     char message[JMSG_LENGTH_MAX]{};
 
@@ -34,6 +35,15 @@ struct JpegReader {
     }
     static void warn(j_common_ptr state, int level) {
         if (level < 0) fail(state);
+    }
+    /// Each scan of a progressive image goes over all of its blocks and may take no more than a few bytes: without a limit
+    /// a small file can take hours.
+    static void limit_scans(j_common_ptr state) {
+        constexpr int max_scans = 100;
+        if (reinterpret_cast<j_decompress_ptr>(state)->input_scan_number <= max_scans) return;
+        auto& reader = *static_cast<JpegReader*>(state->client_data);
+        std::snprintf(reader.message, sizeof reader.message, "it has more than %d scans", max_scans);
+        std::longjmp(reader.on_error, 1);
     }
 };
 
@@ -54,6 +64,8 @@ inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t
         return false;
     }
     jpeg_create_decompress(&reader.state);
+    reader.progress.progress_monitor = JpegReader::limit_scans;
+    reader.state.progress = &reader.progress;
     jpeg_mem_src(&reader.state, bytes, count);
     jpeg_read_header(&reader.state, TRUE);
     size = {static_cast<std::int64_t>(reader.state.image_height), static_cast<std::int64_t>(reader.state.image_width)};

@@ -71,7 +71,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return step;
 }
 
-[[nodiscard]] inline std::vector<std::string> split_names(const SafetensorsFile& file, std::string_view names) {
+[[nodiscard]] inline std::vector<std::string> split_state_names(const SafetensorsFile& file, std::string_view names) {
     std::vector<std::string> result;
     while (!names.empty()) {
         const std::size_t space = names.find(' ');
@@ -101,7 +101,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             checkpoint.state.step = parse_step(file, value);
             has_step = true;
         } else if (key == optimizer_states_key) {
-            checkpoint.optimizer_states = split_names(file, value);
+            checkpoint.optimizer_states = split_state_names(file, value);
         } else if (key != checksum_key && key != "format") {
             checkpoint.info.set(key, std::string(value));
         }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/data/jpeg_file.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "files_support.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+/// Each pixel's red is 10 times its row plus its column.
+RgbImage numbered(std::int64_t height, std::int64_t width) {
+    RgbImage image{height, width, {}};
+    for (std::int64_t y = 0; y < height; ++y) {
+        for (std::int64_t x = 0; x < width; ++x) {
+            image.pixels.insert(image.pixels.end(), {static_cast<std::uint8_t>(10 * y + x), 100, 200});
+        }
+    }
+    return image;
+}
+
+std::vector<int> reds(const RgbImage& image) {
+    std::vector<int> result;
+    for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
+        result.push_back(image.pixels[i]);
+        CHECK(image.pixels[i + 1] == 100);
+        CHECK(image.pixels[i + 2] == 200);
+    }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("a JPEG file gives its extents and colours") {
+    const TemporaryFolder folder;
+    const RgbImage image = read_jpeg(folder.write("a.jpg", jpeg(8, 6, 200, 100, 50)));
+    CHECK(image.height == 8);
+    CHECK(image.width == 6);
+    REQUIRE(image.pixels.size() == 8 * 6 * 3);
+    const int colours[] = {200, 100, 50};
+    for (std::size_t i = 0; i < image.pixels.size(); ++i) CHECK(std::abs(image.pixels[i] - colours[i % 3]) <= 2);
+}
+
+TEST_CASE("what is no JPEG image is named in one sentence") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("a.jpg");
+    CHECK(message_of<DataError>([&] { (void)read_jpeg(path); }) == path + " does not exist");
+    CHECK(message_of<DataError>([&] { (void)read_jpeg(folder.path()); }) == folder.path() + " is not a file");
+    folder.write("a.jpg", Bytes{});
+    CHECK(contains(message_of<DataError>([&] { (void)read_jpeg(path); }),
+                   path + " is not a JPEG image that can be read: "));
+    Bytes cut = jpeg(32, 32, 1, 2, 3, true);
+    cut.resize(cut.size() / 2);
+    folder.write("a.jpg", cut);
+    CHECK(contains(message_of<DataError>([&] { (void)read_jpeg(path); }),
+                   path + " is not a JPEG image that can be read: "));
+}
+
+TEST_CASE(
+    "an image is made smaller by means, larger by repeating, and cut in the middle to the proportions asked for") {
+    CHECK(reds(fitted(numbered(3, 3), 3, 3)) == std::vector<int>{0, 1, 2, 10, 11, 12, 20, 21, 22});
+    CHECK(reds(fitted(numbered(4, 4), 2, 2)) == std::vector<int>{6, 8, 26, 28});  // 5.5, 7.5, 25.5, 27.5 rounded up
+    CHECK(reds(fitted(numbered(2, 2), 4, 4)) ==
+          std::vector<int>{0, 0, 1, 1, 0, 0, 1, 1, 10, 10, 11, 11, 10, 10, 11, 11});
+    CHECK(reds(fitted(numbered(2, 4), 2, 2)) == std::vector<int>{1, 2, 11, 12});
+    CHECK(reds(fitted(numbered(4, 2), 2, 2)) == std::vector<int>{10, 11, 20, 21});
+    CHECK(reds(fitted(numbered(1, 5), 3, 3)) == std::vector<int>(9, 2));
+    CHECK(message_of<InvalidArgument>([] { (void)fitted(numbered(2, 2), 0, 4); }) ==
+          "an image has 1 pixel or more each way, not 0 x 4");
+}

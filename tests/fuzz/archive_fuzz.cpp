@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reader of image archives on any bytes: data or one sentence, no more memory than its limits allow. A first byte
+// of 'j' says that the rest is one JPEG, so that the decoder is reached without an archive's checksums.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/data/image_folder.hpp>
+
+#include "support.hpp"
+
+namespace {
+
+constexpr cupola::ImageFolderLimits limits{.files = 64,
+                                           .bytes_per_file = 1 << 18,
+                                           .pixels_per_image = 1 << 14,
+                                           .total_bytes = 1 << 20,
+                                           .dictionary_bytes = 1 << 24};
+
+/// What the libraries take for themselves beside a dictionary: blocks, the coefficients of a progressive image, and
+/// zstd's window, which has a limit of its own.
+constexpr std::size_t of_the_libraries = std::size_t{160} << 20;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size > 0 && data[0] == 'j') {
+        const std::span<const std::uint8_t> bytes(data + 1, size - 1);
+        fuzz::answers(of_the_libraries, [&] {
+            const cupola::impl::JpegSize own = cupola::impl::jpeg_size("f", bytes);
+            cupola::require<cupola::DataError>(own.height * own.width <= limits.pixels_per_image, "f is too large");
+            std::vector<std::uint8_t> pixels(static_cast<std::size_t>(own.height * own.width * 3));
+            cupola::impl::decode_jpeg("f", bytes, own, pixels.data());
+        });
+        return 0;
+    }
+    static fuzz::InputFile input(fuzz::folder() + "/archive");
+    input.hold(data, size);
+    fuzz::answers(size + 2 * limits.total_bytes + limits.dictionary_bytes + of_the_libraries, [&] {
+        const cupola::ImageData images = cupola::read_image_folder(input.path(), 1, limits);
+        if (images.train.size() == 0) fuzz::fail("a data set without images", "");
+    });
+    return 0;
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The safetensors reader and the checkpoint reader on any bytes: data or one sentence, no more memory than the file and
+// 1 MiB. What the reader takes for a header is held against nlohmann-json.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <cupola/io/checkpoint.hpp>
+
+#include "../io/checkpoint_support.hpp"
+#include "support.hpp"
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+namespace {
+
+using namespace cupola;
+
+impl::FileBytes copy_of(const std::uint8_t* data, std::size_t size) {
+    impl::FileBytes file{std::unique_ptr<std::byte[]>(new std::byte[size]), size};
+    if (size > 0) std::memcpy(file.bytes.get(), data, size);
+    return file;
+}
+
+/// What our reader accepted is JSON for the other one too, with the same names and texts.
+void check_against_nlohmann(const SafetensorsFile& file, std::string_view header) {
+    const auto json = nlohmann::json::parse(header, nullptr, false);
+    if (!json.is_object()) fuzz::fail("nlohmann-json refuses", header);
+    std::size_t texts = 0;
+    for (const auto& [name, value] : json.items()) {
+        if (name == "__metadata__") {
+            texts = value.size();
+            continue;
+        }
+        const SafeTensor* tensor = file.find(name);
+        if (tensor == nullptr) fuzz::fail("a tensor is not found", name);
+        if (value.at("dtype") != tensor->type) fuzz::fail("another type", name);
+        if (value.at("shape").get<std::vector<std::int64_t>>() != tensor->shape()) fuzz::fail("another shape", name);
+        const auto offsets = value.at("data_offsets").get<std::vector<std::uint64_t>>();
+        if (offsets != std::vector<std::uint64_t>{tensor->begin, tensor->end}) fuzz::fail("other offsets", name);
+    }
+    for (const auto& [key, value] : file.metadata()) {
+        if (json.at("__metadata__").at(std::string(key)) != value) fuzz::fail("another text", key);
+    }
+    const bool same = json.size() == file.tensors().size() + (json.contains("__metadata__") ? 1U : 0U);
+    if (!same || texts != file.metadata().size()) fuzz::fail("not as many tensors or texts", header);
+}
+
+/// Puts the right checksum where a file has one.
+void set_checksum(std::string& bytes) {
+    constexpr std::string_view before = "\"crc32c\":\"";
+    const std::size_t place = bytes.find(before);
+    if (place == std::string::npos || place + before.size() + 8 > bytes.size()) return;
+    bytes.replace(place + before.size(), 8, "00000000");
+    bytes.replace(place + before.size(), 8, impl::checksum_text(crc32c(std::as_bytes(std::span(bytes)))));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    constexpr std::size_t mebibyte = 1 << 20;
+    std::unique_ptr<SafetensorsFile> file;
+    fuzz::answers(size + mebibyte, [&] { file = std::make_unique<SafetensorsFile>("f", copy_of(data, size)); });
+    if (file == nullptr) return 0;
+    std::uint64_t length = 0;
+    std::memcpy(&length, data, sizeof length);
+    check_against_nlohmann(*file,
+                           {reinterpret_cast<const char*>(data) + sizeof length, static_cast<std::size_t>(length)});
+    // The state itself and copies of the texts come in addition.
+    fuzz::answers(size + mebibyte, [&] { static_cast<void>(read_checkpoint(*file, io_tests::Net::rows)); });
+    return 0;
+}
+
+/// Changes the header or the data and puts the length right again, since few changes of the whole would pass it.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
+                                               unsigned int seed) {
+    std::minstd_rand random(seed);
+    std::uint64_t length = 0;
+    if (size >= sizeof length) std::memcpy(&length, data, sizeof length);
+    if (size < sizeof length || length > size - sizeof length || random() % 8 == 0) {
+        return LLVMFuzzerMutate(data, size, max_size);
+    }
+    std::string header(reinterpret_cast<const char*>(data) + sizeof length, static_cast<std::size_t>(length));
+    std::string rest(reinterpret_cast<const char*>(data) + sizeof length + length,
+                     size - sizeof length - header.size());
+    std::string& part = random() % 4 == 0 ? rest : header;
+    const std::size_t room = std::min<std::size_t>(max_size - size + part.size(), part.size() + 64);
+    const std::size_t old = part.size();
+    part.resize(std::max<std::size_t>(room, 1));
+    part.resize(LLVMFuzzerMutate(reinterpret_cast<std::uint8_t*>(part.data()), old, room));
+    length = header.size();
+    std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
+    bytes += header;
+    bytes += rest;
+    if (random() % 4 != 0) set_checksum(bytes);
+    if (bytes.size() > max_size) bytes.resize(max_size);
+    std::memcpy(data, bytes.data(), bytes.size());
+    return bytes.size();
+}
