@@ -187,6 +187,7 @@ cupola_setup() {
     cupola_has_header protozero/pbf_writer.hpp || packages+=(libprotozero-dev)
     cupola_has_header png.h || packages+=(libpng-dev)
     cupola_has_header curl/curl.h || packages+=(libcurl4-openssl-dev)
+    cupola_has_header openssl/evp.h || packages+=(libssl-dev)
     if [ "$purpose" = tests ]; then
         cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
         command -v pkg-config >/dev/null || packages+=(pkgconf)

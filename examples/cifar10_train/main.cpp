@@ -4,31 +4,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <exception>
-#include <iostream>
 #include <limits>
-#include <new>
 #include <string>
 #include <system_error>
 
-#include <CLI/CLI.hpp>
-
+#include "../command_line.hpp"
 #include "options.hpp"
 
 namespace {
-
-/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed and cuts large numbers off.
-template <class Integer>
-CLI::Validator whole_number(Integer least, Integer most) {
-    const auto check = [=](const std::string& given) -> std::string {
-        Integer number{};
-        const char* const end = given.data() + given.size();
-        const auto [stop, error] = std::from_chars(given.data(), end, number);
-        if (stop == end && error == std::errc{} && number >= least && number <= most) return {};
-        return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
-    };
-    return {check, ""};
-}
 
 /// Accepts a finite number, at least 0.
 CLI::Validator rate() {
@@ -42,26 +25,10 @@ CLI::Validator rate() {
     return {check, ""};
 }
 
-/// Refuses what a shell makes of a variable that is not set.
-CLI::Validator not_empty() {
-    return {[](const std::string& given) -> std::string { return given.empty() ? "the path is empty" : ""; }, ""};
-}
-
-/// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
-std::string sentence_of(const CLI::ParseError& error) {
-    const std::string said = error.what();
-    const bool no_value = said.find(": 1 required ") != std::string::npos && said.ends_with(" missing");
-    return (no_value ? said.substr(0, said.find(':')) + " needs a value" : said) + "; --help lists what there is";
-}
-
-int fail(const std::string& sentence, int status) {
-    std::cerr << "cifar10_train: " << sentence << '\n';
-    return status;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
+    using command_line::not_empty, command_line::whole_number;
     TrainOptions options;
     CLI::App app{
         "Trains the network of TensorFlow's CIFAR-10 tutorial, or a ResNet, by several replicas whose gradients are\n"
@@ -75,6 +42,7 @@ int main(int argc, char** argv) {
                    "Images: a folder of CIFAR-10's .bin files, or a folder or archive with train/<class>/*.jpg and\n"
                    "test/<class>/*.jpg. Default: the sample that comes with this example")
         ->check(not_empty());
+    app.add_flag("--download", options.download, "Fetch CIFAR-10 into --data-dir first, unless it is there");
     app.add_option("--train-dir", options.train_dir,
                    "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
         ->check(not_empty());
@@ -156,19 +124,5 @@ int main(int argc, char** argv) {
     app.add_option("--summary-every", options.summary_every, "Steps between two summaries for TensorBoard; 0 for none")
         ->capture_default_str()
         ->check(count);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);
-        return fail(sentence_of(error), 2);
-    }
-    try {
-        return train(options);
-    } catch (const std::bad_alloc&) {
-        return fail("the system refused more memory", 1);
-    } catch (const std::system_error& error) {
-        return fail(std::string("the system refused a thread: ") + error.what(), 1);
-    } catch (const std::exception& error) {
-        return fail(error.what(), 1);
-    }
+    return command_line::run(app, argc, argv, [&] { return train(options); });
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <cupola/host.hpp>
+#include <cupola/io/crc32c.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
@@ -37,6 +38,18 @@ LoggedLoss logged_loss(const std::string& name) {
     return LoggedLoss::each_replica;
 }
 
+std::string fingerprint(const ImageSet& images) {
+    const auto bytes = static_cast<std::size_t>(images.size() * images.sample_shape().size());
+    std::uint32_t sum = crc32c(std::as_bytes(std::span(images.sample(0).data(), bytes)));
+    for (std::int64_t i = 0; i < images.size(); ++i) {
+        const std::int32_t label = images.label(i);
+        sum = crc32c(std::as_bytes(std::span(&label, 1)), sum);
+    }
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "%08x", sum);
+    return text(images.size(), " images, crc32c ", digits);
+}
+
 void print_placement(std::span<const Row> rows, int replicas, int devices) {
     for (const Row& row : rows) {
         std::string where;
@@ -46,6 +59,7 @@ void print_placement(std::span<const Row> rows, int replicas, int devices) {
             while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
             where += text(r == 0 ? "" : ", ", "replica ", r, " on host:", device);
         }
+        if (!row.traits.placed_on.empty()) where = text(row.traits.placed_on, ", by name");
         std::printf("placement: %s%s%s: %s\n", std::string(row.name).c_str(), row.name.empty() ? "" : " ",
                     std::string(row.type).c_str(), where.c_str());
     }
@@ -70,8 +84,9 @@ void require_same_run(const TrainOptions& options, const std::string& path, cons
     }
     if (!run.empty()) {
         throw InvalidArgument(text(path, " is of a run with other settings: ", run,
-                                   "; --max-steps, --num-devices, --prefetch-workers and the flags of logs, summaries and "
-                                   "checkpoints may change, and --resume-anyway goes on with what has changed"));
+                                   "; --max-steps (but for a cosine), --num-devices with the same --threads-per-device, "
+                                   "--prefetch-workers and the flags of logs, summaries and checkpoints may change, and "
+                                   "--resume-anyway goes on with what has changed"));
     }
     throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits,
                                "; --resume-anyway goes on without that promise"));

@@ -30,6 +30,9 @@ std::unique_ptr<SummarySink> open_events(const TrainOptions& options);
 /// mean, last or each; throws InvalidArgument for another.
 LoggedLoss logged_loss(const std::string& name);
 
+/// What the images are, whatever they are called and wherever they lie: "50000 images, crc32c 1a2b3c4d".
+std::string fingerprint(const ImageSet& images);
+
 /// A line for each operation, with the device of each replica that runs it.
 void print_placement(std::span<const Row> rows, int replicas, int devices);
 

@@ -8,6 +8,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
+#include "../cifar10_download/download.hpp"
 #include "data.hpp"
 #include "models.hpp"
 
@@ -39,7 +40,9 @@ int train(const TrainOptions& options) {
     require(!options.resume || !options.train_dir.empty(), "--resume needs --train-dir, the folder to go on from");
     require(!options.keep_best || !options.train_dir.empty(), "--keep-best needs --train-dir, the folder to keep it in");
     cifar10::logged_loss(options.log_loss);
-    const ImageData images = load_images(options.data_dir, omp_get_num_procs());
+    require(!options.download || !options.data_dir.empty(), "--download needs --data-dir, the folder to put the images in");
+    const std::string folder = options.download ? cifar10::ensure_cifar10(options.data_dir) : options.data_dir;
+    const ImageData images = load_images(folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, and the network tells 10 apart");
     std::printf("data: %s, %lld training and %lld test images%s\n", images.train.name().c_str(),

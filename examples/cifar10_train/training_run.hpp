@@ -42,6 +42,7 @@ struct Placement {
 /// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it.
 template <class Training>
 void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& training, const CheckpointInfo& info, LossAverages& losses) {
+    for (const std::string& remark : folder.remarks()) std::printf("warning: %s\n", remark.c_str());
     if (!options.resume) {
         const auto files = folder.list();
         require<DataError>(files.empty(), options.train_dir, " has checkpoints, the newest of step ",
@@ -50,9 +51,11 @@ void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& t
     }
     FoundCheckpoint found = folder.newest_sound(Training::NetworkType::rows);
     for (const std::string& problem : found.damaged) std::printf("warning: %s\n", problem.c_str());
+    require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir, " has no sound checkpoint to resume from: ",
+                       found.damaged.size(), found.damaged.size() == 1 ? " is damaged" : " are damaged");
     require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
-    require_same_run(options, found.path, found.checkpoint->info, info);
     require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
+    require_same_run(options, found.path, found.checkpoint->info, info);
     training.restore(found.checkpoint->state);
     restore_losses(found.checkpoint->info, losses);
     std::printf("resumed from %s: step %lld comes next\n", found.path.c_str(), static_cast<long long>(training.step()));
@@ -95,7 +98,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
 
     CheckpointInfo info;
     info.set("model", options.model);
-    info.set("data", text(images.train.name(), ", ", images.train.size(), " images"));
+    info.set("data", fingerprint(images.train));
     info.set("batch_size", text(options.batch_size));
     info.set("replicas", text(options.num_replicas));
     info.set("accumulation", text(options.accumulation));
@@ -131,21 +134,27 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     LogOptions to_file = log;
     if (log_file) to_file.file = log_file.get();
     if (!log_file) to_file.every = 0;
-    StopOnSignal signals;
+    std::fflush(stdout);
+    int signal = 0;
     if (folder) {
         const auto sink = open_events(options);
         Summaries summaries(*sink, Net::rows, {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
         summaries.losses() = losses;
         CheckpointEvery checkpoints(training, *folder, {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()}, precision);
-        fit(training, batches, {.steps = steps}, LogEvery{log}, LogEvery{to_file}, Progress{}, summaries,
-            checkpoints, signals);
+        LogEvery to_output(log), to_log(to_file);
+        to_output.losses() = to_log.losses() = losses;
+        StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
+        fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, summaries, checkpoints, signals);
+        signal = signals.signal();
     } else {
+        StopOnSignal signals;
         fit(training, batches, {.steps = steps}, LogEvery{log}, Progress{}, signals);
+        signal = signals.signal();
     }
-    if (signals.signal() != 0) {
-        std::printf("stopped by signal %d after step %lld%s\n", signals.signal(), static_cast<long long>(training.step() - 1),
+    if (signal != 0) {
+        std::printf("stopped by signal %d after step %lld%s\n", signal, static_cast<long long>(training.step() - 1),
                     folder ? text("; --resume goes on from ", options.train_dir).c_str() : "; without --train-dir nothing was kept");
-        return 128 + signals.signal();
+        return 128 + signal;
     }
 
     const Evaluation result = evaluate(training, test);

@@ -112,7 +112,14 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
             }
         }
     } catch (...) {
-        (end(callbacks), ...);
+        // The first error is the one to be told: what a callback's end throws on top of it (a full disk) is not.
+        [[maybe_unused]] const auto end_quietly = [&](auto& callback) {
+            try {
+                end(callback);
+            } catch (...) {
+            }
+        };
+        (end_quietly(callbacks), ...);
         throw;
     }
     (end(callbacks), ...);

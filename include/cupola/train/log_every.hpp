@@ -48,6 +48,9 @@ public:
     }
     explicit LogEvery(std::int64_t steps, std::FILE* file = stdout) : LogEvery(LogOptions{.every = steps, .file = file}) {}
 
+    /// The smoothed losses of the lines: what a run that goes on sets, for them to go on too.
+    [[nodiscard]] LossAverages& losses() { return averages_; }
+
     void on_begin(Run& run) { last_ = run.started; }
 
     void on_step(const StepReport& report, Run&) {

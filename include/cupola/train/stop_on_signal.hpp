@@ -23,9 +23,13 @@ public:
         require(!std::exchange(installed(), true), "two StopOnSignal objects at once: signals have one handler");
         received() = 0;
         struct sigaction action {};
-        action.sa_handler = [](int signal) { received() = signal; };
-        // The second signal finds the default action.
-        action.sa_flags = static_cast<int>(SA_RESETHAND);
+        action.sa_handler = [](int signal) {
+            received() = signal;
+            // The second signal, whichever of the two, finds the default action.
+            std::signal(SIGINT, SIG_DFL);
+            std::signal(SIGTERM, SIG_DFL);
+        };
+        action.sa_flags = SA_RESTART;  // a line or a checkpoint that is being written is written on
         sigemptyset(&action.sa_mask);
         const bool done = sigaction(SIGINT, &action, &interrupt_) == 0 && sigaction(SIGTERM, &action, &terminate_) == 0;
         require<DeviceError>(done, "signals cannot be handled: ", std::strerror(errno));

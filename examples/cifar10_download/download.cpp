@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "download.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/data/cifar10.hpp>
+#include <cupola/device/device.hpp>
+
+#include "checksum.hpp"
+#include "transfer.hpp"
+#include "unpack.hpp"
+
+namespace cifar10 {
+
+namespace {
+
+using namespace cupola;
+
+constexpr const char* folder_name = "cifar-10-batches-bin";
+constexpr const char* archive_name = "cifar-10-binary.tar.gz";
+
+/// The archive as far as it has come. Its lock ends with the process that holds it, however that ends.
+class PartFile {
+public:
+    explicit PartFile(const std::string& path)
+        : path_(path), handle_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+        require<DataError>(handle_ >= 0, path, " cannot be written: ", std::strerror(errno));
+        const bool locked = flock(handle_, LOCK_EX | LOCK_NB) == 0;
+        const int error = errno;
+        if (locked) return;
+        close(handle_);
+        require<DataError>(error == EWOULDBLOCK, path, " cannot be locked: ", std::strerror(error));
+        throw DataError(text(path, " is in use by another process: it is downloading the same file"));
+    }
+    PartFile(const PartFile&) = delete;
+    PartFile& operator=(const PartFile&) = delete;
+    ~PartFile() {
+        if (lseek(handle_, 0, SEEK_END) == 0) unlink(path_.c_str());  // nothing came: leave nothing
+        close(handle_);
+    }
+    [[nodiscard]] int handle() const { return handle_; }
+    [[nodiscard]] std::uint64_t size() const {
+        return static_cast<std::uint64_t>(std::max<off_t>(0, lseek(handle_, 0, SEEK_END)));
+    }
+
+private:
+    std::string path_;
+    int handle_;
+};
+
+class Talk {
+public:
+    explicit Talk(bool talks) : talks_(talks), terminal_(talks && isatty(STDOUT_FILENO) == 1) {}
+
+    void line(const std::string& sentence) {
+        end_progress();
+        if (talks_) std::printf("%s\n", sentence.c_str());
+        if (talks_) std::fflush(stdout);
+    }
+    void progress(std::uint64_t there, std::uint64_t whole) {
+        if (!terminal_ || whole == 0) return;
+        const auto percent = static_cast<int>(100 * there / whole);
+        if (percent == shown_) return;
+        shown_ = percent;
+        std::printf("\r%3d %% of %s", percent, bytes_text(whole).c_str());
+        std::fflush(stdout);
+    }
+
+private:
+    void end_progress() {
+        if (shown_ >= 0) std::printf("\n");
+        shown_ = -1;
+    }
+    bool talks_, terminal_;
+    int shown_ = -1;
+};
+
+std::string lower(std::string digits) {
+    for (char& c : digits) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+    return digits;
+}
+
+/// A sentence about a checksum that differs, or nothing.
+std::string wrong_checksum(const std::string& path, const std::string& what, const DownloadOptions& options) {
+    for (const auto& [algorithm, expected] : {std::pair("SHA-256", options.sha256), std::pair("MD5", options.md5)}) {
+        if (expected.empty()) continue;
+        const std::string found = checksum_of(path, algorithm);
+        if (found != lower(expected))
+            return text(what, " has the ", algorithm, ' ', found, " and not ", lower(expected));
+    }
+    return {};
+}
+
+void sync_folder(const std::string& path) {
+    const int handle = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (handle < 0) return;
+    fsync(handle);
+    close(handle);
+}
+
+std::string counted(const ImageData& data) {
+    return text(data.train.size(), " training and ", data.test.size(), " test images");
+}
+
+}  // namespace
+
+std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options) {
+    Talk talk(options.talks);
+    const std::string folder = text(data_dir, '/', folder_name), whole = text(data_dir, '/', archive_name),
+                      part = whole + ".part";
+    std::error_code error;
+    if (std::filesystem::exists(folder, error)) {
+        try {
+            talk.line(text(folder, " is there already: ", counted(read_cifar10(folder))));
+        } catch (const DataError& mistake) {
+            throw DataError(text(mistake.what(), "; remove ", folder, " to download it again"));
+        }
+        return folder;
+    }
+    std::filesystem::create_directories(data_dir, error);
+    require<DataError>(!error, "the folder ", data_dir, " cannot be made: ", error.message());
+
+    const PartFile file(part);
+    for (const auto& entry : std::filesystem::directory_iterator(data_dir, error)) {
+        // What an unpacking that was killed has left; the lock says that none is at work.
+        if (entry.path().filename().string().starts_with(text(folder_name, ".part-")))
+            remove_folder(entry.path().string());
+    }
+    std::string archive = whole;
+    if (std::filesystem::exists(whole, error)) {
+        talk.line(text(whole, " is there already"));
+        const std::string wrong = wrong_checksum(whole, whole, options);
+        require<DataError>(wrong.empty(), wrong, "; remove it to download it again");
+    } else {
+        archive = part;
+        talk.line(text(options.url,
+                       file.size() > 0 ? text(": going on after ", bytes_text(file.size())) : std::string(), " -> ",
+                       data_dir));
+        transfer(options.url, part, file.handle(),
+                 [&](std::uint64_t there, std::uint64_t all) { talk.progress(there, all); });
+        require<DataError>(file.size() > 0, options.url, " is empty");
+        const std::string wrong = wrong_checksum(part, text("the file from ", options.url), options);
+        if (!wrong.empty()) {
+            unlink(part.c_str());
+            throw DataError(wrong + "; it was removed");
+        }
+        talk.line(text("downloaded ", bytes_text(file.size()),
+                       options.sha256.empty() && options.md5.empty() ? "" : ", checksum as expected"));
+    }
+
+    const std::string temporary = text(folder, ".part-", getpid());
+    unpack(archive, folder_name, temporary);
+    try {
+        talk.line(text(folder, ": ", counted(read_cifar10(temporary))));
+        require<DataError>(std::rename(temporary.c_str(), folder.c_str()) == 0, folder,
+                           " cannot be written: ", std::strerror(errno));
+    } catch (...) {
+        remove_folder(temporary);
+        throw;
+    }
+    sync_folder(data_dir);
+    unlink(part.c_str());
+    return folder;
+}
+
+}  // namespace cifar10

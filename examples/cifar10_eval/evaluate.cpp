@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the command line to the precision: the images, then the newest checkpoint, once or whenever there is a newer
+// one.
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <omp.h>
+#include <sys/stat.h>
+
+#include <cupola/io/checkpoint_files.hpp>
+#include <cupola/io/event_file.hpp>
+#include <cupola/train/stop_on_signal.hpp>
+
+#include "../cifar10_train/data.hpp"
+#include "options.hpp"
+#include "outcome.hpp"
+
+namespace cifar10 {
+
+namespace {
+
+void print(const std::string& lines) {
+    const bool written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size() && std::fflush(stdout) == 0;
+    require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
+}
+
+/// What tells one file from another that has its name: a training that went on from a damaged checkpoint writes it
+/// again.
+std::string identity_of(const std::string& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return path;
+    return text(path, ' ', status.st_ino, ' ', status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec);
+}
+
+class Evaluator {
+public:
+    Evaluator(const EvalOptions& options, const ImageSet& images)
+        : options_(options), images_(images), model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
+        if (!options.eval_dir.empty()) events_ = std::make_unique<EventFile>(options.eval_dir);
+    }
+
+    /// Evaluates --checkpoint, or the newest sound checkpoint unless that was the last one too; false if a signal
+    /// stopped it.
+    bool evaluate_newest() {
+        if (!options_.checkpoint.empty()) {
+            return evaluate(read_checkpoint(options_.checkpoint, model_.rows), options_.checkpoint);
+        }
+        // A training that has not begun has no folder yet.
+        struct stat status {};
+        const bool there = stat(options_.train_dir.c_str(), &status) == 0 || errno != ENOENT;
+        const FoundCheckpoint found =
+            there ? newest_sound_checkpoint(options_.train_dir, model_.rows) : FoundCheckpoint{};
+        if (found.damaged != warned_) {
+            for (const std::string& problem : found.damaged) say(text("warning: ", problem));
+            warned_ = found.damaged;
+        }
+        if (!found.checkpoint) {
+            const char* const what = !there                  ? " does not exist"
+                                     : found.damaged.empty() ? " has no checkpoint"
+                                                             : " has no sound checkpoint";
+            require<DataError>(!options_.run_once, "the folder ", options_.train_dir, what);
+            say(text("the folder ", options_.train_dir, what, " yet"));
+            return true;
+        }
+        const std::string identity = identity_of(found.path);
+        if (identity == last_) {
+            say(text("no checkpoint newer than step ", found.checkpoint->state.step, " in ", options_.train_dir));
+            return true;
+        }
+        if (!evaluate(*found.checkpoint, found.path)) return false;
+        last_ = identity;
+        return true;
+    }
+
+    /// Until a signal comes.
+    void evaluate_for_ever() {
+        using clock = std::chrono::steady_clock;
+        while (signals.signal() == 0) {
+            evaluate_newest();
+            const auto next = clock::now() + std::chrono::seconds(options_.interval);
+            while (signals.signal() == 0 && clock::now() < next)
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+    }
+
+    StopOnSignal signals;
+
+private:
+    bool evaluate(const Checkpoint& checkpoint, const std::string& path) {
+        // A file that PyTorch saved has one kind of parameters; of a training's two none takes the other's place in
+        // silence.
+        const bool averages = !options_.no_averages && checkpoint.resumable;
+        require<DataError>(!averages || !checkpoint.state.averages.empty(), path,
+                           " has no moving averages; --no-averages runs the trained parameters");
+        const Weights weights = averages ? Weights::averages : Weights::trained;
+        const int threads = options_.threads != 0 ? options_.threads : omp_get_num_procs();
+        const auto logits =
+            model_.run({checkpoint, path, weights, threads, [&] { return signals.signal() != 0; }}, images_);
+        if (!logits) return false;
+        Outcome outcome = count_correct(*logits, images_, options_.tutorial_count);
+        outcome.step = checkpoint.state.step;
+        outcome.checkpoint = path;
+        outcome.weights = weights;
+        Confusion confusion;
+        if (options_.confusion) confusion = confusion_of(outcome, images_, logits->classes);
+        if (!options_.predictions.empty()) write_predictions(options_.predictions, outcome, *logits, images_);
+        if (events_ != nullptr) write_event(outcome);
+        if (options_.json) {
+            print(json_of(outcome, images_, confusion));
+        } else {
+            print(lines_of(outcome, images_));
+            if (options_.confusion) print(confusion_table(confusion, class_names(images_, logits->classes)));
+        }
+        return true;
+    }
+
+    void write_event(const Outcome& outcome) {
+        if (!begun_) events_->start(outcome.step);
+        begun_ = true;
+        StepSummary summary;
+        summary.scalars.push_back({"Precision @ 1", outcome.precision()});
+        events_->write(outcome.step, summary);
+    }
+
+    void say(const std::string& sentence) const {
+        print(options_.json ? text(R"({"message":)", json_string(sentence), "}\n") : sentence + '\n');
+    }
+
+    const EvalOptions& options_;
+    const ImageSet& images_;
+    Model model_;
+    std::unique_ptr<EventFile> events_;
+    bool begun_ = false;
+    std::string last_;
+    std::vector<std::string> warned_;
+};
+
+}  // namespace
+
+}  // namespace cifar10
+
+int evaluate(const EvalOptions& options) {
+    using namespace cupola;
+    require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ",
+            options.model);
+    require(options.eval_data == "test" || options.eval_data == "train", "--eval-data is test or train, not ",
+            options.eval_data);
+    require(options.train_dir.empty() != options.checkpoint.empty(),
+            options.checkpoint.empty()
+                ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
+                : "--checkpoint takes the place of --train-dir: only one of them can be given");
+    const ImageData data = load_images(options.data_dir, omp_get_num_procs());
+    const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
+    require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),
+                       " classes, and the network tells 10 apart");
+    cifar10::Evaluator evaluator(options, images);
+    if (options.run_once || !options.checkpoint.empty()) {
+        return evaluator.evaluate_newest() ? 0 : 128 + evaluator.signals.signal();
+    }
+    evaluator.evaluate_for_ever();
+    return 0;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network over all images of a data set, each image once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <cupola/core/philox.hpp>
+#include <cupola/predict.hpp>
+
+#include "models.hpp"
+
+namespace cifar10 {
+
+/// `Centre` makes a sample of an image, as the training's evaluation does.
+template <class Net, class Centre>
+std::optional<Logits> run_model(const ModelRun& run, const ImageSet& images) {
+    constexpr std::int64_t batch = 128, sample = Net::input_shape.size(), classes = Net::output_shape.size();
+    const Predictor<Net> predictor(run.checkpoint, run.path,
+                                   {.max_batch = batch, .device = {.threads = run.threads}, .weights = run.weights});
+    const Centre centre;
+    const Shape output = centre.output(images.sample_shape());
+    require<DataError>(output == Net::input_shape, images.name(), " gives samples of ", to_string(output),
+                       ", and the network takes ", to_string(Net::input_shape));
+    Logits logits{classes, std::vector<float>(static_cast<std::size_t>(images.size() * classes))};
+    std::vector<float> samples(static_cast<std::size_t>(batch * sample));
+    for (std::int64_t first = 0; first < images.size(); first += batch) {
+        if (run.stop()) return {};
+        const std::int64_t count = std::min(batch, images.size() - first);
+        for (std::int64_t i = 0; i < count; ++i) {
+            const RandomStream random(0, Purpose::distortion, 0, static_cast<std::uint64_t>(first + i));
+            centre(images.sample(first + i), images.sample_shape(), random, samples.data() + i * sample);
+        }
+        predictor.predict(
+            std::span(samples).first(static_cast<std::size_t>(count * sample)),
+            std::span(logits.values)
+                .subspan(static_cast<std::size_t>(first * classes), static_cast<std::size_t>(count * classes)));
+    }
+    return logits;
+}
+
+}  // namespace cifar10

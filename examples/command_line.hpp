@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the example programs' command lines share: checks of values with sentences of their own, and what becomes of an
+// error.
+#pragma once
+
+#include <charconv>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include <CLI/CLI.hpp>
+
+namespace command_line {
+
+/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed and cuts large numbers off.
+template <class Integer>
+CLI::Validator whole_number(Integer least, Integer most) {
+    const auto check = [=](const std::string& given) -> std::string {
+        Integer number{};
+        const char* const end = given.data() + given.size();
+        const auto [stop, error] = std::from_chars(given.data(), end, number);
+        if (stop == end && error == std::errc{} && number >= least && number <= most) return {};
+        return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+    };
+    return {check, ""};
+}
+
+/// Refuses what a shell makes of a variable that is not set.
+inline CLI::Validator not_empty(const std::string& what = "path") {
+    return {
+        [what](const std::string& given) -> std::string { return given.empty() ? "the " + what + " is empty" : ""; },
+        ""};
+}
+
+/// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
+inline std::string sentence_of(const CLI::ParseError& error) {
+    const std::string said = error.what();
+    const bool no_value = said.find(": 1 required ") != std::string::npos && said.ends_with(" missing");
+    return (no_value ? said.substr(0, said.find(':')) + " needs a value" : said) + "; --help lists what there is";
+}
+
+/// Parses the arguments and runs the program. Returns its exit status: 2 for arguments that cannot be, 1 for any other
+/// error, each with one sentence on standard error.
+template <class Program>
+int run(CLI::App& app, int argc, char** argv, Program&& program) {
+    const auto fail = [&](const std::string& sentence, int status) {
+        std::cerr << app.get_name() << ": " << sentence << '\n';
+        return status;
+    };
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) return app.exit(error);
+        return fail(sentence_of(error), 2);
+    }
+    try {
+        return program();
+    } catch (const std::bad_alloc&) {
+        return fail("the system refused more memory", 1);
+    } catch (const std::system_error& error) {
+        return fail(std::string("the system refused a thread: ") + error.what(), 1);
+    } catch (const std::exception& error) {
+        return fail(error.what(), 1);
+    }
+}
+
+}  // namespace command_line

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is in a picture? `predict run1/model-100000.safetensors cat.jpg ship.jpg`: a network that cifar10_train has
+// trained.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+
+#include <cupola/data/distortions.hpp>
+#include <cupola/data/jpeg_file.hpp>
+#include <cupola/predict.hpp>
+
+#include "../cifar10_train/cifar10_net.hpp"
+
+using namespace cupola;
+
+constexpr const char* class_names[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                       "dog",      "frog",       "horse", "ship", "truck"};
+
+int main(int argc, char** argv) try {
+    require(argc >= 3, "usage: predict CHECKPOINT.safetensors IMAGE.jpg...");
+    const Predictor<cifar10::Cifar10Net> predictor(argv[1]);
+    std::vector<float> sample(static_cast<std::size_t>(cifar10::Cifar10Net::input_shape.size())),
+        logits(std::size(class_names));
+    for (int i = 2; i < argc; ++i) {
+        const RgbImage image = fitted(read_jpeg(argv[i]), 32, 32);
+        CentralCrop{}(image.pixels, image.shape(), RandomStream(0, Purpose::user, 0, 0), sample.data());
+        predictor.predict(sample, logits);
+        const auto best = std::ranges::max_element(logits);
+        float sum = 0;
+        for (const float logit : logits) sum += std::exp(logit - *best);
+        std::printf("%s: %s (%.0f %%)\n", argv[i], class_names[best - logits.begin()],
+                    100.0 / static_cast<double>(sum));
+    }
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "predict: %s\n", error.what());
+    return 1;
+}

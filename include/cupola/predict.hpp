@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For those who only run a network that was trained: all that a network type needs, the CPU backend, and Predictor.
+//
+//   const Predictor<Net> predictor("run1/model-1000.safetensors", {.max_batch = 32, .lanes = 4});
+//   predictor.predict(samples, logits);
+//
+// The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
+// function may be called by any number of threads at once; `lanes` of them run at a time. After construction nothing is
+// allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/io/checkpoint.hpp>
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/inference_lanes.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/batch_norm.hpp>
+#include <cupola/ops/onednn/convolution.hpp>
+#include <cupola/ops/onednn/dropout.hpp>
+#include <cupola/ops/onednn/linear.hpp>
+#include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/onednn/pad_shortcut.hpp>
+#include <cupola/ops/onednn/pooling.hpp>
+#include <cupola/ops/onednn/residual.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class D>
+struct PredictorOptions {
+    /// Samples of the largest batch. Smaller ones are run in pieces (net/inference_lanes.hpp).
+    std::int64_t max_batch = 1;
+    /// Calls that run at a time; others wait. Each has activations and packed weights of its own, and all share the
+    /// parameters.
+    int lanes = 1;
+    /// Of one lane.
+    typename D::Options device{};
+    /// None: the moving averages if the checkpoint has them, or else the trained parameters.
+    std::optional<Weights> weights{};
+};
+
+template <Network Net, class D = Host>
+class Predictor {
+public:
+    using NetworkType = Net;
+    using Options = PredictorOptions<D>;
+
+    /// Reads the checkpoint at `path`. Throws DataError where it is none of this network or lacks the weights asked
+    /// for, and InvalidArgument, DeviceError or OutOfMemory where it cannot be run so.
+    [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
+        : Predictor(read_checkpoint(path, Net::rows), path, options) {}
+
+    /// Takes a checkpoint that was read; `name` is what errors call it.
+    [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
+        : step_(checkpoint.state.step),
+          weights_(chosen(checkpoint, name, options)),
+          max_batch_(options.max_batch),
+          lanes_(InferenceLanes<D>::template make<Net>(
+              {.max_batch = options.max_batch, .lanes = options.lanes, .device = options.device},
+              weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
+              checkpoint.state.buffers)) {}
+
+    /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
+    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument where the sizes do not fit.
+    void predict(std::span<const float> samples, std::span<float> outputs) const {
+        constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
+        constexpr auto output = static_cast<std::size_t>(Net::output_shape.size());
+        const std::size_t count = samples.size() / sample;
+        require(samples.size() % sample == 0 && count >= 1, "samples of this network have ", sample,
+                " values each, and ", samples.size(), " were given");
+        require(count <= static_cast<std::size_t>(max_batch_), "this predictor takes at most ", max_batch_,
+                max_batch_ == 1 ? " sample" : " samples", " at a time, and ", count, " were given");
+        require(outputs.size() == count * output, "the outputs of ", count, count == 1 ? " sample" : " samples",
+                " are ", count * output, " values, and there is room for ", outputs.size());
+        lanes_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
+    }
+
+    [[nodiscard]] std::int64_t max_batch() const { return max_batch_; }
+    [[nodiscard]] int lanes() const { return lanes_.lanes(); }
+    /// The training's steps before the checkpoint was written; 0 for a file that does not say.
+    [[nodiscard]] std::int64_t step() const { return step_; }
+    /// Which of the checkpoint's parameters are run.
+    [[nodiscard]] Weights weights() const { return weights_; }
+    /// Bytes of device memory, parameters included.
+    [[nodiscard]] std::size_t bytes() const { return lanes_.bytes(); }
+
+private:
+    static_assert(Net::sound, "this network cannot be: its static_assert says why");
+
+    [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,
+                                                   const Options& options) {
+        const bool averages = !checkpoint.state.averages.empty();
+        const Weights weights = options.weights.value_or(averages ? Weights::averages : Weights::trained);
+        require<DataError>(
+            weights == Weights::trained || averages, name,
+            " has no moving averages: the training kept none, or the file is not one of a Cupola training");
+        return weights;
+    }
+
+    std::int64_t step_;
+    Weights weights_;
+    std::int64_t max_batch_;
+    InferenceLanes<D> lanes_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

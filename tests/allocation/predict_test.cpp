@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A predictor allocates nothing after its construction, from the first call on and in any thread.
+#include <cupola/predict.hpp>
+
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "counting.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+TEST_CASE("predicting allocates nothing, for any size of batch and from several threads") {
+    Checkpoint checkpoint;
+    checkpoint.state.parameters = impl::initial_parameters(tutorial::Net::rows, 1, {});
+    const Predictor<tutorial::Net> predictor(checkpoint, "x", {.max_batch = 16, .lanes = 2});
+    const std::vector<float> samples(16 * static_cast<std::size_t>(tutorial::Net::input_shape.size()), 0.5F);
+    std::vector<std::vector<float>> outputs(4, std::vector<float>(160));
+    std::barrier edge(5);
+    std::vector<std::thread> threads;
+    for (std::size_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            edge.arrive_and_wait();
+            for (std::size_t count = 1; count <= 16; ++count) {
+                predictor.predict(std::span(samples).first(count * samples.size() / 16),
+                                  std::span(outputs[t]).first(10 * count));
+            }
+            edge.arrive_and_wait();
+        });
+    }
+    start_counting();
+    edge.arrive_and_wait();
+    edge.arrive_and_wait();
+    const AllocationCount count = stop_counting();
+    for (std::thread& thread : threads) thread.join();
+    CHECK(count.ours == 0);
+    if (Host::library_isa().starts_with("avx512")) CHECK(count.others_largest <= 4096);
+    CHECK(outputs[0] == outputs[3]);
+}

@@ -1,0 +1,210 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: download.sh CIFAR10_DOWNLOAD. From a server on this machine, good and bad: the data set comes as a whole or not at all, a
+# download that broke off is gone on with, a wrong checksum and an archive that reaches elsewhere are refused in one sentence.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+here=$(dirname "${BASH_SOURCE[0]}")
+
+mkdir "$work/server"
+python3 "$here/make_archives.py" "$work/server" >"$work/sums" || fail "the archives could not be made"
+sha() { awk -v name="$1" '$1 == name { print $2 }' "$work/sums"; }
+md5() { awk -v name="$1" '$1 == name { print $3 }' "$work/sums"; }
+mkfifo "$work/port" "$work/life"
+python3 "$here/broken_server.py" "$work/server" "$work/requests" <"$work/life" >"$work/port" &
+exec 9>"$work/life"  # the server ends when this test does
+read -r port <"$work/port"
+site=http://127.0.0.1:$port
+export no_proxy='*'
+
+data=$work/data
+folder=$data/cifar-10-batches-bin
+part=$data/cifar-10-binary.tar.gz.part
+fresh() { rm -rf "$data"; : >"$work/requests"; }
+whole() {
+    [ "$(ls "$data")" = cifar-10-batches-bin ] || fail "not only the data set is left: $(ls -A "$data")"
+    [ "$(cat "$folder"/{data_batch_{1..5},test_batch}.bin | wc -c)" = $((120 * 3073)) ] || fail "the data set is not whole"
+}
+nothing() { [ ! -e "$folder" ] && [ -z "$(ls -A "$data" | grep -v '\.part$')" ] || fail "something is left: $(ls -A "$data")"; }
+good="--data-dir $data --sha256 $(sha good)"
+
+# From a file and from a server; a second run finds it there, and downloads nothing.
+fresh
+trains $good --url "file://$work/server/good"
+whole
+grep -q "^$folder: 100 training and 20 test images$" "$work/output" || fail "it is not said what came"
+fresh
+trains $good --url "$site/good/good"
+whole
+trains $good --url "$site/good/good"
+grep -q "^$folder is there already: 100 training and 20 test images$" "$work/output" || fail "it is not said that it is there"
+[ "$(cat "$work/requests")" = '/good/good 0' ] || fail "it was downloaded again"
+fresh
+trains --data-dir "$data/deep/er" --url "$site/moved/good" --md5 "$(md5 good | tr a-f A-F)"
+[ -f "$data/deep/er/cifar-10-batches-bin/test_batch.bin" ] || fail "nothing came from where the archive has moved"
+
+# Connections that break: the rest is asked for, never all again.
+fresh
+trains $good --url "$site/break/good"
+whole
+[ "$(sed -n 's|^/break/good ||p' "$work/requests" | head -n 3 | xargs)" = '0 100000 200000' ] || fail "it did not go on: $(cat "$work/requests")"
+fresh
+refuses '50000 bytes are kept, and the next try goes on from them' $good --url "$site/stop/good"
+nothing
+trains $good --url "$site/good/good"
+whole
+grep -q ': going on after 50.0 kB' "$work/output" || fail "it is not said that it goes on"
+[ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "it did not go on: $(cat "$work/requests")"
+fresh
+mkdir "$data"
+head -c 70000 "$work/server/good" >"$part"
+trains $good --url "file://$work/server/good"
+whole
+# A server that takes no ranges; an archive that had come as a whole; more than a whole one.
+fresh
+mkdir "$data"
+head -c 70000 "$work/server/good" >"$part"
+trains $good --url "$site/norange/good"
+whole
+mkdir "$work/before"
+for url in "$site/good/good" "file://$work/server/good"; do
+    fresh
+    mkdir "$data"
+    cp "$work/server/good" "$part"
+    trains $good --url "$url"
+    whole
+done
+fresh
+mkdir "$data"
+cat "$work/server/good" "$work/server/text" >"$part"
+refuses ' has the SHA-256 ' $good --url "$site/good/good"
+nothing
+trains $good --url "$site/good/good"
+whole
+
+# A process that is killed in the middle; a second one beside it is refused.
+fresh
+"$program" $good --url "$site/hang/good" >/dev/null 2>&1 &
+loader=$!
+for try in $(seq 600); do
+    [ "$(stat -c %s "$part" 2>/dev/null || echo 0)" = 50000 ] && break
+    [ "$try" -lt 600 ] || fail "the download never came so far"
+    sleep 0.1
+done
+refuses "$part is in use by another process" $good --url "$site/good/good"
+[ "$(stat -c %s "$part")" = 50000 ] || fail "the second process spoilt the first one's file"
+kill -KILL $loader
+wait $loader 2>/dev/null || true
+mkdir "$folder.part-1234"  # and one that was killed while it unpacked
+trains $good --url "$site/good/good"
+whole
+[ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "it did not go on after it was killed"
+
+# The archive, put there by hand.
+fresh
+mkdir "$data"
+cp "$work/server/good" "$data/cifar-10-binary.tar.gz"
+trains $good --url "$site/status/404"
+[ -f "$folder/test_batch.bin" ] && [ -f "$data/cifar-10-binary.tar.gz" ] || fail "the archive that was there is not used, or gone"
+[ ! -s "$work/requests" ] || fail "something was downloaded"
+fresh
+mkdir "$data"
+cp "$work/server/text" "$data/cifar-10-binary.tar.gz"
+refuses "$data/cifar-10-binary.tar.gz has the SHA-256 $(sha text) and not $(sha good); remove it" $good --url "$site/good/good"
+[ -f "$data/cifar-10-binary.tar.gz" ] || fail "a file of the user's was removed"
+
+# Wrong checksums, both sums named; without any, the author's.
+fresh
+refuses "the file from $site/good/text has the SHA-256 $(sha text) and not $(sha good); it was removed" $good --url "$site/good/text"
+[ "$status" = 1 ] && [ -z "$(ls -A "$data")" ] || fail "the wrong file was not removed"
+refuses " has the MD5 $(md5 good) and not $(md5 text)" --data-dir "$data" --url "$site/good/good" --md5 "$(md5 text)"
+refuses " has the MD5 $(md5 good) and not $(md5 text)" $good --url "$site/good/good" --md5 "$(md5 text)"
+refuses ' and not c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd; it was removed' --data-dir "$data" --url "$site/good/good"
+
+# Servers that do not give it.
+refuses "$site/good/missing cannot be downloaded: the server answered with status 404" $good --url "$site/good/missing"
+refuses 'the server answered with status 503' $good --url "$site/status/503"
+[ "$(grep -c '^/status/503 ' "$work/requests")" -gt 1 ] || fail "a server that is busy is asked once only"
+refuses 'http://127.0.0.1:1/x cannot be downloaded: ' $good --url http://127.0.0.1:1/x
+refuses 'http://no.such.host.invalid/x cannot be downloaded: ' $good --url http://no.such.host.invalid/x
+refuses 'file:///no/such/file cannot be downloaded: ' $good --url file:///no/such/file
+refuses 'cannot be downloaded: ' $good --url ftp://127.0.0.1/x
+refuses "file://$work/server/nothing is empty" $good --url "file://$work/server/nothing"
+[ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"
+
+# Archives whose checksum is right and which are not the data set: nothing of them is left, here or elsewhere.
+refuses_archive() {
+    fresh
+    refuses "$2" --data-dir "$data" --url "file://$work/server/$1" --sha256 "$(sha "$1")"
+    nothing
+    [ -z "$(find "$work" -name evil)" ] && [ ! -e /tmp/cupola-evil ] || fail "the archive $1 wrote elsewhere"
+}
+refuses_archive cut "$part is damaged or is no archive: "
+refuses_archive text "$part is damaged or is no archive: "
+refuses_archive empty "$part holds no files"
+for name in above through absolute deeper beside symlink hardlink; do
+    refuses_archive $name "evil, which is not a plain file in cifar-10-batches-bin/: nothing was unpacked"
+done
+refuses_archive many "$part holds more than 100 files: nothing was unpacked"
+refuses_archive bomb "$part unpacks to more than 1000000000 bytes: nothing was unpacked"
+refuses_archive label 'data_batch_3.bin has label 10 in record 0'
+refuses_archive short 'test_batch.bin does not exist'
+
+# A data set that is there and damaged is the user's: it is left.
+fresh
+trains $good --url "$site/good/good"
+truncate -s -1 "$folder/data_batch_2.bin"
+refuses "$folder/data_batch_2.bin is cut short" $good --url "$site/good/good"
+grep -q "; remove $folder to download it again$" "$work/errors" || fail "it is not said what to do"
+[ -f "$folder/test_batch.bin" ] || fail "the user's files are gone"
+
+# Places that cannot be written: a full disk at the download and at the unpacking, a folder of another user.
+fresh
+mkdir "$data"
+ln -s /dev/full "$part"
+refuses "$part cannot be written: No space left on device" $good --url "$site/good/good"
+fresh
+: >"$data"
+refuses " cannot be made: " --data-dir "$data/below" --sha256 "$(sha good)" --url "$site/good/good"
+refuses "$data" --data-dir "$data" --sha256 "$(sha good)" --url "$site/good/good"
+rm "$data"
+if unshare -rm mount -t tmpfs none /mnt 2>/dev/null; then
+    mkdir "$data"
+    cat >"$work/small_disk" <<END
+mount -t tmpfs -o size=$(($(stat -c %s "$work/server/good") / 1024 + 200))k none "$data" && cp "$work/server/good" "$part" || exit 99
+"$program" $good --url "$site/good/good"
+status=\$?
+ls -A "$data"
+exit \$status
+END
+    status=0
+    unshare -rm bash "$work/small_disk" >"$work/output" 2>"$work/errors" || status=$?
+    [ "$status" = 1 ] || fail "exit status $status with a full disk"
+    grep -q '^cifar10_download: .* cannot be written: No space left on device$' "$work/errors" || fail "it is not said that the disk is full"
+    [ "$(tail -n 1 "$work/output")" = cifar-10-binary.tar.gz.part ] || fail "something is left on a full disk"
+    checks=$((checks + 1))
+else
+    echo "not tested, for this user may not mount: a disk that fills up while the archive is unpacked"
+fi
+fresh
+mkdir -m 555 "$data"
+if [ "$(id -u)" = 0 ]; then
+    chmod o+rx "$work"
+    through="setpriv --reuid=65534 --regid=65534 --clear-groups"
+fi
+if ${through:-} "$program" --help >/dev/null 2>&1; then
+    refuses "$part cannot be written: Permission denied" $good --url "$site/good/good"
+else
+    echo "not tested, for another user may not run the program: a folder that may not be written"
+fi
+through=
+
+# Flags.
+refuses '--sha256: 12ab is not 64 hexadecimal digits' --sha256 12ab
+refuses '--md5: xyz is not 32 hexadecimal digits' --md5 xyz
+refuses '--data-dir: the path is empty' --data-dir ''
+refuses '--url: the address is empty' --url ''
+refuses 'surplus' surplus
+trains --help
+for flag in --data-dir --url --sha256 --md5; do grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"; done
+echo "$checks downloads"

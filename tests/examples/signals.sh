@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: signals.sh CIFAR10_TRAIN SAMPLE. SIGTERM and Ctrl-C end a run after the step that they come in, with a checkpoint
+# from which it goes on to the same bits; a second one ends the process at once, as one in the evaluation does. A run that
+# diverges leaves the parameters before the step.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
+small_data "$work/data" "$2"
+trap '[ -z "${child:-}" ] || kill -9 $child 2>/dev/null || true; rm -rf "$work"' EXIT
+base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --log-every 1)
+
+# begin ARGUMENTS...: in the background, as $child. There a shell has Ctrl-C ignored unless told otherwise.
+begin() {
+    env --default-signal=INT "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null &
+    child=$!
+}
+# ended: waits for it, and sets $status.
+ended() {
+    status=0
+    { wait $child || status=$?; } 2>/dev/null
+    child=
+    checks=$((checks + 1))
+}
+stepped() { wait_for "grep -q ': step $1,' '$work/output'"; }
+
+# Stopped twice on its way to the end, under a schedule that knows the end.
+last=60
+flags=("${base[@]}" --num-replicas 2 --max-steps $last --schedule cosine --optimizer momentum --learning-rate 0.01)
+trains "${flags[@]}" --train-dir "$work/whole"
+resume=()
+for signal in TERM:15:5 INT:2:30; do
+    IFS=: read -r name number step <<<"$signal"
+    begin "${flags[@]}" --train-dir "$work/stopped" "${resume[@]}"
+    stepped "$step"
+    kill -s "$name" $child
+    ended
+    [ $status = $((128 + number)) ] || fail "exit status $status after SIG$name"
+    [ ! -s "$work/errors" ] || fail "something on standard error after SIG$name"
+    made=$(losses | tail -n 1 | cut -d ' ' -f 1)
+    [ "$made" -lt $((last - 1)) ] || fail "the run was not stopped by SIG$name"
+    [ "$(tail -n 1 "$work/output")" = "stopped by signal $number after step $made; --resume goes on from $work/stopped" ] ||
+        fail "it is not said that the run was stopped by SIG$name"
+    [ "$(checkpoints "$work/stopped" | sed 's/.* //')" = $((made + 1)) ] || fail "no checkpoint of the last whole step after SIG$name"
+    no_temporary "$work/stopped" || fail "a temporary file is left by SIG$name"
+    resume=(--resume)
+done
+trains "${flags[@]}" --train-dir "$work/stopped" --resume
+cmp "$work/stopped/model-$last.safetensors" "$work/whole/model-$last.safetensors" || fail "not the same bits at the end"
+
+# Without a folder nothing is kept, and that is said.
+begin "${base[@]}" --max-steps 100000
+stepped 1
+kill -INT $child
+ended
+[ $status = 130 ] || fail "exit status $status after SIGINT without --train-dir"
+grep -q '^stopped by signal 2 after step [0-9]*; without --train-dir nothing was kept$' "$work/output" || fail "it is not said that nothing was kept"
+
+# Twice in one step, the first, which takes a second or more: the process ends at once, in the middle of the step.
+catches_interrupts() { (($(sed -nE 's/^SigCgt:[[:space:]]*/0x/p' "/proc/$child/status") & 2)); }
+for second in INT:2 TERM:15; do
+    IFS=: read -r name number <<<"$second"
+    begin "${base[@]}" --accumulation 300 --max-steps 3 --train-dir "$work/twice$name"
+    wait_for '[ "$(cat /proc/$child/comm)" = cifar10_train ]'  # before that it is the shell
+    wait_for catches_interrupts
+    kill -INT $child
+    wait_for '! catches_interrupts'
+    kill -s "$name" $child
+    ended
+    [ $status = $((128 + number)) ] || fail "exit status $status after SIGINT and SIG$name"
+    ! grep -Eq 'stopped by signal|: step ' "$work/output" || fail "SIGINT and SIG$name in one step did not end it at once"
+    [ -z "$(checkpoints "$work/twice$name")" ] || fail "a checkpoint of half a step"
+    no_temporary "$work/twice$name" || fail "a half-written checkpoint is left"
+done
+
+# In the evaluation at the end, here of 4,000 images: the training is over and kept, and Ctrl-C ends the process.
+cp -r "$work/data" "$work/long"
+for _ in {1..250}; do cat "$work/data/test_batch.bin"; done >"$work/long/test_batch.bin"
+begin --data-dir "$work/long" --batch-size 8 --threads-per-device 1 --max-steps 1 --train-dir "$work/evaluated"
+wait_for "[ -e '$work/evaluated/model-1.safetensors' ]"
+wait_for '! catches_interrupts'
+kill -INT $child
+ended
+[ $status = 130 ] || fail "exit status $status after SIGINT in the evaluation"
+! grep -q 'accuracy' "$work/output" || fail "the evaluation went on after Ctrl-C"
+
+# A run that diverges: step, replica and layer; the checkpoint is of the parameters before that step.
+diverging=("${base[@]}" --num-replicas 2 --learning-rate 1e9 --train-dir "$work/diverged")
+refuses 'training diverged' "${diverging[@]}" --max-steps 20
+[ $status = 1 ] || fail "exit status $status of a run that diverged"
+grep -Eq ' of replica [01] is .* at step [0-9]+: the output of layer [0-9]+ \(LocalResponseNorm<4>\) is the first that is not finite; .*; the parameters are those before the step$' "$work/errors" ||
+    fail "replica, step or layer are not named"
+step=$(sed -nE 's/.* at step ([0-9]+).*/\1/p' "$work/errors")
+cp "$work/errors" "$work/said"
+[ "$(checkpoints "$work/diverged")" = "$step" ] || fail "not the checkpoint before step $step"
+no_temporary "$work/diverged" || fail "a temporary file is left by a run that diverged"
+trains "${base[@]}" --num-replicas 2 --learning-rate 1e9 --train-dir "$work/before" --max-steps "$step"
+cmp "$work/before/model-$step.safetensors" "$work/diverged/model-$step.safetensors" || fail "not the parameters before step $step"
+refuses 'training diverged' "${diverging[@]}" --max-steps 20 --resume
+diff "$work/errors" "$work/said" || fail "resumed, it diverges in other words"
+echo "$checks runs"

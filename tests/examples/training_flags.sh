@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: training_flags.sh CIFAR10_TRAIN SAMPLE. What --train-dir, --resume and the flags that take a name refuse, with a
+# sentence and without harm to what is in the folder: other settings, no checkpoint, a damaged one, a folder in use, a disk
+# that is full. And the lines of the log, as text and as JSON, on standard output and in the folder.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
+small_data "$work/data" "$2"
+base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1)
+folder=$work/run
+
+# The sentence is on standard error alone, and what was there is there as it was.
+contents() { (cd "$folder" && find . -type f ! -name lock -exec sha256sum {} + | sort); }
+refuses_to_go_on() {
+    contents >"$work/before"
+    refuses "$@"
+    contents | diff "$work/before" - || fail "the folder was changed by: $*"
+}
+
+# Names that are none, each with those that there are.
+refuses '--model is tutorial or resnet, not alexnet' --model alexnet
+refuses '--precision is float on the CPU, not half' --precision half
+refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not adagrad' "${base[@]}" --optimizer adagrad
+refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${base[@]}" --schedule steps
+refuses 'none, linear or square-root, not by "quadratic"' "${base[@]}" --lr-scaling quadratic
+refuses '--log-loss is mean, last or each, not all' --log-loss all
+refuses '--bn-stats is for --model resnet' "${base[@]}" --bn-stats merged
+refuses '--bn-stats is first, last, all, merged or synchronized, not median' "${base[@]}" --model resnet --bn-stats median
+for flag in --ema-decay --clip-norm --clip-value; do
+    refuses "$flag: -1 is not a number of at least 0" $flag -1
+done
+refuses 'decay' "${base[@]}" --ema-decay 1.5
+for flag in --checkpoint-every --summary-every --warm-up-steps; do
+    refuses "$flag: -1 is not a whole number from 0 to 1000000000000" $flag -1
+done
+refuses '--keep-checkpoints: 0 is not a whole number from 1 to ' --keep-checkpoints 0
+refuses '--accumulation: 0 is not a whole number from 1 to ' --accumulation 0
+
+# Folders.
+refuses '--resume needs --train-dir, the folder to go on from' --resume
+refuses '--keep-best needs --train-dir, the folder to keep it in' --keep-best
+: >"$work/file"
+refuses "$work/file is not a folder" "${base[@]}" --train-dir "$work/file"
+refuses "the folder $work/file/below cannot be made: Not a directory" "${base[@]}" --train-dir "$work/file/below"
+refuses 'the folder /proc/cupola cannot be made: ' "${base[@]}" --train-dir /proc/cupola
+mkdir "$work/locked"
+chmod 555 "$work/locked"
+chmod o+rx "$work"
+[ "$(id -u)" != 0 ] || through="setpriv --reuid=65534 --regid=65534 --clear-groups"
+if ${through:-} "$program" --help >/dev/null 2>&1; then
+    refuses "the folder $work/locked cannot be written: Permission denied" "${base[@]}" --train-dir "$work/locked"
+    refuses "the folder $work/locked/below cannot be made: Permission denied" "${base[@]}" --train-dir "$work/locked/below"
+else
+    echo "not tested, for another user may not run the program: a folder that may not be written"
+fi
+through=
+refuses "$work/none has no checkpoint to resume from" "${base[@]}" --train-dir "$work/none" --resume
+
+# A folder that has checkpoints.
+trains "${base[@]}" --train-dir "$folder" --max-steps 4 --checkpoint-every 2
+[ "$(checkpoints "$folder")" = '2 4' ] || fail "not the checkpoints of steps 2 and 4"
+refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume goes on from it, another --train-dir begins anew" \
+    "${base[@]}" --train-dir "$folder" --max-steps 6
+
+# Other settings: each that has changed is named, and which may change.
+goes_on=("${base[@]}" --train-dir "$folder" --max-steps 6 --resume)
+other='is of a run with other settings: '
+refuses_to_go_on "$other""seed was 1 and is 2; --max-steps, --num-devices, " "${goes_on[@]}" --seed 2
+refuses_to_go_on "$other""batch_size was 8 and is 16; " "${base[@]:0:2}" --threads-per-device 1 --batch-size 16 --train-dir "$folder" --max-steps 6 --resume
+refuses_to_go_on "replicas was 1 and is 2; " "${goes_on[@]}" --num-replicas 2
+refuses_to_go_on "accumulation was 1 and is 3; " "${goes_on[@]}" --accumulation 3
+refuses_to_go_on "optimizer was sgd and is sgd, momentum 0.9" "${goes_on[@]}" --optimizer momentum
+refuses_to_go_on "optimizer was sgd and is adam" "${goes_on[@]}" --optimizer adam
+refuses_to_go_on "learning_rate was 0.1, " "${goes_on[@]}" --learning-rate 0.2
+refuses_to_go_on "learning_rate was 0.1, " "${goes_on[@]}" --schedule constant
+refuses_to_go_on "learning_rate was 0.1, " "${goes_on[@]}" --lr-scaling linear
+refuses_to_go_on "optimizer was sgd and is sgd" "${goes_on[@]}" --clip-norm 1
+refuses_to_go_on "moving_average was " "${goes_on[@]}" --ema-decay 0
+refuses_to_go_on "; accumulation was 1 and is 2; seed was 1 and is 7; " "${goes_on[@]}" --num-replicas 3 --accumulation 2 --seed 7
+refuses_to_go_on "going on from $folder/model-4.safetensors here would not give the same bits: threads_per_device was 1 and is 2" \
+    --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$folder" --max-steps 6 --resume
+refuses_to_go_on 'model' "${goes_on[@]}" --model resnet
+cp -r "$folder" "$work/anyway"
+trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume --resume-anyway --seed 2
+grep -q "^warning: going on from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||
+    fail "--resume-anyway does not say what differs"
+[ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
+
+# Damage: cut short, or one bit of the middle; the next sound one is taken, and the end is the same.
+trains "${base[@]}" --train-dir "$work/whole" --max-steps 6
+cut_short() { truncate -s -1 "$1"; }
+flip_bit() {
+    local place byte
+    place=$(($(stat -c %s "$1") / 2))
+    byte=$(od -An -tu1 -j $place -N 1 "$1")
+    # shellcheck disable=SC2059
+    printf "\\x$(printf %02x $((byte ^ 16)))" | dd of="$1" bs=1 seek=$place conv=notrunc status=none
+}
+empty() { : >"$1"; }
+for damage in cut_short flip_bit empty; do
+    rm -rf "$work/damaged"
+    cp -r "$folder" "$work/damaged"
+    $damage "$work/damaged/model-4.safetensors"
+    trains "${base[@]}" --train-dir "$work/damaged" --max-steps 6 --resume
+    [ "$(grep -c "^warning: $work/damaged/model-4.safetensors is \(damaged\|cut short\)" "$work/output")" = 1 ] ||
+        fail "no warning of the damage $damage"
+    grep -q "^resumed from $work/damaged/model-2.safetensors: step 2 comes next" "$work/output" || fail "not the next sound one after $damage"
+    cmp "$work/damaged/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after $damage"
+done
+cp -r "$folder" "$work/all"
+cut_short "$work/all/model-2.safetensors"
+flip_bit "$work/all/model-4.safetensors"
+run "${base[@]}" --train-dir "$work/all" --max-steps 6 --resume
+[ "$(grep -c '^warning: ' "$work/output")" = 2 ] || fail "not a warning for each of two damaged checkpoints"
+refuses "$work/all has no sound checkpoint to resume from: 2 are damaged" "${base[@]}" --train-dir "$work/all" --max-steps 6 --resume
+: >"$folder/model-9.safetensors.partial-1-0"
+cp -r "$folder" "$work/left"
+trains "${base[@]}" --train-dir "$work/left" --max-steps 6 --resume
+grep -q "^warning: $work/left/model-9.safetensors.partial-1-0 was removed: a training was ended while it wrote it$" "$work/output" ||
+    fail "it is not said that a half-written file was removed"
+no_temporary "$work/left" || fail "a half-written file is left"
+rm "$folder/model-9.safetensors.partial-1-0"
+
+# Two trainers on one folder.
+"$program" "${base[@]}" --train-dir "$work/shared" --max-steps 1000000 --log-every 1 >"$work/first" 2>&1 </dev/null &
+first=$!
+trap 'kill -9 $first 2>/dev/null || true; chmod -R u+rwx "$work"; rm -rf "$work"' EXIT
+wait_for 'grep -q ": step 1," "$work/first"'
+for resume in '' --resume; do
+    # shellcheck disable=SC2086
+    refuses "the folder $work/shared is in use by another training, process $first" "${base[@]}" --train-dir "$work/shared" $resume
+done
+kill -0 $first || fail "the first training ended too"
+kill -TERM $first
+wait $first || true
+trains "${base[@]}" --train-dir "$work/shared" --max-steps 1 --resume
+
+# A disk that fills up, as a limit on the size of files that the newest checkpoint does not fit in any more.
+cp -r "$folder" "$work/small"
+full_disk() (
+    trap '' XFSZ
+    ulimit -f 4096
+    exec "$program" "$@"
+)
+status=0
+full_disk "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume >"$work/output" 2>"$work/errors" </dev/null || status=$?
+[ $status = 1 ] || fail "exit status $status with a full disk"
+grep -Eqx "cifar10_train: $work/small/model-6.safetensors cannot be written: (File too large|No space left on device), after [0-9]+ bytes" "$work/errors" ||
+    fail "it is not said that the disk is full"
+[ "$(wc -l <"$work/errors")" = 1 ] || fail "not one line on standard error"
+no_temporary "$work/small" || fail "a half-written file is left on the full disk"
+cmp "$work/small/model-4.safetensors" "$folder/model-4.safetensors" || fail "the older checkpoint was harmed"
+trains "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume
+cmp "$work/small/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after a full disk"
+
+# The log: what may be asked for beside the tutorial's line, and the same in the folder.
+two=("${base[@]}" --num-replicas 2 --max-steps 3 --log-every 1)
+line='^[0-9-]{10} [0-9:.]{15}: step [0-9]+, loss = [0-9]+\.[0-9]{2} \([0-9]+\.[0-9] examples/sec; [0-9]+\.[0-9]{3} sec/batch\)'
+lines() {
+    grep ': step ' "$work/output" >"$work/lines" || true
+    [ "$(wc -l <"$work/lines")" = 3 ] || fail "not 3 log lines"
+    ! grep -Ev "$line$1\$" "$work/lines" || fail "not a line as asked for"
+}
+number='[0-9]+\.[0-9]+'
+trains "${two[@]}" --log-learning-rate --train-dir "$work/log"
+lines ', learning_rate = 0\.1'
+without_times() { sed -E 's/^[^:]*:[^:]*:[^:]*: //; s/\([^)]*sec[^)]*\)//' "$1"; }
+diff <(without_times "$work/lines") <(without_times "$work/log/train.log") || fail "train.log has other lines than standard output"
+trains "${two[@]}" --log-loss each
+lines ", losses = $number $number"
+awk '{ sub(/.*loss = /, ""); mean = $1; sub(/.*losses = /, ""); off = mean - ($1 + $2) / 2; if (off > 0.011 || off < -0.011) exit 1 }' "$work/lines" ||
+    fail "the loss is not the mean of the replicas' losses"
+sed -E 's/.* //' "$work/lines" >"$work/last"
+trains "${two[@]}" --log-loss last
+lines ''
+sed -E 's/.*loss = ([0-9.]+) .*/\1/' "$work/lines" | diff - "$work/last" || fail "--log-loss last is not the last replica's loss"
+trains "${two[@]}" --log-parts
+lines "(, [a-z0-9_/]+ = $number \(smoothed $number\))+, total_loss = $number \(smoothed $number\)"
+grep -q 'cross_entropy = ' "$work/lines" && grep -q 'weight_decay/local3 = ' "$work/lines" || fail "not every part of the loss is in the line"
+
+# JSON: each line that is an object is a whole one with everything in it; the smoothed losses go on after a resume.
+cat >"$work/json.cmake" <<'END'
+string(JSON steps GET "${line}" step)
+foreach(name IN ITEMS loss learning_rate examples examples_per_second seconds_per_step)
+    string(JSON type TYPE "${line}" ${name})
+    if(NOT type STREQUAL NUMBER)
+        message(FATAL_ERROR "${name} is no number in ${line}")
+    endif()
+endforeach()
+string(JSON replicas LENGTH "${line}" replicas)
+string(JSON first GET "${line}" replicas 0)
+string(JSON rate GET "${line}" learning_rate)
+string(JSON examples GET "${line}" examples)
+foreach(part IN ITEMS cross_entropy weight_decay/local3 weight_decay/local4 total_loss)
+    foreach(kind IN ITEMS raw smoothed)
+        string(JSON value GET "${line}" parts ${part} ${kind})
+        string(APPEND values " ${value}")
+    endforeach()
+endforeach()
+string(SUBSTRING "${rate}" 0 6 rate)
+message(NOTICE "${steps} ${replicas} ${rate} ${examples}${values}")
+END
+# What the JSON lines of a run say, without the times.
+objects() {
+    local object
+    while read -r object; do cmake -D line="$object" -P "$work/json.cmake" 2>&1 || fail "not JSON as it should be: $object"; done < <(grep '^{' "$1" || true)
+}
+trains "${two[@]}" --json --train-dir "$work/json"
+objects "$work/output" >"$work/objects"
+[ "$(cut -d ' ' -f 1,2,4 "$work/objects" | xargs)" = '0 2 16 1 2 16 2 2 16' ] || fail "not the steps, replicas and images of three objects"
+objects "$work/json/train.log" | diff "$work/objects" - || fail "train.log has other objects than standard output"
+! grep -q ': step ' "$work/output" || fail "--json prints the tutorial's lines too"
+# The first smoothed loss is a tenth of the raw one.
+awk 'NR == 1 { off = $6 * 10 - $5; if (off > 1e-6 || off < -1e-6) exit 1 }' "$work/objects" || fail "the first smoothed loss is not a tenth of the raw one"
+trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 1
+trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 3 --resume
+objects "$work/parted/train.log" | diff "$work/objects" - || fail "the smoothed losses do not go on after a resume"
+echo "$checks command lines"

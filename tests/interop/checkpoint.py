@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints between Cupola and PyTorch: checkpoint.py CHECKPOINT_TOOL, with torch and safetensors installed.
+
+For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
+a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
+trained parameters and with their moving averages; the optimiser's state has the parameters' extents; and a file that
+`save_file(model.state_dict())` wrote here gives the same logits there. Files that do not fit are refused with a sentence.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional
+
+IMAGES = 8
+
+
+class Tutorial(nn.Module):
+    """The network of TensorFlow's tutorial; its SAME padding puts the odd place at the end."""
+
+    shape = (24, 24, 3)
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 5, padding=2)
+        self.conv2 = nn.Conv2d(64, 64, 5, padding=2)
+        self.local3 = nn.Linear(2304, 384)
+        self.local4 = nn.Linear(384, 192)
+        self.softmax_linear = nn.Linear(192, 10)
+        # TensorFlow's alpha of 0.001 / 9 is of the sum, PyTorch's of the mean.
+        self.norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+
+    @staticmethod
+    def pool(x):
+        return functional.max_pool2d(functional.pad(x, (0, 1, 0, 1), value=-torch.inf), 3, 2)
+
+    def forward(self, x):
+        x = self.norm(self.pool(functional.relu(self.conv1(x))))
+        x = self.pool(self.norm(functional.relu(self.conv2(x))))
+        x = functional.relu(self.local3(x.flatten(1)))
+        return self.softmax_linear(functional.relu(self.local4(x)))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        return x + self.conv2(functional.relu(self.bn1(self.conv1(x))))
+
+
+class Residual(nn.Module):
+    shape = (8, 6, 3)
+
+    def __init__(self):
+        super().__init__()
+        self.conv0 = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.bn0 = nn.BatchNorm2d(4)
+        self.layer1 = nn.Sequential(Block())
+        self.fc = nn.Linear(8 * 6 * 4, 5)
+
+    def forward(self, x):
+        x = functional.relu(self.layer1(functional.relu(self.bn0(self.conv0(x)))))
+        return self.fc(functional.dropout(x.flatten(1), 0.5, self.training))
+
+
+def difference(a, b):
+    return float(torch.linalg.vector_norm(a - b) / torch.linalg.vector_norm(b))
+
+
+class Check:
+    def __init__(self, tool, name, network, folder):
+        self.tool, self.name, self.network, self.folder = tool, name, network, folder
+        generator = torch.Generator().manual_seed(7)
+        self.images = torch.randn(IMAGES, *network.shape, generator=generator)
+        self.images.numpy().tofile(self.folder / "images")
+
+    def run(self, command, file):
+        return subprocess.run(
+            [self.tool, command, self.name, str(file), str(self.folder / "images"), str(self.folder / "logits")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def logits_there(self, command, file):
+        result = self.run(command, file)
+        assert result.returncode == 0, result.stderr
+        logits = torch.from_numpy(numpy.fromfile(self.folder / "logits", dtype=numpy.float32))
+        return logits.reshape(-1, IMAGES, logits.numel() // IMAGES if command == "read" else logits.numel() // IMAGES // 2)
+
+    def logits_here(self, state):
+        model = self.network().eval()
+        model.load_state_dict(state, strict=True)
+        with torch.no_grad():
+            return model(self.images.permute(0, 3, 1, 2))
+
+    def same(self, what, ours, theirs):
+        off = difference(ours, theirs)
+        print(f"{self.name}: {what}: relative difference of the logits {off:.2e}")
+        assert ours.shape == theirs.shape and off < 1e-5, what
+
+    def refused(self, what, state, sentence, metadata=None):
+        file = self.folder / "refused.safetensors"
+        save_file(state, file, metadata=metadata)
+        result = self.run("read", file)
+        print(f"{self.name}: {what}: {result.stderr.strip()}")
+        assert result.returncode == 1 and sentence in result.stderr and result.stderr.count("\n") == 1, what
+
+    def from_cupola(self):
+        file = self.folder / "cupola.safetensors"
+        there = self.logits_there("write", file)
+        tensors = load_file(file)
+        own = {k: v for k, v in tensors.items() if not k.startswith(("ema.", "optimizer."))}
+        averages = {k.removeprefix("ema."): v for k, v in tensors.items() if k.startswith("ema.")}
+        momentum = {k.removeprefix("optimizer.momentum_buffer."): v for k, v in tensors.items() if k.startswith("optimizer.")}
+        self.same("Cupola's checkpoint in PyTorch", there[0], self.logits_here(own))
+        self.same("Cupola's moving averages in PyTorch", there[1], self.logits_here(own | averages))
+        parameters = {k: v.shape for k, v in self.network().named_parameters()}
+        assert {k: v.shape for k, v in momentum.items()} == parameters, "the momenta are not those of the parameters"
+        with safe_open(file, "pt") as opened:
+            metadata = opened.metadata()
+        assert metadata["cupola.step"] == "1234" and metadata["network"] == 'of random values, for "PyTorch"\n'
+        assert metadata["format"] == "pt" and len(metadata["crc32c"]) == 8
+        self.refused("a checkpoint that was changed and saved again", tensors, "is damaged: its checksum should be", metadata)
+
+    def from_pytorch(self):
+        torch.manual_seed(3)
+        model = self.network()
+        state = {k: v + 0.02 * torch.rand_like(v) if v.is_floating_point() else v for k, v in model.state_dict().items()}
+        file = self.folder / "torch.safetensors"
+        save_file(state, file)
+        self.same("PyTorch's file in Cupola", self.logits_there("read", file)[0], self.logits_here(state))
+        self.refused("half precision", {k: v.bfloat16() for k, v in state.items()}, "has elements of type BF16; only F32 is read")
+        first = next(iter(state))
+        self.refused("a tensor missing", {k: v for k, v in state.items() if k != first}, f"it has no tensor {first}")
+        self.refused("a tensor more", state | {"more": torch.zeros(3)}, "it has a tensor more, which this network does not have")
+        self.refused("another shape", state | {first: torch.zeros(1, 2)}, f"its {first} is [1,2], and this network's is ")
+
+
+def main():
+    for name, network in (("tutorial", Tutorial), ("residual", Residual)):
+        with tempfile.TemporaryDirectory(prefix="cupola_interop_") as folder:
+            check = Check(sys.argv[1], name, network, Path(folder))
+            check.from_cupola()
+            check.from_pytorch()
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main()

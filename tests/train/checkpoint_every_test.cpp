@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/train/checkpoint_every.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/train/fit.hpp>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct NoNet {
+    static constexpr std::span<const Row> rows{};
+};
+
+/// A training whose state is its step alone.
+struct Training {
+    using NetworkType = NoNet;
+    struct Options {
+        std::int64_t batch_size = 8;
+        int replicas = 2, accumulation = 3;
+        struct {
+            [[nodiscard]] static int state_arenas() { return 2; }
+            [[nodiscard]] static std::string_view state_name(int arena) {
+                return arena == 0 ? "exp_avg" : "exp_avg_sq";
+            }
+        } optimizer;
+    };
+    StepReport report{.replicas = {{.samples = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
+    Options given{};
+    bool whole = true;
+    std::int64_t diverges_at = -1;
+
+    std::int64_t made = 0;
+
+    [[nodiscard]] std::int64_t step() const { return made; }
+    template <class Batches>
+    requires std::is_invocable_v<Batches&>
+    const StepReport& step(Batches&&) {
+        if (made == diverges_at) throw DivergedError("diverged", made, 0);
+        report.step = made++;
+        return report;
+    }
+    [[nodiscard]] bool sound() const { return whole; }
+    [[nodiscard]] const Options& options() const { return given; }
+    [[nodiscard]] TrainingState state() const { return {.step = made, .parameters = {static_cast<float>(made)}}; }
+};
+
+/// Keeps what it is given, or refuses it as a full disk does.
+struct Directory {
+    std::vector<Checkpoint> saved{};
+    std::vector<std::optional<double>> metrics{};
+    bool full = false;
+
+    void save(std::span<const Row>, const Checkpoint& checkpoint, std::optional<double> metric) {
+        require<DataError>(!full, "the disk is full");
+        saved.push_back(checkpoint);
+        metrics.push_back(metric);
+    }
+    [[nodiscard]] std::vector<std::int64_t> steps() const {
+        std::vector<std::int64_t> result;
+        for (const Checkpoint& checkpoint : saved) result.push_back(checkpoint.state.step);
+        return result;
+    }
+};
+
+constexpr auto batches = [] {};
+using Steps = std::vector<std::int64_t>;
+
+Steps saved_steps(Training& training, std::int64_t every, std::int64_t steps) {
+    Directory directory;
+    fit(training, batches, {.steps = steps}, CheckpointEvery(training, directory, {.every = every}));
+    return directory.steps();
+}
+Steps saved_steps(std::int64_t every, std::int64_t steps) {
+    Training training;
+    return saved_steps(training, every, steps);
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is of whole steps: after every so many, counted from step 0, and at the end") {
+    CHECK(saved_steps(3, 7) == Steps{3, 6, 7});
+    CHECK(saved_steps(3, 6) == Steps{3, 6});
+    CHECK(saved_steps(1, 3) == Steps{1, 2, 3});
+    CHECK(saved_steps(100, 7) == Steps{7});
+    CHECK(saved_steps(0, 7) == Steps{7});
+}
+
+TEST_CASE("a run that goes on keeps the places of its checkpoints, and writes none of a step that it did not make") {
+    Training training{.made = 4};
+    CHECK(saved_steps(training, 3, 4) == Steps{6, 8});
+    CHECK(saved_steps(training, 3, 0).empty());
+    CHECK(saved_steps(training, 0, 0).empty());
+}
+
+TEST_CASE("a run that is stopped or that diverges leaves the parameters after its last whole step") {
+    struct Stop {
+        void on_step(const StepReport& report, Run& run) { run.stop = report.step == 4; }
+    };
+    Training training;
+    Directory directory;
+    fit(training, batches, {.steps = 10}, CheckpointEvery(training, directory, {.every = 3}), Stop{});
+    CHECK(directory.steps() == Steps{3, 5});
+
+    Training diverging{.diverges_at = 5};
+    directory.saved.clear();
+    CHECK_THROWS_AS(fit(diverging, batches, {.steps = 10}, CheckpointEvery(diverging, directory, {.every = 3})),
+                    DivergedError);
+    CHECK(directory.steps() == Steps{3, 5});
+
+    Training at_once{.diverges_at = 0};
+    directory.saved.clear();
+    CHECK_THROWS_AS(fit(at_once, batches, {.steps = 10}, CheckpointEvery(at_once, directory, {.every = 3})),
+                    DivergedError);
+    CHECK(directory.steps().empty());
+}
+
+TEST_CASE("parameters of half a step are not kept") {
+    Training training{.diverges_at = 5};
+    Directory directory;
+    training.whole = false;
+    CHECK_THROWS_AS(fit(training, batches, {.steps = 10}, CheckpointEvery(training, directory, {.every = 0})),
+                    DivergedError);
+    CHECK(directory.steps().empty());
+}
+
+TEST_CASE("a checkpoint that cannot be written ends the run with the directory's sentence") {
+    Training training;
+    Directory directory;
+    directory.full = true;
+    CHECK(message_of<DataError>([&] {
+              fit(training, batches, {.steps = 10}, CheckpointEvery(training, directory, {.every = 3}));
+          }) == "the disk is full");
+    CHECK(training.step() == 3);
+}
+
+TEST_CASE("a checkpoint has the optimiser's states by name, what the run says of itself, and how far it has come") {
+    Training training;
+    Directory directory;
+    CheckpointOptions options{.every = 2};
+    options.info.set("seed", "7");
+    double metric = 0.5;
+    CheckpointEvery checkpoints(training, directory, options,
+                                [&]() -> std::optional<double> { return metric += 0.25; });
+    fit(training, batches, {.steps = 4}, checkpoints);
+    REQUIRE(directory.saved.size() == 2);
+    CHECK(directory.saved[1].optimizer_states == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
+    CHECK(directory.saved[1].state.parameters == std::vector<float>{4});
+    CHECK(*directory.saved[0].info.find("seed") == "7");
+    CHECK(*directory.saved[0].info.find(images_seen_key) == "96");  // 2 steps of 2 replicas of 3 batches of 8
+    CHECK(*directory.saved[1].info.find(images_seen_key) == "192");
+    CHECK(directory.saved[0].info.find(losses_key) == nullptr);
+    CHECK(directory.metrics == std::vector<std::optional<double>>{0.75, 1.0});
+}
+
+TEST_CASE("smoothed losses go through a checkpoint with every digit") {
+    Training training;
+    training.report.samples = 8;
+    LossAverages losses;
+    for (const double loss : {1.0 / 3, 2.0 / 7, 1e-300, 5e9}) {
+        training.report.loss = training.report.replicas[0].parts[0].value = loss;
+        losses.update(training.report);
+    }
+    Directory directory;
+    fit(training, batches, {.steps = 1}, CheckpointEvery(training, directory, {.losses = &losses}));
+    LossAverages restored;
+    restore_losses(directory.saved[0].info, restored);
+    REQUIRE(restored.state().size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) {
+        CHECK(restored.state()[i].name == losses.state()[i].name);
+        CHECK(restored.state()[i].value == losses.state()[i].value);
+    }
+}
+
+TEST_CASE("without smoothed losses in a checkpoint they begin anew, and losses that are none are refused") {
+    LossAverages losses;
+    restore_losses({}, losses);
+    CHECK(losses.parts().empty());
+    for (const char* wrong : {"cross_entropy", "cross_entropy=", "a=1 b=x", "=", " "}) {
+        CheckpointInfo info;
+        info.set(losses_key, wrong);
+        CHECK(contains(message_of<DataError>([&] { restore_losses(info, losses); }),
+                       "the checkpoint's smoothed_losses '"));
+    }
+}
+
+TEST_CASE("a checkpoint every less than 0 steps is refused") {
+    Training training;
+    Directory directory;
+    CHECK(message_of<InvalidArgument>([&] { CheckpointEvery checkpoints(training, directory, {.every = -1}); }) ==
+          "a checkpoint is written every 0 (at the end only) or more steps, not -1");
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/train/log_every.hpp>
+
+#include <cstdio>
+#include <limits>
+#include <regex>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+namespace {
+
+/// Two replicas of 8 samples: losses 2 and 4, of which 0.5 regularises.
+StepReport report_of(std::int64_t step, double first = 1.5) {
+    const auto replica = [](double data) {
+        return ReplicaReport{
+            .samples = 8, .parts = {{"cross_entropy", data}, {"weight_decay/local3", 0.5}}, .total = data + 0.5};
+    };
+    return {.step = step,
+            .samples = 16,
+            .learning_rate = 0.0125,
+            .loss = (first + 3.5) / 2 + 0.5,
+            .replicas = {replica(first), replica(3.5)}};
+}
+
+/// What a log with these options writes of the steps from 0, with every date and time as T.
+template <class Set>
+std::string log_of(LogOptions options, int steps, Set&& set) {
+    options.file = std::tmpfile();
+    REQUIRE(options.file != nullptr);
+    LogEvery log(options);
+    set(log);
+    Run run{.started = monotonic_seconds() - 1};
+    log.on_begin(run);
+    for (int step = 0; step < steps; ++step) log.on_step(report_of(step), run);
+    std::string written;
+    std::rewind(options.file);
+    for (int c; (c = std::fgetc(options.file)) != EOF;) written += static_cast<char>(c);
+    std::fclose(options.file);
+    for (const char* time :
+         {R"(^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})", R"(\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})"}) {
+        written = std::regex_replace(written, std::regex(time), time[0] == '^' ? "T" : "\nT");
+    }
+    written = std::regex_replace(written, std::regex(R"(\(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\))"), "(R)");
+    return std::regex_replace(written, std::regex(R"lit("(examples_per_second|seconds_per_step)":\d[-+.e\d]*)lit"),
+                              "\"$1\":T");
+}
+std::string log_of(const LogOptions& options, int steps) {
+    return log_of(options, steps, [](LogEvery&) {});
+}
+
+}  // namespace
+
+TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's and each replica's") {
+    CHECK(log_of({}, 1) == "T: step 0, loss = 3.00 (R)\n");
+    CHECK(log_of({.loss = LoggedLoss::last_replica}, 1) == "T: step 0, loss = 4.00 (R)\n");
+    CHECK(log_of({.loss = LoggedLoss::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
+}
+
+TEST_CASE("the learning rate and the parts of the loss follow on the line when they are asked for") {
+    CHECK(log_of({.learning_rate = true}, 1) == "T: step 0, loss = 3.00 (R), learning_rate = 0.0125\n");
+    CHECK(log_of({.learning_rate = true, .parts = true}, 1) ==
+          "T: step 0, loss = 3.00 (R), learning_rate = 0.0125, cross_entropy = 2.5000 (smoothed 0.2500), "
+          "weight_decay/local3 = 0.5000 (smoothed 0.0500), total_loss = 3.0000 (smoothed 0.3000)\n");
+}
+
+TEST_CASE("a line every so many steps smooths over those between too") {
+    CHECK(log_of({.every = 2, .parts = true}, 3) ==
+          "T: step 0, loss = 3.00 (R), cross_entropy = 2.5000 (smoothed 0.2500), weight_decay/local3 = 0.5000 "
+          "(smoothed 0.0500), "
+          "total_loss = 3.0000 (smoothed 0.3000)\n"
+          "T: step 2, loss = 3.00 (R), cross_entropy = 2.5000 (smoothed 0.6775), weight_decay/local3 = 0.5000 "
+          "(smoothed 0.1355), "
+          "total_loss = 3.0000 (smoothed 0.8130)\n");
+    CHECK(log_of({.every = 0}, 3).empty());
+}
+
+TEST_CASE("smoothed losses go on where they are set") {
+    LossAverages before;
+    for (int step = 0; step < 2; ++step) before.update(report_of(step));
+    const std::string line = log_of({.parts = true}, 1, [&](LogEvery& log) { log.losses() = before; });
+    CHECK(line.find("total_loss = 3.0000 (smoothed 0.8130)") != std::string::npos);
+}
+
+TEST_CASE("as JSON a line is one object with everything in it") {
+    CHECK(log_of({.json = true}, 1) ==
+          R"({"step":0,"loss":3,"learning_rate":0.0125,"examples":16,"examples_per_second":T,"seconds_per_step":T,)"
+          R"("replicas":[2,4],"parts":{"cross_entropy":{"raw":2.5,"smoothed":0.25},)"
+          R"("weight_decay/local3":{"raw":0.5,"smoothed":0.05},"total_loss":{"raw":3,"smoothed":0.3}}})"
+          "\n");
+}
+
+TEST_CASE("what is not finite is null in JSON, which has no such number") {
+    std::FILE* file = std::tmpfile();
+    REQUIRE(file != nullptr);
+    LogEvery log({.file = file, .json = true});
+    Run run{};
+    log.on_step(report_of(0, std::numeric_limits<double>::infinity()), run);
+    std::rewind(file);
+    std::string line;
+    for (int c; (c = std::fgetc(file)) != EOF;) line += static_cast<char>(c);
+    std::fclose(file);
+    CHECK(line.find(R"("loss":null,)") != std::string::npos);
+    CHECK(line.find(R"("replicas":[null,4])") != std::string::npos);
+    CHECK(line.find("inf") == std::string::npos);
+    CHECK(line.find("nan") == std::string::npos);
+}
+
+TEST_CASE("examples per second count all replicas since the last line, seconds a whole step") {
+    std::FILE* file = std::tmpfile();
+    REQUIRE(file != nullptr);
+    LogEvery log({.every = 4, .file = file, .json = true});
+    Run run{.started = monotonic_seconds() - 2};
+    log.on_begin(run);
+    log.on_step(report_of(0), run);
+    std::rewind(file);
+    char line[400] = {};
+    REQUIRE(std::fgets(line, sizeof line, file) != nullptr);
+    std::fclose(file);
+    double rate = 0, time = 0;
+    const std::string text(line);
+    const auto number = [&](const char* name) {
+        return std::stod(text.substr(text.find(name) + std::string(name).size() + 2));
+    };
+    rate = number("examples_per_second");
+    time = number("seconds_per_step");
+    // Two seconds and what the test itself took.
+    CHECK(time >= 2);
+    CHECK(rate * time == doctest::Approx(16).epsilon(1e-6));
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/predict.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "throws_with.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+using tutorial::difference;
+using Net = tutorial::SmallNet;
+
+namespace {
+
+constexpr auto sample_size = static_cast<std::size_t>(Net::input_shape.size());
+constexpr std::size_t output_size = 10;
+
+/// A training after a few steps, whose moving averages have moved away from the parameters.
+class Trained {
+public:
+    Trained()
+        : training(
+              {.batch_size = 8, .seed = 3, .optimizer = {.learning_rate = 0.05}, .moving_average = {.decay = 0.9999}}) {
+        InMemoryBatches batches(data(), {.batch_size = 8, .seed = 1});
+        for (int i = 0; i < 6; ++i) training.step(batches);
+        checkpoint.state = training.state();
+    }
+    static const std::vector<float>& samples() {
+        static const std::vector<float> values = [] {
+            std::vector<float> result(40 * sample_size);
+            for (std::size_t i = 0; i < result.size(); ++i)
+                result[i] = uniform(RandomStream(5, Purpose::user, 0, i).words(0)[0]) - 0.5F;
+            return result;
+        }();
+        return values;
+    }
+    static const InMemory& data() {
+        static const std::vector<std::int32_t> labels = [] {
+            std::vector<std::int32_t> result(40);
+            for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<std::int32_t>(i % 10);
+            return result;
+        }();
+        static const InMemory memory(Net::input_shape, samples(), labels, 10);
+        return memory;
+    }
+    tutorial::SmallTraining<> training;
+    Checkpoint checkpoint;
+};
+
+std::vector<float> outputs_of(const Predictor<Net>& predictor, std::size_t first, std::size_t count) {
+    std::vector<float> outputs(count * output_size);
+    predictor.predict(std::span(Trained::samples()).subspan(first * sample_size, count * sample_size), outputs);
+    return outputs;
+}
+
+struct TemporaryFile {
+    TemporaryFile() { close(mkstemp(path.data())); }
+    ~TemporaryFile() { unlink(path.c_str()); }
+    std::string path = "/tmp/cupola-predict-XXXXXX";
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives the outputs that its training gave, of the averages unless told otherwise") {
+    Trained trained;
+    const TemporaryFile file;
+    write_checkpoint(file.path, Net::rows, trained.checkpoint);
+    const auto view = [&](std::int64_t count) {
+        return TensorView<const float, Extents<24, 24, 3>>(Trained::samples().data(), count);
+    };
+    const std::vector<float> parameters = trained.training.predict(view(8));
+    const std::vector<float> averages = trained.training.predict(view(8), Weights::averages);
+    REQUIRE(difference(parameters, averages) > 1e-3);
+
+    const Predictor<Net> as_it_comes(file.path, {.max_batch = 8});
+    CHECK(as_it_comes.weights() == Weights::averages);
+    CHECK(as_it_comes.step() == 6);
+    CHECK(difference(outputs_of(as_it_comes, 0, 8), averages) < 1e-6);
+    const Predictor<Net> plain(file.path, {.max_batch = 8, .weights = Weights::trained});
+    CHECK(plain.weights() == Weights::trained);
+    CHECK(difference(outputs_of(plain, 0, 8), parameters) < 1e-6);
+}
+
+TEST_CASE("without averages the trained parameters are run, and averages cannot be asked for") {
+    Trained trained;
+    trained.checkpoint.state.averages.clear();
+    CHECK(Predictor<Net>(trained.checkpoint, "x").weights() == Weights::trained);
+    CHECK(message_of<DataError>([&] {
+              (void)Predictor<Net>(trained.checkpoint, "run/model-6.safetensors", {.weights = Weights::averages});
+          }) ==
+          "run/model-6.safetensors has no moving averages: the training kept none, or the file is not one of a Cupola "
+          "training");
+}
+
+TEST_CASE("a batch of every size up to the largest gives what its samples give one by one") {
+    Trained trained;
+    const Predictor<Net> one(trained.checkpoint, "x");
+    CHECK(one.max_batch() == 1);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < 40; ++i) {
+        const std::vector<float> outputs = outputs_of(one, i, 1);
+        expected.insert(expected.end(), outputs.begin(), outputs.end());
+    }
+    for (const std::int64_t most : {2, 3, 7, 16, 37}) {
+        CAPTURE(most);
+        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = most});
+        for (std::int64_t count = 1; count <= most; ++count) {
+            CAPTURE(count);
+            const auto n = static_cast<std::size_t>(count);
+            const std::vector<float> outputs = outputs_of(predictor, 3, n);
+            CHECK(difference(outputs, std::span(expected).subspan(3 * output_size, n * output_size)) < 1e-5);
+        }
+    }
+}
+
+TEST_CASE("any number of threads may predict at once, whatever the lanes") {
+    Trained trained;
+    for (const int lanes : {1, 3}) {
+        CAPTURE(lanes);
+        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = 5, .lanes = lanes});
+        CHECK(predictor.lanes() == lanes);
+        std::vector<std::vector<float>> expected;
+        for (std::size_t i = 0; i < 8; ++i) expected.push_back(outputs_of(predictor, i, 1 + i % 5));
+        std::vector<int> wrong(8, 0);
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < 8; ++t) {
+            threads.emplace_back([&, t] {
+                for (std::size_t round = 0; round < 30; ++round) {
+                    const std::size_t i = (t + round) % 8;
+                    wrong[t] += outputs_of(predictor, i, 1 + i % 5) == expected[i] ? 0 : 1;
+                }
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        CHECK(wrong == std::vector<int>(8, 0));
+    }
+}
+
+TEST_CASE("two OpenMP threads a lane, and a predictor that was moved, give the same outputs") {
+    Trained trained;
+    const std::vector<float> expected = outputs_of(Predictor<Net>(trained.checkpoint, "x", {.max_batch = 8}), 0, 8);
+    Predictor<Net> two(trained.checkpoint, "x", {.max_batch = 8, .device = {.threads = 2}});
+    CHECK(difference(outputs_of(two, 0, 8), expected) < 1e-5);
+    const Predictor<Net> moved = std::move(two);
+    CHECK(difference(outputs_of(moved, 0, 8), expected) < 1e-5);
+}
+
+namespace {
+struct Normalized : Sequential<Input<1, 1, 2>, Named<"bn", BatchNorm2d<>>> {};
+}  // namespace
+
+TEST_CASE("batch normalisation takes the running statistics of the checkpoint") {
+    Checkpoint checkpoint;
+    checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
+    checkpoint.state.buffers = initial_buffers(Normalized::rows);
+    const Row& row = Normalized::rows[0];
+    const auto set = [](std::vector<float>& arena, std::int64_t offset, float first, float second) {
+        arena[static_cast<std::size_t>(offset)] = first;
+        arena[static_cast<std::size_t>(offset) + 1] = second;
+    };
+    set(checkpoint.state.parameters, row.offsets[0], 2, 3);
+    set(checkpoint.state.parameters, row.offsets[1], 10, 20);
+    set(checkpoint.state.buffers, row.buffer_offsets[0], 1, -1);
+    set(checkpoint.state.buffers, row.buffer_offsets[1], 4, 9);
+    const Predictor<Normalized> predictor(checkpoint, "x");
+    const std::vector<float> samples{5, 8};
+    std::vector<float> outputs(2);
+    predictor.predict(samples, outputs);
+    CHECK(outputs[0] == doctest::Approx(2 * (5 - 1) / 2.0 + 10).epsilon(1e-4));
+    CHECK(outputs[1] == doctest::Approx(3 * (8 + 1) / 3.0 + 20).epsilon(1e-4));
+}
+
+TEST_CASE("sizes that do not fit are refused in one sentence, and the next call is as before") {
+    Trained trained;
+    const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = 2});
+    const std::vector<float> expected = outputs_of(predictor, 0, 2);
+    std::vector<float> outputs(20);
+    const auto refused = [&](std::size_t values, std::size_t room) {
+        return message_of<InvalidArgument>(
+            [&] { predictor.predict(std::span(Trained::samples()).first(values), std::span(outputs).first(room)); });
+    };
+    CHECK(refused(0, 0) == "samples of this network have 1728 values each, and 0 were given");
+    CHECK(refused(1727, 10) == "samples of this network have 1728 values each, and 1727 were given");
+    CHECK(refused(3 * 1728, 20) == "this predictor takes at most 2 samples at a time, and 3 were given");
+    CHECK(refused(1728, 20) == "the outputs of 1 sample are 10 values, and there is room for 20");
+    CHECK(refused(2 * 1728, 10) == "the outputs of 2 samples are 20 values, and there is room for 10");
+    CHECK(outputs == std::vector<float>(20));
+    CHECK(outputs_of(predictor, 0, 2) == expected);
+}
+
+TEST_CASE("options that cannot be, files that are not there and other networks are refused in one sentence") {
+    Trained trained;
+    const auto refused = [&](const PredictorOptions<Host>& options) {
+        return message_of<InvalidArgument>([&] { (void)Predictor<Net>(trained.checkpoint, "x", options); });
+    };
+    CHECK(refused({.max_batch = 0}) == "the largest batch has 1 to 1000000 samples, not 0");
+    CHECK(refused({.max_batch = 1'000'001}) == "the largest batch has 1 to 1000000 samples, not 1000001");
+    CHECK(refused({.lanes = 0}) == "there are 1 to 4096 lanes, not 0");
+    CHECK(refused({.lanes = 5000}) == "there are 1 to 4096 lanes, not 5000");
+    CHECK(refused({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
+    CHECK(contains(message_of<DataError>([] { (void)Predictor<Net>("/no/such/file"); }), "/no/such/file"));
+    const TemporaryFile file;
+    write_checkpoint(file.path, Net::rows, trained.checkpoint);
+    const std::string other = message_of<DataError>([&] { (void)Predictor<tutorial::Net>(file.path); });
+    CHECK(contains(other, file.path + " is a checkpoint of another network"));
+    CHECK(truncate(file.path.c_str(), 1000) == 0);
+    CHECK(contains(message_of<DataError>([&] { (void)Predictor<Net>(file.path); }), file.path));
+}
+
+TEST_CASE("memory that is not there is refused with the numbers") {
+    Checkpoint checkpoint;
+    checkpoint.state.parameters.resize(static_cast<std::size_t>(tutorial::Net::parameter_elements));
+    const std::string refused = message_of<OutOfMemory>(
+        [&] { (void)Predictor<tutorial::Net>(checkpoint, "x", {.max_batch = 1'000'000, .lanes = 2}); });
+    CHECK(contains(refused, "2 lanes of at most 1000000 samples need "));
+    CHECK(contains(refused, " GB are available"));
+}

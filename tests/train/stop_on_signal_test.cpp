@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/train/stop_on_signal.hpp>
+
+#include <csignal>
+#include <initializer_list>
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+int handled = 0;
+
+/// The wait status of a process that does this.
+template <class Work>
+int status_of(Work&& work) {
+    const pid_t child = fork();
+    if (child == 0) {
+        work();
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+}  // namespace
+
+TEST_CASE("the first SIGINT or SIGTERM stops the run after the step, and is told") {
+    for (const int signal : {SIGINT, SIGTERM}) {
+        StopOnSignal signals;
+        Run run{};
+        signals.on_step({}, run);
+        CHECK_FALSE(run.stop);
+        CHECK(signals.signal() == 0);
+        std::raise(signal);
+        CHECK(signals.signal() == signal);
+        CHECK_FALSE(run.stop);  // the step is finished first
+        signals.on_step({}, run);
+        CHECK(run.stop);
+    }
+}
+
+TEST_CASE("a run that another callback has stopped stays stopped") {
+    StopOnSignal signals;
+    Run run{.stop = true};
+    signals.on_step({}, run);
+    CHECK(run.stop);
+}
+
+TEST_CASE("the second signal, whichever of the two, ends the process at once") {
+    for (const int first : {SIGINT, SIGTERM}) {
+        for (const int second : {SIGINT, SIGTERM}) {
+            const int status = status_of([&] {
+                const StopOnSignal signals;
+                std::raise(first);
+                std::raise(second);
+            });
+            CHECK(WIFSIGNALED(status));
+            CHECK(WTERMSIG(status) == second);
+        }
+    }
+}
+
+TEST_CASE("one signal alone ends no process") {
+    const int status = status_of([&] {
+        const StopOnSignal signals;
+        std::raise(SIGTERM);
+    });
+    CHECK(WIFEXITED(status));
+}
+
+TEST_CASE("the former handlers come back, also after a signal") {
+    const auto former = std::signal(SIGTERM, [](int) { ++handled; });
+    {
+        const StopOnSignal signals;
+        std::raise(SIGTERM);
+        CHECK(handled == 0);
+        CHECK(signals.signal() == SIGTERM);
+    }
+    std::raise(SIGTERM);
+    CHECK(handled == 1);
+    std::signal(SIGTERM, former);
+}
+
+TEST_CASE("a signal is that of this object, not of one before it") {
+    {
+        const StopOnSignal signals;
+        std::raise(SIGINT);
+    }
+    const StopOnSignal signals;
+    CHECK(signals.signal() == 0);
+}
+
+TEST_CASE("two objects at once are refused, one after the other are not") {
+    {
+        const StopOnSignal signals;
+        CHECK(message_of<InvalidArgument>([] { StopOnSignal second; }) ==
+              "two StopOnSignal objects at once: signals have one handler");
+        CHECK(message_of<InvalidArgument>([] { StopOnSignal third; }) ==
+              "two StopOnSignal objects at once: signals have one handler");
+    }
+    CHECK(message_of<InvalidArgument>([] { StopOnSignal next; }) == "(no exception)");
+}
