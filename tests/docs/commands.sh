@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: commands.sh SOURCE_DIR CIFAR10_TRAIN FOLDER. Each command in the sh blocks of the documentation (FOLDER/*.commands)
-# has to exist: the script, its arguments, each option of the program that a script passes them to, each preset and
-# option of CMake. A command of another kind has no rule here and fails: its block says `<!-- check: runs -->` instead.
+# Usage: commands.sh SOURCE_DIR FOLDER PROGRAM... . Each command in the sh blocks of the documentation (FOLDER/*.commands)
+# has to exist: the script, its arguments, each option of the program that is called or that a script passes them to, each
+# preset, option and target of CMake. PROGRAMs are the examples that are built. A command of another kind has no rule here
+# and fails: its block says `<!-- check: runs -->` instead.
 set -euo pipefail
-source_dir=$1 program=$2 folder=$3
+source_dir=$1 folder=$2
+shift 2
+programs=("$@")
 cd "$source_dir"
-help=$("$program" --help)
 presets=$(cmake --list-presets=all)
 mistakes=0 checked=0
 mistake() {
@@ -15,12 +17,28 @@ mistake() {
     mistakes=$((mistakes + 1))
 }
 
-# Options that are the program's own, with a value that it takes.
+# The built example of this name.
+program_of() {
+    local program
+    for program in "${programs[@]}"; do
+        if [ "${program##*/}" = "$1" ]; then
+            echo "$program"
+            return
+        fi
+    done
+    return 1
+}
+
+# check_program NAME ARGUMENTS...: options that are the program's own.
 check_program() {
-    local word
+    local name=$1 program help word
+    shift
+    program=$(program_of "$name") || { mistake "there is no example $name"; return; }
     for word in "$@"; do
         case $word in
-            --*) grep -qE "(^|[ ,])$word( |,|=|$)" <<<"$help" || mistake "cifar10_train has no option $word" ;;
+            --*)
+                help=${help:-$("$program" --help)}
+                grep -qE "(^|[ ,])$word( |,|=|$)" <<<"$help" || mistake "$name has no option $word" ;;
         esac
     done
 }
@@ -28,7 +46,10 @@ check_program() {
 check_cmake() {
     local word previous=
     for word in "$@"; do
-        case $previous in --preset) grep -qF "\"$word\"" <<<"$presets" || mistake "there is no preset $word" ;; esac
+        case $previous in
+            --preset) grep -qF "\"$word\"" <<<"$presets" || mistake "there is no preset $word" ;;
+            --target) program_of "$word" >/dev/null || mistake "there is no example $word" ;;
+        esac
         case $word in
             -DCUPOLA_*) word=${word#-D} && grep -qE "option\(${word%%=*} " CMakeLists.txt || mistake "there is no option ${word%%=*}" ;;
         esac
@@ -42,13 +63,15 @@ while IFS= read -r command; do
     [ ${#words[@]} -gt 0 ] || continue
     checked=$((checked + 1))
     case ${words[0]} in
+        ./build/release/examples/*) check_program "${words[0]##*/}" "${words[@]:1}" && continue ;;
         ./*) [ -x "${words[0]}" ] || mistake "${words[0]} is no program of the repository" ;;&
-        ./examples/run) check_program "${words[@]:1}" ;;
+        ./examples/run) check_program cifar10_train "${words[@]:1}" ;;
         ./tests/run) ;;  # what follows is ctest's
         ./tests/benchmarks/run)
             [ -z "${words[1]:-}" ] || grep -qE "^#   tests/benchmarks/run ${words[1]}( |$)" tests/benchmarks/run ||
                 mistake "tests/benchmarks/run has no part ${words[1]}" ;;
         cmake) check_cmake "${words[@]:1}" ;;
+        tensorboard) [ "${words[1]:-}" = --logdir ] || mistake "tensorboard is called with --logdir here" ;;
         *) mistake "no rule for ${words[0]}" ;;
     esac
 done < <(cat "$folder"/*.commands)

@@ -11,14 +11,14 @@
 #   <!-- check: refused -->     it must not compile, and the compiler must say the text block that comes next
 #   <!-- check: lines of F -->  the block is a run of lines of the file F (`file, lines of F`: and is compiled as well)
 #   <!-- check: builds -->      (cmake) with a project() and an add_executable before it, a CMakeLists.txt that builds
-#   <!-- check: runs -->        (sh) run as it stands by blocks.sh
+#   <!-- check: runs -->        (sh) run as it stands by consume.sh; (python) by the peers' Python, where it was set up
 # A cpp block with a main function is a program and needs no comment; nor does a sh block whose commands commands.sh
 # knows. Code that the reader need not see stands in a comment of several lines, `<!-- before` or `<!-- after`, and is
 # put before or after the block in the same scope.
 #
 # FOLDER gets PAGE.cpp (the fragments, in their order), PAGE_LINE.program.cpp, PAGE_LINE.refused.cpp with its .txt,
-# PAGE_LINE.cmake, PAGE_LINE.runs.sh and PAGE.commands. Prints one sentence and fails for a block that says nothing of
-# itself, and for a comment without its block.
+# PAGE_LINE.cmake, PAGE_LINE.runs.sh, PAGE_LINE.runs.py and PAGE.commands. Prints one sentence and fails for a block that
+# says nothing of itself, and for a comment without its block.
 
 function fail(line, sentence) {
     print file ":" line ": " sentence
@@ -99,6 +99,8 @@ function finish_block(    name) {
         printf "%s", block > (out "/" name ".cmake")
     } else if (language == "sh" && mark == "runs") {
         printf "%s", block > (out "/" name ".runs.sh")
+    } else if (language == "python" && mark == "runs") {
+        printf "%s", block > (out "/" name ".runs.py")
     } else if (language == "sh" && mark == "") {
         printf "%s", block > (out "/" page ".commands")
     } else if (language == "text" && mark == "") {

@@ -3,7 +3,7 @@
 #
 # Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/layers.md has a row for each layer,
 # docs/architecture.md one for each floor and one for each file that a backend supplies, docs/errors.md one for each
-# exception, docs/from-tensorflow.md one for each option of the example.
+# exception, docs/from-tensorflow.md one for each option of the examples and one for each complaint of the tutorial's users.
 set -euo pipefail
 cd "$1"
 mistakes=0 checked=0
@@ -18,7 +18,8 @@ row() {
 # A layer's header defines a type that says what its output is.
 for header in include/cupola/layers/*.hpp; do
     case ${header##*/} in layer.hpp | options.hpp | initializer.hpp) continue ;; esac
-    names=$(sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{(\};)?$/\1/p' "$header")
+    names=$(sed -E '/^namespace impl \{/,/^\}  \/\/ namespace impl/d' "$header" |
+        sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{(\};)?$/\1/p')
     [ -n "$names" ] || { echo "no layer was found in $header"; mistakes=$((mistakes + 1)); }
     for name in $names; do row layers.md "$name"; done
 done
@@ -30,10 +31,19 @@ for file in include/cupola/ops/onednn/*.hpp; do
     if [ -e "include/cupola/ops/${file##*/}" ]; then row architecture.md "${file##*/}"; fi
 done
 for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row errors.md "$name"; done
-for option in $(grep -oE '"--[a-z-]+"' examples/cifar10_train/main.cpp | tr -d '"'); do
+for main in examples/*/main.cpp; do
+    for option in $(grep -oE '"--[a-z,-]+"' "$main" | tr -d '"' | tr ',' '\n' | sort -u); do
+        checked=$((checked + 1))
+        grep -qE "^\|.*\`$option\`" docs/from-tensorflow.md && continue
+        echo "docs/from-tensorflow.md does not list $option of $main"
+        mistakes=$((mistakes + 1))
+    done
+done
+# The complaints of the tutorial's users, each with a test that exists.
+for number in $(seq 16); do
     checked=$((checked + 1))
-    grep -qE "^\|.*\`$option\`" docs/from-tensorflow.md && continue
-    echo "docs/from-tensorflow.md does not list $option"
+    grep -E "^\| $number \|" docs/from-tensorflow.md | grep -qE '`tests/[^`]*`|does not apply' && continue
+    echo "docs/from-tensorflow.md has no row $number with a test"
     mistakes=$((mistakes + 1))
 done
 [ "$checked" -gt 20 ] || { echo "only $checked rows were looked for"; exit 1; }
