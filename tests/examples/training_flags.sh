@@ -66,7 +66,7 @@ refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume goes o
 # Other settings: each that has changed is named, and which may change.
 goes_on=("${base[@]}" --train-dir "$folder" --max-steps 6 --resume)
 other='is of a run with other settings: '
-refuses_to_go_on "$other""seed was 1 and is 2; --max-steps, --num-devices, " "${goes_on[@]}" --seed 2
+refuses_to_go_on "$other""seed was 1 and is 2; --max-steps (but for a cosine), --num-devices " "${goes_on[@]}" --seed 2
 refuses_to_go_on "$other""batch_size was 8 and is 16; " "${base[@]:0:2}" --threads-per-device 1 --batch-size 16 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on "replicas was 1 and is 2; " "${goes_on[@]}" --num-replicas 2
 refuses_to_go_on "accumulation was 1 and is 3; " "${goes_on[@]}" --accumulation 3
