@@ -93,13 +93,13 @@ Results run(bool accumulate, Translate translate) {
 }  // namespace
 
 TEST_CASE("a layer that runs on another device has the bits that it has at home, forward and backward") {
-    const auto same = [](const std::vector<float>& values) { return values; };
+    const auto as_it_is = [](const std::vector<float>& values) { return values; };
     const auto other = [](const std::vector<float>& values) { return flipped(values); };
     using Norm = LocalResponseNorm<2>;
-    CHECK(run<impl::PlacedLayer<Host, Norm>, Remote>(false, other) == run<Norm, Host>(false, same));
+    CHECK(run<impl::PlacedLayer<Host, Norm>, Remote>(false, other) == run<Norm, Host>(false, as_it_is));
     using Conv = Conv2d<8, 3>;
     for (const bool accumulate : {false, true}) {
-        CHECK(run<impl::PlacedLayer<Host, Conv>, Remote>(accumulate, other) == run<Conv, Host>(accumulate, same));
+        CHECK(run<impl::PlacedLayer<Host, Conv>, Remote>(accumulate, other) == run<Conv, Host>(accumulate, as_it_is));
     }
 }
 

@@ -113,7 +113,8 @@ struct Ran {
 };
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    if (a.size() != b.size() || a.empty()) return a.size() == b.size();  // memcmp takes no null
+    return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 template <class Net>

@@ -36,7 +36,7 @@ struct StageInfo {
 /// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are.
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages) {
     std::size_t count = 0;
-    std::vector<std::size_t> value_of_row(rows.size() + 1);  // the stages' number of each value
+    std::vector<std::size_t> value_of_row(rows.size() + 1, 0);  // the stages' number of each value
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Row& row = rows[i];
         StageInfo& stage = stages[count++];
