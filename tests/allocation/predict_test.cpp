@@ -38,6 +38,7 @@ TEST_CASE("predicting allocates nothing, for any size of batch and from several 
     const AllocationCount count = stop_counting();
     for (std::thread& thread : threads) thread.join();
     CHECK(count.ours == 0);
-    if (Host::library_isa().starts_with("avx512")) CHECK(count.others_largest <= 4096);
+    // LLVM's OpenMP makes a team of 4,192 bytes at a thread's first parallel region.
+    if (Host::library_isa().starts_with("avx512")) CHECK(count.others_largest <= 8192);
     CHECK(outputs[0] == outputs[3]);
 }

@@ -40,6 +40,15 @@ inline constexpr double tolerance = 1e-5;
     return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
+/// The same over the norm of `scale`: for what a ReLU may leave next to nothing of.
+[[nodiscard]] inline double distance_at(std::span<const double> scale, std::span<const float> result, std::span<const double> expected) {
+    double norm = 0, left = 0;
+    for (const double value : scale) norm += value * value;
+    for (const double value : expected) left += value * value;
+    const double relative = distance(result, expected);
+    return left == 0 || norm == 0 ? relative : relative * std::sqrt(left / norm);
+}
+
 [[nodiscard]] inline double distance(std::span<const float> result, std::span<const float> expected) {
     return distance(result, widen(expected));
 }
