@@ -15,7 +15,6 @@
 namespace cifar10 {
 
 File open_log(const std::string& train_dir) {
-    if (train_dir.empty()) return {nullptr, &std::fclose};
     const std::string path = train_dir + "/train.log";
     File file(std::fopen(path.c_str(), "ae"), &std::fclose);
     require<DataError>(file != nullptr, "the log ", path, " cannot be written: ", std::strerror(errno));

@@ -21,7 +21,7 @@ using namespace cupola;
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-/// <train_dir>/train.log, appended to; null where there is no folder.
+/// <train_dir>/train.log, appended to.
 File open_log(const std::string& train_dir);
 
 /// TensorBoard's event file in <train_dir>.

@@ -98,7 +98,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
 
     CheckpointInfo info;
     info.set("model", options.model);
-    info.set("data", fingerprint(images.train));
+    if (folder) info.set("data", fingerprint(images.train));  // reads every image: for a run that is kept
     info.set("batch_size", text(options.batch_size));
     info.set("replicas", text(options.num_replicas));
     info.set("accumulation", text(options.accumulation));
@@ -130,13 +130,12 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
 
     const LogOptions log{.every = options.log_every, .loss = logged_loss(options.log_loss), .learning_rate = options.log_learning_rate,
                          .parts = options.log_parts, .json = options.json};
-    const File log_file = open_log(options.train_dir);
-    LogOptions to_file = log;
-    if (log_file) to_file.file = log_file.get();
-    if (!log_file) to_file.every = 0;
     std::fflush(stdout);
     int signal = 0;
     if (folder) {
+        const File log_file = open_log(options.train_dir);
+        LogOptions to_file = log;
+        to_file.file = log_file.get();
         const auto sink = open_events(options);
         Summaries summaries(*sink, Net::rows, {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
         summaries.losses() = losses;
