@@ -18,7 +18,7 @@ configure_package_config_file(cmake/cupola-config.cmake.in cupola-config.cmake I
 write_basic_package_version_file(cupola-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/cupola-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cupola-config-version.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake ${PROJECT_SOURCE_DIR}/cmake/cupola-thrust.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-protozero.cmake
     DESTINATION ${package_dir})
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The targets. Each header belongs to the target that carries the libraries which it reaches: what includes oneDNN,
-# OpenMP or Thrust, itself or through another header, to cupola_host; what includes libarchive or libjpeg to
+# or OpenMP, itself or through another header, to cupola_host; what includes libarchive or libjpeg to
 # cupola_data; what includes protozero or libpng to cupola_tensorboard; all the rest to cupola_core. So no list of headers has to be kept.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
@@ -31,7 +31,7 @@ function(cupola_headers_that_reach pattern result)
     set(${result} ${reached} PARENT_SCOPE)
 endfunction()
 
-cupola_headers_that_reach("^(oneapi/dnnl/|dnnl|omp\\.h$|thrust/)" host_headers)
+cupola_headers_that_reach("^(oneapi/dnnl/|dnnl|omp\\.h$)" host_headers)
 cupola_headers_that_reach("^(archive\\.h$|archive_entry\\.h$|jpeglib\\.h$)" data_headers)
 cupola_headers_that_reach("^(protozero/|png\\.h$)" tensorboard_headers)
 set(core_headers ${headers})
@@ -73,12 +73,8 @@ if(CUPOLA_ENABLE_HOST)
     if(CUPOLA_ONEDNN_PROBLEM)
         message(FATAL_ERROR "${CUPOLA_ONEDNN_PROBLEM} Without it, -DCUPOLA_ENABLE_HOST=OFF.")
     endif()
-    include(cupola-thrust)
-    if(NOT CUPOLA_THRUST_INCLUDE_DIR)
-        message(FATAL_ERROR "${CUPOLA_THRUST_PROBLEM} Without it, -DCUPOLA_ENABLE_HOST=OFF.")
-    endif()
     cupola_add_target(host)
-    target_link_libraries(cupola_host INTERFACE cupola_core OpenMP::OpenMP_CXX DNNL::dnnl cupola::thrust_omp)
+    target_link_libraries(cupola_host INTERFACE cupola_core OpenMP::OpenMP_CXX DNNL::dnnl)
     # oneDNN's own need of an OpenMP library is to be met from the program's list of folders: see cupola-onednn.cmake.
     target_link_options(cupola_host INTERFACE $<$<CXX_COMPILER_ID:Clang>:LINKER:--disable-new-dtags>)
     target_link_libraries(cupola INTERFACE cupola_host)

@@ -180,7 +180,6 @@ cupola_setup() {
     cupola_find_compiler || packages+=(g++)
     cupola_cmake_suits || packages+=(cmake)
     command -v ninja >/dev/null || packages+=(ninja-build)
-    cupola_has_header thrust/version.h || packages+=(libthrust-dev)
     cupola_has_header archive.h || packages+=(libarchive-dev)
     cupola_has_header jpeglib.h || packages+=(libjpeg62-turbo-dev)
     cupola_has_header CLI/CLI.hpp || packages+=(libcli11-dev)

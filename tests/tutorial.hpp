@@ -43,6 +43,7 @@ template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using SmallTraining = DataParallel<SmallNet, SmallLoss, Optimizer, Averaging, Host>;
 
 /// The network that a test of whole trainings takes.
+using AnyNet = std::conditional_t<sanitized, SmallNet, Net>;
 using AnyTraining = std::conditional_t<sanitized, SmallTraining<>, Training<>>;
 
 inline const ImageData& sample() {

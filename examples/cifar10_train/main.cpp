@@ -49,7 +49,11 @@ int main(int argc, char** argv) {
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
     app.add_flag("--resume-anyway", options.resume_anyway, "Go on though the checkpoint is of other settings, which are listed");
     app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")->capture_default_str();
-    app.add_option("--precision", options.precision, "Of activations and parameters: float")->capture_default_str();
+    app.add_option("--precision", options.precision, "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")->capture_default_str();
+    app.add_option("--convolution", options.convolution,
+                   "How convolutions of 3 x 3 and 5 x 5 are computed in float: winograd, or direct by oneDNN. The results\n"
+                   "agree to rounding")
+        ->capture_default_str();
     app.add_option("--bn-stats", options.bn_stats,
                    "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
                    "normalises over all replicas)")
@@ -84,6 +88,8 @@ int main(int argc, char** argv) {
         ->check(whole_number(0, 1024));
     app.add_option("--averaging", options.averaging, "How replicas agree on a gradient: concat-mean")->capture_default_str();
     app.add_flag("--log-device-placement", options.log_device_placement, "Print which device runs each operation");
+    app.add_flag("--profile", options.profile,
+                 "Make 25 steps, print where the time of the last 20 went, operation by operation, and end");
 
     app.add_option("--optimizer", options.optimizer,
                    "sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb. Default: the model's, sgd or momentum");

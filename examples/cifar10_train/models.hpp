@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The networks of --model, each compiled in a file of its own.
+// The networks of --model and --precision, each compiled in a file of its own.
 #pragma once
 
 #include <string>
@@ -10,6 +10,8 @@
 namespace cifar10 {
 
 int run_tutorial(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer);
+int run_tutorial_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer);
 int run_resnet(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer);
+int run_resnet_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer);
 
 }  // namespace cifar10

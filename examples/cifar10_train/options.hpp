@@ -15,6 +15,7 @@ struct TrainOptions {
 
     std::string model = "tutorial";
     std::string precision = "float";
+    std::string convolution = "winograd";
     std::string bn_stats = "first";
     std::int64_t max_steps = 1000;
     std::int64_t batch_size = 128;
@@ -27,6 +28,7 @@ struct TrainOptions {
     int prefetch_workers = -1;
     std::string averaging = "concat-mean";
     bool log_device_placement = false;
+    bool profile = false;
 
     std::string optimizer;  // of the model where empty
     double learning_rate = 0.1;

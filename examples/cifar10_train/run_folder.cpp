@@ -67,7 +67,7 @@ void print_placement(std::span<const Row> rows, int replicas, int devices) {
 
 void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now) {
     // The bits of a result depend on these, the run's course does not.
-    constexpr std::array<std::string_view, 3> machine{"threads_per_device", "onednn", "isa"};
+    constexpr std::array<std::string_view, 4> machine{"convolution", "threads_per_device", "onednn", "isa"};
     std::string run, bits;
     for (const InfoDifference& difference : differences(before, now)) {
         if (difference.key == images_seen_key || difference.key == losses_key) continue;

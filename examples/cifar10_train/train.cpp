@@ -35,9 +35,10 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
 int train(const TrainOptions& options) {
     require(options.averaging == "concat-mean", "--averaging is concat-mean on the CPU; ", options.averaging,
             options.averaging == "nccl" ? " needs GPUs" : " is no averaging policy");
-    require(options.precision == "float", "--precision is float on the CPU, not ", options.precision);
+    require(options.precision == "float" || options.precision == "bf16", "--precision is float or bf16, not ", options.precision);
     require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ", options.model);
     require(!options.resume || !options.train_dir.empty(), "--resume needs --train-dir, the folder to go on from");
+    require(!options.profile || options.train_dir.empty(), "--profile makes a few steps and keeps nothing: leave out --train-dir");
     require(!options.keep_best || !options.train_dir.empty(), "--keep-best needs --train-dir, the folder to keep it in");
     cifar10::logged_loss(options.log_loss);
     require(!options.download || !options.data_dir.empty(), "--download needs --data-dir, the folder to put the images in");
@@ -52,6 +53,9 @@ int train(const TrainOptions& options) {
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";
     const Schedule schedule = schedule_of(options, name, images.train.size());
-    return tutorial ? cifar10::run_tutorial(options, images, schedule, optimizer)
-                    : cifar10::run_resnet(options, images, schedule, optimizer);
+    require(!tutorial || options.bn_stats == "first", "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
+    const bool in_float = options.precision == "float";
+    const auto run = tutorial ? (in_float ? cifar10::run_tutorial : cifar10::run_tutorial_bf16)
+                              : (in_float ? cifar10::run_resnet : cifar10::run_resnet_bf16);
+    return run(options, images, schedule, optimizer);
 }

@@ -17,6 +17,7 @@
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/train/checkpoint_every.hpp>
+#include <cupola/train/profile.hpp>
 #include <cupola/train/summaries.hpp>
 
 #include "optimizers.hpp"
@@ -63,9 +64,12 @@ void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& t
 
 /// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit status.
 template <class Net, class Loss, class Statistics, class Distort, class Centre>
-int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer,
+        const Statistics& statistics = {}) {
     using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, ConcatMean, Host, Statistics>;
     const Placement placement(options);
+    const ConvolutionAlgorithm* const convolution = convolution_of(options);
+    const std::string convolution_name(convolution == nullptr ? "direct" : "winograd");
     // The folder first: a second trainer on it, or one that cannot be written, is refused before anything is computed.
     std::optional<CheckpointDirectory> folder;
     if (!options.train_dir.empty()) {
@@ -75,26 +79,32 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     TrainingBatches source(images.train, Distort{}, {.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed});
     Training training({.replicas = options.num_replicas,
                        .devices = placement.devices,
-                       .device = {.threads = placement.threads},
+                       .device = {.threads = placement.threads, .convolution = convolution},
                        .batch_size = options.batch_size,
                        .accumulation = options.accumulation,
                        .seed = options.seed,
                        .optimizer = {.optimizer = NamedOptimizer(optimizer, schedule),
                                      .max_norm = options.clip_norm,
                                      .max_value = options.clip_value},
+                       .statistics = statistics,
                        .moving_average = {.decay = options.ema_decay}});
     Prefetch batches(std::move(source), {.workers = placement.prefetch_workers});
 
     const std::string network = summary<Net>(options.batch_size);
     std::fputs(network.c_str(), stdout);
     std::printf("%s\n", to_string(training.memory()).c_str());
-    std::printf("replicas: %d of %lld images a step, averaged by %s, on %d Host device%s of %d thread%s (oneDNN %s, %s), "
-                "%d prefetch workers\n",
+    std::printf("replicas: %d of %lld images a step, averaged by %s, on %d Host device%s of %d thread%s (oneDNN %s, %s, %s "
+                "convolutions), %d prefetch workers\n",
                 options.num_replicas, static_cast<long long>(options.batch_size), std::string(ConcatMean::name).c_str(),
                 placement.devices, placement.devices == 1 ? "" : "s", placement.threads, placement.threads == 1 ? "" : "s",
-                Host::library_version().c_str(), Host::library_isa().c_str(), placement.prefetch_workers);
+                Host::library_version().c_str(), Host::library_isa().c_str(), convolution_name.c_str(), placement.prefetch_workers);
     if (options.log_device_placement) print_placement(Net::rows, options.num_replicas, placement.devices);
     std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(), schedule.description().c_str());
+
+    if (options.profile) {
+        std::fputs(to_string(profile(training, batches)).c_str(), stdout);
+        return 0;
+    }
 
     CheckpointInfo info;
     info.set("model", options.model);
@@ -106,9 +116,10 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     info.set("optimizer", training.options().optimizer.description());
     info.set("learning_rate", schedule.description());
     info.set("averaging", std::string(ConcatMean::name));
-    info.set("bn_stats", std::string(Statistics::name));
+    info.set("bn_stats", options.bn_stats);
     info.set("moving_average", training.options().moving_average.description());
     info.set("precision", options.precision);
+    info.set("convolution", convolution_name);
     info.set("threads_per_device", text(placement.threads));
     info.set("onednn", Host::library_version());
     info.set("isa", text(Host::library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));

@@ -6,7 +6,6 @@
 namespace cifar10 {
 
 int run_tutorial(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
-    require(options.bn_stats == "first", "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
     return run<Cifar10Net, Cifar10Loss, FirstReplica, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
 }
 

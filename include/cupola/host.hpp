@@ -4,16 +4,20 @@
 #pragma once
 
 #include <cupola/device/host.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
+#include <cupola/ops/host/normed_pool.hpp>
+#include <cupola/ops/host/pooled_norm.hpp>
 #include <cupola/ops/onednn/activation.hpp>
 #include <cupola/ops/onednn/adam_update.hpp>
 #include <cupola/ops/onednn/batch_norm.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
 #include <cupola/ops/onednn/dropout.hpp>
+#include <cupola/ops/onednn/fold_batch_norm.hpp>
 #include <cupola/ops/onednn/gradient_norm.hpp>
 #include <cupola/ops/onednn/lamb_update.hpp>
 #include <cupola/ops/onednn/lars_update.hpp>
 #include <cupola/ops/onednn/linear.hpp>
-#include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/onednn/machine_rates.hpp>
 #include <cupola/ops/onednn/moving_average_update.hpp>
 #include <cupola/ops/onednn/pad_shortcut.hpp>
 #include <cupola/ops/onednn/pooling.hpp>

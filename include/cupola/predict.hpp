@@ -34,12 +34,15 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/inference_lanes.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
+#include <cupola/ops/host/normed_pool.hpp>
+#include <cupola/ops/host/pooled_norm.hpp>
 #include <cupola/ops/onednn/activation.hpp>
 #include <cupola/ops/onednn/batch_norm.hpp>
 #include <cupola/ops/onednn/convolution.hpp>
 #include <cupola/ops/onednn/dropout.hpp>
+#include <cupola/ops/onednn/fold_batch_norm.hpp>
 #include <cupola/ops/onednn/linear.hpp>
-#include <cupola/ops/onednn/local_response_norm.hpp>
 #include <cupola/ops/onednn/pad_shortcut.hpp>
 #include <cupola/ops/onednn/pooling.hpp>
 #include <cupola/ops/onednn/residual.hpp>
@@ -76,7 +79,7 @@ public:
         : step_(checkpoint.state.step),
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
-          lanes_(InferenceLanes<D>::template make<Net>(
+          lanes_(InferenceLanes<D, typename Net::Precision::Activation>::template make<Net>(
               {.max_batch = options.max_batch, .lanes = options.lanes, .device = options.device},
               weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
               checkpoint.state.buffers)) {}
@@ -121,7 +124,7 @@ private:
     std::int64_t step_;
     Weights weights_;
     std::int64_t max_batch_;
-    InferenceLanes<D> lanes_;
+    InferenceLanes<D, typename Net::Precision::Activation> lanes_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element types of tensors and the precision policy.
+// The element types of tensors and the precision policies.
+#include <bit>
+#include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 #include <cupola/core/element_type.hpp>
@@ -10,16 +15,88 @@
 using namespace cupola;
 
 static_assert(element_type_of<float> == ElementType::float32);
+static_assert(element_type_of<BFloat16> == ElementType::bfloat16);
 static_assert(element_type_of<std::int32_t> == ElementType::int32);
 static_assert(element_type_of<std::uint8_t> == ElementType::uint8);
 static_assert(size_of(ElementType::float32) == sizeof(float));
+static_assert(size_of(ElementType::bfloat16) == sizeof(BFloat16));
 static_assert(size_of(ElementType::int32) == sizeof(std::int32_t));
 static_assert(size_of(ElementType::uint8) == sizeof(std::uint8_t));
 static_assert(std::same_as<Float32::Activation, float> && Float32::name == "float32");
+static_assert(std::same_as<MixedBFloat16::Activation, BFloat16> && MixedBFloat16::name == "bfloat16");
+static_assert(std::is_trivially_copyable_v<BFloat16> && sizeof(BFloat16) == 2 && alignof(BFloat16) == 2);
+static_assert(!std::is_convertible_v<float, BFloat16> && std::is_convertible_v<BFloat16, float>, "what rounds is explicit");
+static_assert(BFloat16(1.0F).bits == 0x3F80 && static_cast<float>(BFloat16(-0.5F)) == -0.5F, "in constant expressions too");
+
+namespace {
+
+std::uint16_t rounded_bits(std::uint32_t bits) { return BFloat16(std::bit_cast<float>(bits)).bits; }
+
+float value_of(std::uint16_t bits) {
+    BFloat16 x;
+    x.bits = bits;
+    return x;
+}
+
+}  // namespace
 
 TEST_CASE("element types have the names that files and errors use") {
     CHECK(to_string(ElementType::float32) == "float32");
+    CHECK(to_string(ElementType::bfloat16) == "bfloat16");
     CHECK(to_string(ElementType::int32) == "int32");
     CHECK(to_string(ElementType::uint8) == "uint8");
     CHECK(to_string(static_cast<ElementType>(99)) == "unknown");
+    CHECK(size_of(static_cast<ElementType>(99)) == 0);
+}
+
+TEST_CASE("a float is rounded to the nearest BFloat16, and to the even one of two as near") {
+    CHECK(rounded_bits(0x3F80'0000) == 0x3F80);  // 1
+    CHECK(rounded_bits(0x3F80'7FFF) == 0x3F80);  // below the middle
+    CHECK(rounded_bits(0x3F80'8000) == 0x3F80);  // the middle, from an even one
+    CHECK(rounded_bits(0x3F80'8001) == 0x3F81);
+    CHECK(rounded_bits(0x3F81'7FFF) == 0x3F81);
+    CHECK(rounded_bits(0x3F81'8000) == 0x3F82);  // the middle, from an odd one
+    CHECK(rounded_bits(0xBF81'8000) == 0xBF82);
+    CHECK(rounded_bits(0x3FFF'8000) == 0x4000);  // over the edge to the next power of two
+}
+
+TEST_CASE("zeros, infinities and numbers that have no exponent of their own are rounded like any other") {
+    CHECK(rounded_bits(0x0000'0000) == 0x0000);
+    CHECK(rounded_bits(0x8000'0000) == 0x8000);
+    CHECK(rounded_bits(0x7F80'0000) == 0x7F80);
+    CHECK(rounded_bits(0xFF80'0000) == 0xFF80);
+    CHECK(rounded_bits(0x7F7F'7FFF) == 0x7F7F);  // the last that stays finite
+    CHECK(rounded_bits(0x7F7F'8000) == 0x7F80);  // the first that does not
+    CHECK(rounded_bits(0x0000'8000) == 0x0000);
+    CHECK(rounded_bits(0x0000'8001) == 0x0001);
+    CHECK(rounded_bits(0x8001'8000) == 0x8002);
+    CHECK(rounded_bits(0x007F'8000) == 0x0080);  // the largest without an exponent becomes the smallest with one
+}
+
+TEST_CASE("a NaN stays one, with its sign, even where its bits would round away") {
+    for (const std::uint32_t bits : {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U}) {
+        CAPTURE(bits);
+        const BFloat16 rounded(std::bit_cast<float>(bits));
+        CHECK(std::isnan(static_cast<float>(rounded)));
+        CHECK((rounded.bits & 0x8000U) == bits >> 31 << 15);
+        CHECK((rounded.bits & 0x40U) != 0);  // quiet
+    }
+}
+
+TEST_CASE("every BFloat16 is a float and comes back from it; none between two is nearer than the one chosen") {
+    for (std::uint32_t i = 0; i < 0x1'0000; ++i) {
+        const auto bits = static_cast<std::uint16_t>(i);
+        const float value = value_of(bits);
+        REQUIRE(std::bit_cast<std::uint32_t>(value) == i << 16);
+        if (std::isnan(value)) continue;
+        REQUIRE(BFloat16(value).bits == bits);
+        const float next = value_of(static_cast<std::uint16_t>(i + 1));
+        if ((i & 0x7FFFU) >= 0x7F7FU) continue;  // what follows is infinite, or the other sign
+        for (const std::uint32_t low : {0x1U, 0x1234U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+            const auto between = static_cast<double>(std::bit_cast<float>(i << 16 | low));
+            const auto chosen = static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(between))));
+            REQUIRE(std::abs(between - chosen) <= std::abs(between - static_cast<double>(value)));
+            REQUIRE(std::abs(between - chosen) <= std::abs(between - static_cast<double>(next)));
+        }
+    }
 }

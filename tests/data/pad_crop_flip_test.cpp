@@ -54,7 +54,7 @@ static_assert(SampleTransform<PadCropFlip, ImageSet> && SampleTransform<ScaledPi
 }  // namespace
 
 TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
-    for (const Shape& shape : {Shape{32, 32, 3}, Shape{5, 7, 3}}) {
+    for (const Shape& shape : {Shape{32, 32, 3}, Shape{5, 7, 3}, Shape{1, 1, 3}, Shape{2, 600, 3}}) {
         const ImageSet set = random_images(1, shape.height(), shape.width());
         for (const std::int64_t padding : {4, 0, 1, 9}) {
             for (std::uint32_t epoch = 0; epoch < 40; ++epoch) {
@@ -68,6 +68,24 @@ TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
                 CHECK(distorted({.padding = padding, .crop = false}, set, epoch) ==
                       oracle(set.sample(0), shape, padding, padding, padding, flip));
             }
+        }
+    }
+}
+
+TEST_CASE("images of other than three channels are padded, cut and flipped alike") {
+    for (const std::int64_t channels : {1, 2, 4}) {
+        const Shape shape{4, 9, channels};
+        std::vector<std::uint8_t> image(static_cast<std::size_t>(shape.size()));
+        for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<std::uint8_t>(i * 37);
+        for (std::uint32_t epoch = 0; epoch < 40; ++epoch) {
+            const RandomStream random(7, Purpose::distortion, epoch, 0);
+            const auto words = random.words(0);
+            const std::uint64_t place = (words[0] * std::uint64_t{49}) >> 32;
+            std::vector<float> to(image.size() + 1, 77.0F);
+            PadCropFlip{.padding = 3}(image, shape, random, to.data());
+            CHECK(to.back() == 77.0F);
+            to.pop_back();
+            CHECK(to == oracle(image, shape, 3, static_cast<std::int64_t>(place / 7), static_cast<std::int64_t>(place % 7), words[1] >= 0x8000'0000U));
         }
     }
 }

@@ -31,6 +31,7 @@ for value in -1 18446744073709551616 abc; do
 done
 refuses '--averaging is concat-mean on the CPU; nccl needs GPUs' --averaging nccl
 refuses '--averaging is concat-mean on the CPU; median is no averaging policy' --averaging median
+refuses '--profile makes a few steps and keeps nothing: leave out --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
 refuses '--seed needs a value' --seed
@@ -45,7 +46,7 @@ grep -q 'which has 5000' "$work/errors" || fail "the size of the data set is not
 
 trains --help
 for flag in --data-dir --train-dir --max-steps --batch-size --num-replicas --num-devices --threads-per-device \
-    --prefetch-workers --averaging --learning-rate --log-every --seed --help; do
+    --prefetch-workers --averaging --learning-rate --log-every --seed --profile --help; do
     grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"
 done
 echo "$checks command lines"

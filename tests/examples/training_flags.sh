@@ -20,7 +20,8 @@ refuses_to_go_on() {
 
 # Names that are none, each with those that there are.
 refuses '--model is tutorial or resnet, not alexnet' --model alexnet
-refuses '--precision is float on the CPU, not half' --precision half
+refuses '--precision is float or bf16, not half' --precision half
+refuses '--convolution is winograd or direct, not fft' --convolution fft
 refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not adagrad' "${base[@]}" --optimizer adagrad
 refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${base[@]}" --schedule steps
 refuses 'none, linear or square-root, not by "quadratic"' "${base[@]}" --lr-scaling quadratic

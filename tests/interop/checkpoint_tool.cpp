@@ -83,7 +83,7 @@ void append_logits(std::vector<float>& logits, const std::vector<float>& images,
     auto plan = Plan<Host>::make<Net>(context, {.batch = batch, .training = false});
     HostArena arena(plan.bytes().total(), "the activations");
     plan.bind(arena.data());
-    plan.prepare(context, parameters.data());
+    plan.prepare(context, parameters.data(), buffers.data());
     const float* output =
         plan.forward(context, images.data(), parameters.data(), {.training = false}, {.running = buffers.data()});
     logits.insert(logits.end(), output, output + batch * Net::output_shape.size());

@@ -67,16 +67,16 @@ static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).mistake) ==
 static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).mistake) ==
               "has a padding as large as its kernel: some outputs would see nothing");
 
-template <class L, Device D>
+template <class L, class D>
 void agrees(const Shape& input, std::int64_t batch, const reference::Convolution& r, bool bias) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<L, D>(input, batch, seed);
     REQUIRE(problem.parameters.size() == (bias ? 2 : 1));
     const reference::Floats b = bias ? problem.parameters[1] : reference::Floats{};
-    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < reference::tolerance);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
-          reference::tolerance);
+          operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], r.weight_gradient(problem.dy, problem.x)) <
           reference::tolerance);
 }
@@ -94,4 +94,4 @@ TEST_CASE_TEMPLATE_DEFINE("Conv2d computes what its type says", D, conv2d_comput
     agrees<Conv2d<5, 3, pad(1), stride(2)>, D>({8, 7, 3}, 2, {2, even, odd, 3, 5}, true);
     agrees<Conv2d<16, 3, pad(2), no_bias>, D>({5, 4, 16}, 2, {2, {5, 3, 1, 7, 2, 2}, {4, 3, 1, 6, 2, 2}, 16, 16}, false);
 }
-TEST_CASE_TEMPLATE_APPLY(conv2d_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(conv2d_computes, DevicesAndElements);

@@ -29,6 +29,6 @@ TEST_CASE_TEMPLATE_DEFINE("Dropout computes what its type says", D, dropout_comp
     const auto [problem, outcome] = layer_run::run<Dropout<0.25>, D>({101}, 5, seed);
     reference::Doubles expected = reference::Dropout{seed, 0, 0, 0.25F}.factors(0, 5, 101);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= static_cast<double>(problem.x[i]);
-    CHECK(reference::distance(outcome.output, expected) < 1e-6);
+    CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_computes, DevicesAndElements);

@@ -18,24 +18,25 @@ struct Run {
     operation_run::Outcome outcome;
 };
 
-template <class L, cupola::Device D>
+template <class L, class D>
 [[nodiscard]] Run run(const cupola::Shape& input, std::int64_t batch, std::uint64_t seed) {
-    static_assert(cupola::LayerOn<L, D>);
+    static_assert(cupola::LayerOn<L, DeviceOf<D>, ElementOf<D>>);
     reference::Random random(seed);
     Run result;
+    using operation_run::rounded;
     operation_run::Problem& problem = result.problem;
     problem.input = input;
     problem.output = L::output(input).shape;
     problem.batch = batch;
     problem.threads = 2;
     problem.seed = seed;
-    problem.x = random.normal(batch * input.size(), 1.0, 0.5);
-    problem.dy = random.normal(batch * problem.output.size(), 1.0, 0.5);
+    problem.x = rounded<D>(random.normal(batch * input.size(), 1.0, 0.5));
+    problem.dy = rounded<D>(random.normal(batch * problem.output.size(), 1.0, 0.5));
     const cupola::Parameters parameters = cupola::parameters_of<L>(input);
     for (std::size_t i = 0; i < parameters.count; ++i) {
-        problem.parameters.push_back(random.normal(parameters.list[i].shape.size()));
+        problem.parameters.push_back(rounded<D>(random.normal(parameters.list[i].shape.size())));
     }
-    result.outcome = operation_run::run<D>(problem, [](const cupola::Site<D>& site) { return L::operation(site); });
+    result.outcome = operation_run::run<D>(problem, [](const auto& site) { return L::operation(site); });
     return result;
 }
 

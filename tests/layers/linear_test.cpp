@@ -37,7 +37,7 @@ static_assert(std::string_view(Linear<0>::output(Shape{4}).mistake) == "has a si
 static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).mistake) ==
               "takes one extent, features: put Flatten before it");
 
-template <class L, Device D>
+template <class L, class D>
 void agrees(const reference::Linear& r, bool bias) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
@@ -45,9 +45,9 @@ void agrees(const reference::Linear& r, bool bias) {
         layer_run::run<L, D>({static_cast<std::int64_t>(r.in)}, static_cast<std::int64_t>(r.batch), seed);
     REQUIRE(problem.parameters.size() == (bias ? 2 : 1));
     const reference::Floats b = bias ? problem.parameters[1] : reference::Floats{};
-    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < reference::tolerance);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
-          reference::tolerance);
+          operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], r.weight_gradient(problem.dy, problem.x)) <
           reference::tolerance);
 }
@@ -58,4 +58,4 @@ TEST_CASE_TEMPLATE_DEFINE("Linear computes what its type says", D, linear_comput
     agrees<Linear<10>, D>({7, 33, 10}, true);
     agrees<Linear<13, no_bias>, D>({3, 20, 13}, false);
 }
-TEST_CASE_TEMPLATE_APPLY(linear_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_computes, DevicesAndElements);

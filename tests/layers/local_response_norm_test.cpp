@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/local_response_norm.hpp>
-#include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
 
 #include "../reference/local_response_norm.hpp"
 #include "layer_run.hpp"
@@ -21,13 +21,13 @@ static_assert(traits_of<LocalResponseNorm<4>>().backward_reads_input &&
 static_assert(std::string_view(LocalResponseNorm<-1>::output(Shape{12, 12, 64}).mistake) == "has a negative radius");
 static_assert(std::string_view(LocalResponseNorm<4>::output(Shape{64}).mistake) == "takes height x width x channels");
 
-template <class L, Device D>
+template <class L, class D>
 void agrees(const reference::LocalResponseNorm& r) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<L, D>({5, 4, r.channels}, 3, seed);
-    CHECK(reference::distance(outcome.output, r.forward(problem.x)) < reference::tolerance);
-    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < operation_run::tolerance<D>);
 }
 
 }  // namespace
@@ -36,4 +36,4 @@ TEST_CASE_TEMPLATE_DEFINE("LocalResponseNorm computes what its type says", D, lr
     agrees<LocalResponseNorm<4>, D>({64, 4, 1.0, 0.001 / 9.0, 0.75});
     agrees<LocalResponseNorm<2, 0.25, 0.5, 2.0>, D>({13, 2, 2.0, 0.25, 0.5});
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_computes, DevicesAndElements);

@@ -27,7 +27,7 @@ static_assert(std::string_view(PadShortcut<8>::output(Shape{4, 4, 16}).mistake) 
 static_assert(std::string_view(PadShortcut<19>::output(Shape{4, 4, 16}).mistake) ==
               "adds as many channels before the input's as after them, and here the number to add is odd");
 
-template <std::int64_t channels, std::int64_t stride, Device D>
+template <std::int64_t channels, std::int64_t stride, class D>
 void agrees(const Shape& input) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
@@ -45,8 +45,8 @@ void agrees(const Shape& input) {
         expected[at] = pooled[i];
         inner_gradient[i] = problem.dy[at];
     }
-    CHECK(reference::distance(outcome.output, expected) < reference::tolerance);
-    CHECK(reference::distance(outcome.input_gradient, pool.input_gradient(inner_gradient, problem.x)) < reference::tolerance);
+    CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, pool.input_gradient(inner_gradient, problem.x)) < operation_run::tolerance<D>);
 }
 
 }  // namespace
@@ -58,4 +58,4 @@ TEST_CASE_TEMPLATE_DEFINE("PadShortcut is an average pool between channels of ze
     agrees<20, 1, D>({3, 4, 16});
     agrees<5, 2, D>({4, 4, 5});
 }
-TEST_CASE_TEMPLATE_APPLY(pad_shortcut_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(pad_shortcut_computes, DevicesAndElements);

@@ -39,13 +39,13 @@ static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).mistake
 static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).mistake) ==
               "has a window larger than its input");
 
-template <class L, Device D>
+template <class L, class D>
 void agrees(const Shape& input, const reference::Pooling& r) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<L, D>(input, r.batch, seed);
-    CHECK(reference::distance(outcome.output, r.forward(problem.x)) < reference::tolerance);
-    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < operation_run::tolerance<D>);
 }
 
 }  // namespace
@@ -56,4 +56,4 @@ TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute what their types say"
     agrees<AvgPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, false});
     agrees<AvgPool2d<2>, D>({7, 5, 16}, {2, reference::same(7, 2, 2), reference::same(5, 2, 2), 16, false});
 }
-TEST_CASE_TEMPLATE_APPLY(pool2d_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(pool2d_computes, DevicesAndElements);

@@ -22,4 +22,4 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU computes what its type says", D, relu_computes) 
     CHECK(reference::distance(outcome.output, reference::relu(reference::widen(problem.x))) == 0);
     CHECK(reference::same_bits(outcome.input_gradient, reference::relu_mask(outcome.output, problem.dy)));
 }
-TEST_CASE_TEMPLATE_APPLY(relu_computes, Devices);
+TEST_CASE_TEMPLATE_APPLY(relu_computes, DevicesAndElements);

@@ -47,12 +47,13 @@ struct Runner {
     Plan<Host> plan;
     HostArena arena;
 
-    Runner(Plan<Host> (*make)(HostContext&, const PlanOptions&), const PlanOptions& options, const std::vector<float>& parameters)
+    Runner(Plan<Host> (*make)(HostContext&, const PlanOptions&), const PlanOptions& options, const std::vector<float>& parameters,
+           const float* running = nullptr)
         : plan(make(context, options)), arena(plan.bytes().total(), "test") {
         auto* floats = reinterpret_cast<float*>(arena.data());
         std::fill(floats, floats + arena.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
         plan.bind(arena.data());
-        plan.prepare(context, parameters.data());
+        plan.prepare(context, parameters.data(), running);
     }
 };
 
@@ -137,7 +138,7 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             }
             CHECK(first == golden.buffers.size());
             const PlanOptions for_evaluation{.batch = batch, .training = false};
-            Runner evaluation(&Plan<Host>::make<Small>, for_evaluation, parameters);
+            Runner evaluation(&Plan<Host>::make<Small>, for_evaluation, parameters, running.data());
             const PassKey outside_training{.training = false};
             logits = evaluation.plan.forward(evaluation.context, images.data(), parameters.data(), outside_training,
                                              {.running = running.data(), .batch = nullptr});

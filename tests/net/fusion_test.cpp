@@ -8,13 +8,14 @@
 
 #include <cupola/net/plan.hpp>
 
+#include "../instructions.hpp"
 #include "tutorial.hpp"
 
 using namespace cupola;
 
 TEST_CASE("Conv2d, ReLU and Linear, ReLU become one stage; other activations stand alone") {
     std::array<StageInfo, tutorial::Net::layer_count> stages{};
-    CHECK(fuse(tutorial::Net::rows, true, stages) == 10);
+    CHECK(fuse(tutorial::Net::rows, true, stages) == 8);
     CHECK(stages[0].rows == 2);
     CHECK(stages[0].activation == Activation::relu);
     CHECK(stages[1].row == 2);
@@ -29,6 +30,45 @@ TEST_CASE("Conv2d, ReLU and Linear, ReLU become one stage; other activations sta
     CHECK(few[2].rows == 1);
 }
 
+TEST_CASE("MaxPool2d and LocalResponseNorm become one stage in either order, which masks the gradient for a ReLU before") {
+    std::array<StageInfo, tutorial::Net::layer_count> stages{};
+    fuse(tutorial::Net::rows, true, stages);
+    const StageInfo &first = stages[1], &second = stages[3];
+    CHECK(first.pair == FusedPair::pooled_norm);
+    CHECK(first.row == 2);
+    CHECK(first.rows == 2);
+    CHECK(first.input == Shape{24, 24, 64});
+    CHECK(first.output == Shape{12, 12, 64});
+    CHECK(first.masks_for_previous);
+    CHECK(stages[0].masked_by_next);
+    // What its backward reads it has saved, so the convolution's output is not kept.
+    CHECK_FALSE(first.backward_reads_input);
+    CHECK_FALSE(first.backward_reads_output);
+    CHECK_FALSE(stages[0].backward_reads_output);
+
+    CHECK(second.pair == FusedPair::normed_pool);
+    CHECK(second.row == 6);
+    CHECK(second.output == Shape{6, 6, 64});
+    CHECK(second.masks_for_previous);
+    CHECK(stages[2].masked_by_next);
+    CHECK(second.backward_reads_input);
+    CHECK_FALSE(second.backward_reads_output);
+    CHECK(second.reads == 3);
+
+    // Windows whose places are no byte, means, and layers that have another between them stay apart.
+    struct Apart : Sequential<Input<32, 32, 4>, MaxPool2d<16>, LocalResponseNorm<1>, AvgPool2d<1>, LocalResponseNorm<1>, ReLU, MaxPool2d<2>> {};
+    std::array<StageInfo, 6> each{};
+    REQUIRE(fuse(Apart::rows, true, each) == 6);
+    for (const StageInfo& stage : each) CHECK(stage.pair == FusedPair::none);
+    // Of three in a row the first two are a pair.
+    struct Three : Sequential<Input<8, 8, 4>, LocalResponseNorm<1>, MaxPool2d<2>, LocalResponseNorm<1>> {};
+    std::array<StageInfo, 3> three{};
+    REQUIRE(fuse(Three::rows, true, three) == 2);
+    CHECK(three[0].pair == FusedPair::normed_pool);
+    CHECK(three[1].pair == FusedPair::none);
+    REQUIRE(fuse(Three::rows, false, three) == 3);
+}
+
 namespace {
 
 template <class Net>
@@ -36,7 +76,7 @@ struct Result {
     std::vector<float> output, gradients;
     explicit Result(const std::vector<float>& parameters, const std::vector<float>& images, std::int64_t batch) {
         HostContext context(0, {.threads = 1});
-        auto plan = Plan<Host>::make<Net>(context, {.batch = batch});
+        auto plan = PlanOf<Net, Host>::template make<Net>(context, {.batch = batch});
         HostArena arena(plan.bytes().total(), "test");
         plan.bind(arena.data());
         plan.prepare(context, parameters.data());
@@ -64,4 +104,33 @@ TEST_CASE("the pass changes no bit: output and gradients of the fused network eq
     double norm = 0;
     for (const float g : fused.gradients) norm += static_cast<double>(g) * static_cast<double>(g);
     CHECK(norm > 0);
+}
+
+namespace {
+
+/// Both orders of pooling and normalisation, at odd sizes.
+struct BothOrders : Sequential<Input<13, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4, 0.1>, Conv2d<20, 3>, ReLU,
+                               LocalResponseNorm<2, 0.1>, MaxPool2d<3, 2>, Flatten, Linear<5>> {};
+
+template <class Net>
+void check_pairs() {
+    std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
+    initialize(parameters, normal(0.1), 1, 1, 7, 0);
+    std::vector<float> images(3 * 13 * 11 * 3);
+    initialize(images, normal(1.0), 1, 1, 8, 0);
+    const Result<Net> fused(parameters, images, 3);
+    const Result<Unfused<Net>> plain(parameters, images, 3);
+    REQUIRE(fused.output.size() == plain.output.size());
+    CHECK(std::memcmp(fused.output.data(), plain.output.data(), fused.output.size() * sizeof(float)) == 0);
+    CHECK(std::memcmp(fused.gradients.data(), plain.gradients.data(), fused.gradients.size() * sizeof(float)) == 0);
+    double norm = 0;
+    for (const float g : fused.gradients) norm += static_cast<double>(g) * static_cast<double>(g);
+    CHECK(norm > 0);
+}
+
+}  // namespace
+
+TEST_CASE("pooling and normalisation as one stage change no bit, in either order and precision") {
+    check_pairs<BothOrders>();
+    if (computes_bfloat16()) check_pairs<InPrecision<MixedBFloat16, BothOrders>>();
 }

@@ -280,7 +280,8 @@ TEST_CASE("a network with running statistics is not run outside training without
     HostArena arena(plan.bytes().total(), "test");
     plan.bind(arena.data());
     const std::vector<float> parameters = parameters_of_net<Plain>(1), image(6 * 6 * 3);
-    plan.prepare(context, parameters.data());
+    const std::vector<float> buffers = initial_buffers(Plain::rows);
+    plan.prepare(context, parameters.data(), buffers.data());
     const PassKey key{.training = false};
     std::string said;
     try {
@@ -289,7 +290,6 @@ TEST_CASE("a network with running statistics is not run outside training without
         said = error.what();
     }
     CHECK(said == "outside training the network reads running statistics (block.bn1.running_mean), and was given none");
-    const std::vector<float> buffers = initial_buffers(Plain::rows);
     CHECK_NOTHROW(plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
 }
 

@@ -17,13 +17,14 @@
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
 using reference::Floats;
 
 namespace {
 
-template <Device D>
+template <class D>
 Outcome run(const Problem& problem) {
-    return operation_run::run<D>(problem, [](const Site<D>& site) { return ops::Relu<D, float>(site); });
+    return operation_run::run<D>(problem, [](const auto& site) { return ops::Relu<DeviceOf<D>, ElementOf<D>>(site); });
 }
 
 Problem problem_of(const Floats& x, const Floats& dy, int threads) {
@@ -45,14 +46,14 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops t
             const std::uint64_t seed = reference::fresh_seed();
             INFO(count, " elements, threads ", threads, ", seed ", seed);
             reference::Random random(seed);
-            const Problem problem = problem_of(random.normal(count), random.normal(count), threads);
+            const Problem problem = problem_of(rounded<D>(random.normal(count)), rounded<D>(random.normal(count)), threads);
             const Outcome outcome = run<D>(problem);
             CHECK(reference::distance(outcome.output, reference::relu(reference::widen(problem.x))) == 0);
             CHECK(reference::same_bits(outcome.input_gradient, reference::relu_mask(outcome.output, problem.dy)));
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(relu_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(relu_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and infinity on", D, relu_special) {
     const Outcome outcome =
@@ -66,11 +67,11 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and
     CHECK(std::isnan(outcome.output[6]));
     CHECK(outcome.input_gradient == Floats{0, 0, 3, 0, 5, 0, 0});
 }
-TEST_CASE_TEMPLATE_APPLY(relu_special, Devices);
+TEST_CASE_TEMPLATE_APPLY(relu_special, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("ReLU leaves out the input gradient that nobody wants", D, relu_null) {
     Problem problem = problem_of({1, -1, 2}, {1, 1, 1}, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem).input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(relu_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(relu_null, DevicesAndElements);

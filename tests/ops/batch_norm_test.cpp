@@ -18,6 +18,8 @@
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::distance;
 
 namespace {
@@ -31,6 +33,7 @@ std::string describe(const Case& c) {
     return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", mean ", c.mean);
 }
 
+template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads, Activation activation = Activation::none) {
     reference::Random random(seed);
     Problem problem;
@@ -38,10 +41,11 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, Activation ac
     problem.batch = c.batch;
     problem.threads = threads;
     problem.activation = activation;
-    problem.x = random.normal(c.batch * problem.input.size(), 2.0, c.mean);
+    problem.x = rounded<D>(random.normal(c.batch * problem.input.size(), 2.0, c.mean));
     // Sums that do not cancel by chance, in one channel alone for example: then there is nothing to compare with.
     problem.dy = random.normal(c.batch * problem.input.size(), 1.0, 0.5);
     for (std::size_t i = 0; i < problem.dy.size(); ++i) problem.dy[i] += 0.3F * (problem.x[i] - static_cast<float>(c.mean));
+    problem.dy = rounded<D>(problem.dy);
     problem.parameters = {random.normal(c.channels, 0.5, 1.0), random.normal(c.channels, 0.5)};
     problem.buffers = {random.normal(c.channels), random.normal(c.channels)};
     for (float& variance : problem.buffers[1]) variance = variance * variance + 0.1F;
@@ -52,10 +56,10 @@ reference::BatchNorm oracle(const Case& c, Activation activation = Activation::n
     return {static_cast<std::size_t>(c.channels), c.epsilon, activation == Activation::relu};
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const Site<D>& site) {
-        return ops::BatchNorm<D, float>(site, BatchNormShape{c.channels, c.epsilon});
+    return operation_run::run<D>(problem, [&](const auto& site) {
+        return ops::BatchNorm<DeviceOf<D>, ElementOf<D>>(site, BatchNormShape{c.channels, c.epsilon});
     });
 }
 
@@ -64,8 +68,6 @@ const std::vector<Case> cases{
     {2, 4, 4, 16}, {3, 5, 7, 3}, {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
     {20, 1, 1, 5}, {1, 40, 40, 1}, {2, 7, 7, 600},
 };
-
-constexpr double tolerance = reference::tolerance;
 
 }  // namespace
 
@@ -76,50 +78,50 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation in training agrees with plain loo
             for (const int threads : thread_counts<D>()) {
                 const std::uint64_t seed = reference::fresh_seed();
                 INFO(describe(c), ", ReLU ", activation == Activation::relu, ", threads ", threads, ", seed ", seed);
-                const Problem problem = problem_of(c, seed, threads, activation);
+                const Problem problem = problem_of<D>(c, seed, threads, activation);
                 const Outcome outcome = run<D>(c, problem);
                 const auto reference = oracle(c, activation);
                 const auto moments = reference.moments(problem.x);
                 const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
-                CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, moments)) < tolerance);
-                CHECK(distance(outcome.statistics[0], moments.mean) < tolerance);
-                CHECK(distance(outcome.statistics[1], moments.variance) < tolerance);
+                CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, moments)) < tolerance<D>);
+                CHECK(distance(outcome.statistics[0], moments.mean) < reference::tolerance);
+                CHECK(distance(outcome.statistics[1], moments.variance) < reference::tolerance);
                 const auto gradients = reference.backward(problem.dy, problem.x, weight, outcome.output, moments);
-                CHECK(distance(outcome.input_gradient, gradients.input) < tolerance);
-                CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < tolerance);
-                CHECK(distance(outcome.parameter_gradients[1], gradients.bias) < tolerance);
+                CHECK(distance(outcome.input_gradient, gradients.input) < tolerance<D>);
+                CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < reference::tolerance);
+                CHECK(distance(outcome.parameter_gradients[1], gradients.bias) < reference::tolerance);
             }
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D, norm_inference) {
     for (const Case& c : cases) {
         for (const bool site_training : {false, true}) {
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", with backward ", site_training, ", seed ", seed);
-            Problem problem = problem_of(c, seed, 2, Activation::relu);
+            Problem problem = problem_of<D>(c, seed, 2, Activation::relu);
             problem.training = false;
             problem.site_training = site_training;
             const Outcome outcome = run<D>(c, problem);
             const auto reference = oracle(c, Activation::relu);
             const reference::BatchNorm::Moments running{reference::widen(problem.buffers[0]), reference::widen(problem.buffers[1])};
             const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
-            CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, running)) < tolerance);
+            CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, running)) < tolerance<D>);
             for (const float value : outcome.statistics[0]) CHECK(std::isnan(value));  // not written
             if (!site_training) continue;
             const auto gradients = reference.backward(problem.dy, problem.x, weight, outcome.output, running, true);
-            CHECK(distance(outcome.input_gradient, gradients.input) < tolerance);
-            CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < tolerance);
+            CHECK(distance(outcome.input_gradient, gradients.input) < tolerance<D>);
+            CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < reference::tolerance);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_inference, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_inference, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients where it is told to", D, norm_accumulates) {
     const Case c{3, 5, 5, 19};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome alone = run<D>(c, problem);
     problem.accumulate = true;
     problem.gradients_before = problem.parameters;
@@ -131,47 +133,47 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients where
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(norm_accumulates, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_accumulates, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("batch normalisation has the same bits for 1 and 2 threads", D, norm_bits) {
     const Case c{5, 17, 19, 48};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
-    const Outcome one = run<D>(c, problem_of(c, seed, 1)), two = run<D>(c, problem_of(c, seed, 2));
+    const Outcome one = run<D>(c, problem_of<D>(c, seed, 1)), two = run<D>(c, problem_of<D>(c, seed, 2));
     CHECK(reference::same_bits(one.output, two.output));
     CHECK(reference::same_bits(one.input_gradient, two.input_gradient));
     CHECK(reference::same_bits(one.parameter_gradients[0], two.parameter_gradients[0]));
     CHECK(reference::same_bits(one.statistics[1], two.statistics[1]));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_bits, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_bits, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("the variance of numbers far from zero is exact: nothing cancels", D, norm_far) {
     const Case c{4, 32, 32, 16, 100000.0};
-    const Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);
-    CHECK(distance(outcome.statistics[1], oracle(c).moments(problem.x).variance) < tolerance);
+    CHECK(distance(outcome.statistics[1], oracle(c).moments(problem.x).variance) < reference::tolerance);
 }
-TEST_CASE_TEMPLATE_APPLY(norm_far, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_far, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("batch normalisation leaves out the input gradient that nobody wants", D, norm_null) {
     const Case c{2, 3, 3, 16};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome with = run<D>(c, problem);
     problem.input_gradient = problem.site_input_gradient = false;
     const Outcome without = run<D>(c, problem);
     for (const float value : without.input_gradient) CHECK(std::isnan(value));
     CHECK(reference::same_bits(with.parameter_gradients[0], without.parameter_gradients[0]));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_null, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a NaN reaches its channel and no other", D, norm_nan) {
     const Case c{2, 3, 3, 20};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1, Activation::relu);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1, Activation::relu);
     problem.x[7] = std::nanf("");
     const Outcome outcome = run<D>(c, problem);
     for (std::size_t i = 0; i < outcome.output.size(); ++i) CHECK(std::isnan(outcome.output[i]) == (i % 20 == 7));
 }
-TEST_CASE_TEMPLATE_APPLY(norm_nan, Devices);
+TEST_CASE_TEMPLATE_APPLY(norm_nan, DevicesAndElements);
 
 TEST_CASE("moments merged in any split are those of all samples, and parts without samples do not count") {
     constexpr std::size_t channels = 3;

@@ -14,6 +14,7 @@
 
 #include "../child_process.hpp"
 #include "../devices.hpp"
+#include "../instructions.hpp"
 #include "../reference/convolution.hpp"
 #include "../reference/relu.hpp"
 #include "../throws_with.hpp"
@@ -22,6 +23,8 @@
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::distance;
 using reference::Floats;
 
@@ -48,6 +51,7 @@ ConvolutionShape shape_of(const Case& c) {
             c.in, c.out, c.bias};
 }
 
+template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     const reference::Convolution r = oracle(c);
     reference::Random random(seed);
@@ -57,9 +61,9 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     problem.batch = c.batch;
     problem.threads = threads;
     // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
-    problem.x = random.normal(r.input_size(), 1.0, 1.0);
-    problem.dy = random.normal(r.output_size(), 1.0, 1.0);
-    problem.parameters = {random.normal(r.weight_size())};
+    problem.x = rounded<D>(random.normal(r.input_size(), 1.0, 1.0));
+    problem.dy = rounded<D>(random.normal(r.output_size(), 1.0, 1.0));
+    problem.parameters = {rounded<D>(random.normal(r.weight_size()))};
     problem.gradients_before = {random.normal(r.weight_size())};
     if (c.bias) {
         problem.parameters.push_back(random.normal(c.out));
@@ -68,10 +72,10 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     return problem;
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem,
-                                 [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape_of(c)); });
+    return operation_run::run<D>(
+        problem, [&](const auto& site) { return ops::Convolution<DeviceOf<D>, ElementOf<D>>(site, shape_of(c)); });
 }
 
 /// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
@@ -109,44 +113,44 @@ TEST_CASE_TEMPLATE_DEFINE("convolution, forward and backward, agrees with plain 
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
             const reference::Convolution r = oracle(c);
-            const Problem problem = problem_of(c, seed, threads);
+            const Problem problem = problem_of<D>(c, seed, threads);
             const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < tolerance<D>);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
             CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
             if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a convolution agrees with plain loops", D, convolution_relu_agrees) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
         const reference::Convolution r = oracle(c);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome outcome = run<D>(c, problem);
         const Floats &x = problem.x, &w = problem.parameters[0];
         const Floats b = c.bias ? problem.parameters[1] : Floats{};
         const auto before = r.forward(x, w, b);
-        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < reference::tolerance);
+        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < tolerance<D>);
         const Floats dy = reference::relu_mask(outcome.output, problem.dy);
-        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
         CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
         if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_relu_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_relu_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the two apart", D, convolution_relu_bits) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         Outcome apart = run<D>(c, problem);
         problem.activation = Activation::relu;
         const Outcome fused = run<D>(c, problem);
@@ -163,14 +167,14 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_relu_bits, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_relu_bits, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operation leaves the mask out", D,
                           convolution_masked) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome itself = run<D>(c, problem);
         problem.masked_by_next = true;
@@ -182,21 +186,21 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operat
             CHECK(reference::same_bits(masked.parameter_gradients[i], itself.parameter_gradients[i]));
         }
         // And what is not masked stays so.
-        problem.dy = problem_of(c, seed, 2).dy;
+        problem.dy = problem_of<D>(c, seed, 2).dy;
         const Outcome unmasked = run<D>(c, problem);
         problem.activation = Activation::none;
         problem.masked_by_next = false;
         CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_masked, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_masked, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where it is told to", D, convolution_adds) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
         const reference::Convolution r = oracle(c);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         problem.accumulate = true;
         const Outcome outcome = run<D>(c, problem);
         reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
@@ -207,16 +211,16 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
             CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
         }
         CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
-              reference::tolerance);
+              tolerance<D>);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_adds, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_adds, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobody wants", D, convolution_null) {
     const Case c{3, 9, 7, 3, 16, 3, 1};
     for (const bool known_before : {true, false}) {
         CAPTURE(known_before);
-        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         const Outcome full = run<D>(c, problem);
         problem.input_gradient = false;
         problem.site_input_gradient = !known_before;
@@ -227,12 +231,12 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobo
         if (known_before) CHECK(outcome.needs.packed < full.needs.packed);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_null, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution made for evaluation computes the same output", D, convolution_inference) {
     for (const Case& c : cases()) {
         INFO(describe(c));
-        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         problem.activation = Activation::relu;
         const Outcome training = run<D>(c, problem);
         problem.site_training = problem.training = false;
@@ -242,14 +246,14 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution made for evaluation computes the same o
         CHECK(inference.needs.saved == 0);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_inference, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_inference, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a convolution hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
                           convolution_nan) {
     const Case c{2, 6, 6, 3, 16, 3, 1};
     for (const Activation activation : {Activation::none, Activation::relu}) {
         CAPTURE(static_cast<int>(activation));
-        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         problem.activation = activation;
         problem.x[0] = std::numeric_limits<float>::quiet_NaN();
         const Outcome outcome = run<D>(c, problem);
@@ -263,12 +267,12 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution hands a NaN on to its output, and with 
         CHECK(gradient_has_one);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(convolution_nan, Devices);
+TEST_CASE_TEMPLATE_APPLY(convolution_nan, DevicesAndElements);
 
 TEST_CASE("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only" * doctest::skip()) {
     if (Host::library_version().substr(0, 4) != "3.2.") return;
     const Case c{1, 12, 6, 16, 1, 5, 1};
-    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<Host>(c, problem_of(c, 1, 1))); }) ==
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<Host>(c, problem_of<Host>(c, 1, 1))); }) ==
           text("oneDNN ", Host::library_version(),
                " has only its reference code (ref:any) for weight gradient of a convolution of this shape on this "
                "processor"));
@@ -280,4 +284,38 @@ TEST_CASE("a convolution that oneDNN would compute by its reference code is refu
                      {{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
     INFO(child.output);
     CHECK(child.passed);
+}
+
+TEST_CASE("child: a convolution in bfloat16 without its instructions" * doctest::skip()) {
+    const Case c{1, 12, 6, 16, 16, 5, 1};
+    using D = On<Host, BFloat16>;
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
+          text("bfloat16 convolutions need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
+               ": train in float32"));
+}
+
+TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+    for (const char* isa : {"AVX2", "AVX512_CORE_VNNI"}) {
+        const ChildResult child =
+            run_in_child("child: a convolution in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", isa}});
+        INFO(isa, child.output);
+        CHECK(child.passed);
+    }
+}
+
+TEST_CASE("a convolution in bfloat16 rounds its weights to nearest, and none of its sums") {
+    if (!computes_bfloat16()) return;
+    using D = On<Host, BFloat16>;
+    const Case c{2, 12, 12, 64, 64, 5, 1};
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    Problem problem = problem_of<D>(c, seed, 2);
+    problem.parameters[0] = reference::Random(seed + 1).normal(oracle(c).weight_size());
+    const Outcome outcome = run<D>(c, problem);
+    problem.parameters[0] = rounded<D>(problem.parameters[0]);
+    const Outcome rounded_before = run<D>(c, problem);
+    CHECK(reference::same_bits(outcome.output, rounded_before.output));
+    CHECK(reference::same_bits(outcome.input_gradient, rounded_before.input_gradient));
+    // 288 terms are added before a result is rounded: adding them in bfloat16 would be 10 times as far from the truth.
+    CHECK(distance(outcome.output, oracle(c).forward(problem.x, problem.parameters[0], problem.parameters[1])) < 2e-3);
 }

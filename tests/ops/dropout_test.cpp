@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -18,6 +19,8 @@
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::Floats;
 
 namespace {
@@ -35,9 +38,9 @@ Problem problem_of(std::int64_t batch, std::int64_t features, int threads) {
     return problem;
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Problem& problem, double rate) {
-    return operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Dropout<D, float>(site, rate); });
+    return operation_run::run<D>(problem, [&](const auto& site) { return ops::Dropout<DeviceOf<D>, ElementOf<D>>(site, rate); });
 }
 
 }  // namespace
@@ -52,8 +55,8 @@ TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the oracle's own mask, forward an
                 Problem problem = problem_of(7, features, threads);
                 problem.seed = seed * 0x9E3779B97F4A7C15ULL;
                 problem.first_sample = 1000;
-                problem.x = random.normal(7 * features);
-                problem.dy = random.normal(7 * features);
+                problem.x = rounded<D>(random.normal(7 * features));
+                problem.dy = rounded<D>(random.normal(7 * features));
                 const Outcome outcome = run<D>(problem, rate);
                 reference::Doubles y =
                     reference::Dropout{problem.seed, problem.layer, problem.step, static_cast<float>(rate)}.factors(
@@ -63,13 +66,14 @@ TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the oracle's own mask, forward an
                     y[i] *= static_cast<double>(problem.x[i]);
                     dx[i] *= static_cast<double>(problem.dy[i]);
                 }
-                CHECK(reference::distance(outcome.output, y) < 1e-6);
-                CHECK(reference::distance(outcome.input_gradient, dx) < 1e-6);
+                const double precision = std::is_same_v<ElementOf<D>, float> ? 1e-6 : tolerance<D>;
+                CHECK(reference::distance(outcome.output, y) < precision);
+                CHECK(reference::distance(outcome.input_gradient, dx) < precision);
             }
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout drops at its rate and keeps the mean", D, dropout_rate) {
     for (const double rate : {0.1, 0.5, 0.8}) {
@@ -85,13 +89,13 @@ TEST_CASE_TEMPLATE_DEFINE("dropout drops at its rate and keeps the mean", D, dro
         CHECK(mean / count == doctest::Approx(1.0).epsilon(0.02));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_rate, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_rate, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout's forward and backward drop the same elements", D, dropout_same) {
     const Outcome outcome = run<D>(problem_of(5, 333, 2), 0.5);
     CHECK(reference::same_bits(outcome.output, outcome.input_gradient));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_same, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_same, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batch is split, or on threads", D,
                           dropout_split) {
@@ -112,7 +116,7 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask does not depend on how the global batc
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_split, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_split, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout's mask differs by seed, step, layer and sample", D, dropout_differs) {
     const Problem problem = problem_of(2, 256, 1);
@@ -135,21 +139,21 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask differs by seed, step, layer and sampl
     CHECK(std::abs(changed([](Problem& p) { p.first_sample += 2; }) - 0.5) < 0.13);
     CHECK(changed([](Problem&) {}) == 1.0);
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_differs, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_differs, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout is the identity in evaluation", D, dropout_evaluation) {
     reference::Random random(1);
     Problem problem = problem_of(3, 50, 1);
-    problem.x = random.normal(150);
+    problem.x = rounded<D>(random.normal(150));
     problem.x[7] = std::numeric_limits<float>::quiet_NaN();
     problem.training = problem.site_training = false;
     CHECK(reference::same_bits(run<D>(problem, 0.5).output, problem.x));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_evaluation, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_evaluation, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("dropout leaves out the input gradient that nobody wants", D, dropout_null) {
     Problem problem = problem_of(3, 50, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem, 0.5).input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(dropout_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(dropout_null, DevicesAndElements);

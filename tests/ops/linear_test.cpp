@@ -11,14 +11,19 @@
 #include <cupola/ops/linear.hpp>
 #include <cupola/ops/onednn/linear.hpp>
 
+#include "../child_process.hpp"
 #include "../devices.hpp"
+#include "../instructions.hpp"
 #include "../reference/linear.hpp"
 #include "../reference/relu.hpp"
+#include "../throws_with.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::distance;
 using reference::Floats;
 
@@ -37,6 +42,7 @@ reference::Linear oracle(const Case& c) {
     return {static_cast<std::size_t>(c.batch), static_cast<std::size_t>(c.in), static_cast<std::size_t>(c.out)};
 }
 
+template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     reference::Random random(seed);
     Problem problem;
@@ -45,9 +51,9 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     problem.batch = c.batch;
     problem.threads = threads;
     // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
-    problem.x = random.normal(c.batch * c.in, 1.0, 1.0);
-    problem.dy = random.normal(c.batch * c.out, 1.0, 1.0);
-    problem.parameters = {random.normal(c.in * c.out)};
+    problem.x = rounded<D>(random.normal(c.batch * c.in, 1.0, 1.0));
+    problem.dy = rounded<D>(random.normal(c.batch * c.out, 1.0, 1.0));
+    problem.parameters = {rounded<D>(random.normal(c.in * c.out))};
     problem.gradients_before = {random.normal(c.in * c.out)};
     if (c.bias) {
         problem.parameters.push_back(random.normal(c.out));
@@ -56,10 +62,10 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     return problem;
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const Site<D>& site) {
-        return ops::Linear<D, float>(site, LinearShape{c.in, c.out, c.bias});
+    return operation_run::run<D>(problem, [&](const auto& site) {
+        return ops::Linear<DeviceOf<D>, ElementOf<D>>(site, LinearShape{c.in, c.out, c.bias});
     });
 }
 
@@ -76,44 +82,44 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer, forward and backward, agrees with pla
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
             const reference::Linear r = oracle(c);
-            const Problem problem = problem_of(c, seed, threads);
+            const Problem problem = problem_of<D>(c, seed, threads);
             const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < tolerance<D>);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
             CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
             if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a linear layer agrees with plain loops", D, linear_relu_agrees) {
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
         const reference::Linear r = oracle(c);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome outcome = run<D>(c, problem);
         const Floats &x = problem.x, &w = problem.parameters[0];
         const Floats b = c.bias ? problem.parameters[1] : Floats{};
         const auto before = r.forward(x, w, b);
-        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < reference::tolerance);
+        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < tolerance<D>);
         const Floats dy = reference::relu_mask(outcome.output, problem.dy);
-        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
         CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
         if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_relu_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_relu_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of the two apart", D, linear_relu_bits) {
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         Outcome apart = run<D>(c, problem);
         problem.activation = Activation::relu;
         const Outcome fused = run<D>(c, problem);
@@ -129,14 +135,14 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of th
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next operation leaves the mask out", D,
                           linear_masked) {
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of(c, seed, 2);
+        Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome itself = run<D>(c, problem);
         problem.masked_by_next = true;
@@ -148,14 +154,14 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next opera
             CHECK(reference::same_bits(masked.parameter_gradients[i], itself.parameter_gradients[i]));
         }
         // And what is not masked stays so.
-        problem.dy = problem_of(c, seed, 2).dy;
+        problem.dy = problem_of<D>(c, seed, 2).dy;
         const Outcome unmasked = run<D>(c, problem);
         problem.activation = Activation::none;
         problem.masked_by_next = false;
         CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_masked, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_masked, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients where it is told to", D, linear_adds) {
     for (const Case& c : cases) {
@@ -163,7 +169,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients wher
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", activation ", static_cast<int>(activation), ", seed ", seed);
             const reference::Linear r = oracle(c);
-            Problem problem = problem_of(c, seed, 2);
+            Problem problem = problem_of<D>(c, seed, 2);
             problem.accumulate = true;
             problem.activation = activation;
             const Outcome outcome = run<D>(c, problem);
@@ -180,13 +186,13 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients wher
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_adds, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_adds, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nobody wants", D, linear_null) {
     const Case c{5, 33, 17};
     for (const bool known_before : {true, false}) {
         CAPTURE(known_before);
-        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         const Outcome full = run<D>(c, problem);
         problem.input_gradient = false;
         problem.site_input_gradient = !known_before;
@@ -196,36 +202,36 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nob
         CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_null, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same output", D, linear_inference) {
     for (const Case& c : cases) {
         INFO(describe(c));
-        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         problem.activation = Activation::relu;
         const Outcome training = run<D>(c, problem);
         problem.site_training = problem.training = false;
         CHECK(reference::same_bits(run<D>(c, problem).output, training.output));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_inference, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_inference, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("the bias gradient of a linear layer has the same bits for 1 and 2 threads", D,
                           linear_bias_bits) {
     const Case c{129, 8, 200};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
-    const Outcome one = run<D>(c, problem_of(c, seed, 1)), two = run<D>(c, problem_of(c, seed, 2));
+    const Outcome one = run<D>(c, problem_of<D>(c, seed, 1)), two = run<D>(c, problem_of<D>(c, seed, 2));
     CHECK(reference::same_bits(one.parameter_gradients[1], two.parameter_gradients[1]));
 }
-TEST_CASE_TEMPLATE_APPLY(linear_bias_bits, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_bias_bits, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a linear layer hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
                           linear_nan) {
     const Case c{4, 20, 12};
     for (const Activation activation : {Activation::none, Activation::relu}) {
         CAPTURE(static_cast<int>(activation));
-        Problem problem = problem_of(c, reference::fresh_seed(), 1);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         problem.activation = activation;
         problem.x[0] = std::numeric_limits<float>::quiet_NaN();
         const Outcome outcome = run<D>(c, problem);
@@ -236,4 +242,36 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer hands a NaN on to its output, and with
         for (std::size_t o = 0; o < 12; ++o) CHECK(std::isnan(outcome.parameter_gradients[0][o * 20]));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(linear_nan, Devices);
+TEST_CASE_TEMPLATE_APPLY(linear_nan, DevicesAndElements);
+
+TEST_CASE("child: a linear layer in bfloat16 without its instructions" * doctest::skip()) {
+    const Case c{3, 5, 3};
+    using D = On<Host, BFloat16>;
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
+          text("bfloat16 linear layers need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
+               ": train in float32"));
+}
+
+TEST_CASE("a linear layer in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+    for (const char* isa : {"AVX2", "AVX512_CORE_VNNI"}) {
+        const ChildResult child =
+            run_in_child("child: a linear layer in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", isa}});
+        INFO(isa, child.output);
+        CHECK(child.passed);
+    }
+}
+
+TEST_CASE("a linear layer in bfloat16 rounds its weights to nearest") {
+    if (!computes_bfloat16()) return;
+    using D = On<Host, BFloat16>;
+    const Case c{17, 65, 63};
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    Problem problem = problem_of<D>(c, seed, 2);
+    problem.parameters[0] = reference::Random(seed + 1).normal(c.in * c.out);
+    const Outcome outcome = run<D>(c, problem);
+    problem.parameters[0] = rounded<D>(problem.parameters[0]);
+    const Outcome rounded_before = run<D>(c, problem);
+    CHECK(reference::same_bits(outcome.output, rounded_before.output));
+    CHECK(reference::same_bits(outcome.input_gradient, rounded_before.input_gradient));
+}

@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/ops/local_response_norm.hpp>
-#include <cupola/ops/onednn/local_response_norm.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
 
 #include "../devices.hpp"
 #include "../reference/local_response_norm.hpp"
@@ -20,6 +21,8 @@
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::distance;
 
 namespace {
@@ -39,22 +42,23 @@ reference::LocalResponseNorm oracle(const Case& c) {
             static_cast<double>(c.beta)};
 }
 
+template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
     reference::Random random(seed);
     Problem problem;
     problem.input = problem.output = {c.height, c.width, c.channels};
     problem.batch = c.batch;
     problem.threads = threads;
-    problem.x = random.normal(c.batch * problem.input.size(), 2.0);
-    problem.dy = random.normal(c.batch * problem.input.size());
+    problem.x = rounded<D>(random.normal(c.batch * problem.input.size(), 2.0));
+    problem.dy = rounded<D>(random.normal(c.batch * problem.input.size()));
     return problem;
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const Site<D>& site) {
-        return ops::LocalResponseNorm<D, float>(site,
-                                                LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
+    return operation_run::run<D>(problem, [&](const auto& site) {
+        return ops::LocalResponseNorm<DeviceOf<D>, ElementOf<D>>(site,
+                                                                 LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
     });
 }
 
@@ -81,23 +85,23 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, a
         for (const int threads : thread_counts<D>()) {
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
-            const Problem problem = problem_of(c, seed, threads);
+            const Problem problem = problem_of<D>(c, seed, threads);
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < reference::tolerance);
+            CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
             CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) <
-                  reference::tolerance);
+                  tolerance<D>);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation has the same bits for 1 and 2 threads and for a split batch", D,
                           lrn_bits) {
     const Case c{6, 5, 7, 64, 4, 1.0F, 0.3F};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
-    const Problem problem = problem_of(c, seed, 1);
-    const Outcome one = run<D>(c, problem), two = run<D>(c, problem_of(c, seed, 2));
+    const Problem problem = problem_of<D>(c, seed, 1);
+    const Outcome one = run<D>(c, problem), two = run<D>(c, problem_of<D>(c, seed, 2));
     CHECK(reference::same_bits(one.output, two.output));
     CHECK(reference::same_bits(one.input_gradient, two.input_gradient));
 
@@ -111,7 +115,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation has the same bits for 1 
     CHECK(reference::same_bits(split.output, std::span(one.output).first(split.output.size())));
     CHECK(reference::same_bits(split.input_gradient, std::span(one.input_gradient).first(split.output.size())));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_bits, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_bits, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and small numbers, element for element", D,
                           lrn_magnitudes) {
@@ -120,7 +124,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and
             CAPTURE(beta);
             CAPTURE(exponent);
             const Case c{1, 1, 3, 20, 1, 1.0F, 1.0F, beta};
-            Problem problem = problem_of(c, reference::fresh_seed(), 1);
+            Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
             for (float& value : problem.x) value = std::ldexp(value, exponent);
             const Outcome outcome = run<D>(c, problem);
             const reference::Doubles expected = oracle(c).forward(problem.x);
@@ -128,29 +132,29 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and
             for (std::size_t i = 0; i < expected.size(); ++i) {
                 worst = std::max(worst, std::abs(static_cast<double>(outcome.output[i]) / expected[i] - 1));
             }
-            CHECK(worst < 1e-6);
+            CHECK(worst < (std::is_same_v<ElementOf<D>, float> ? 1e-6 : 0x1.01p-8));
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation leaves out the input gradient that nobody wants", D, lrn_null) {
     const Case c{2, 3, 3, 16, 2};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.input_gradient = problem.site_input_gradient = false;
     const Outcome outcome = run<D>(c, problem);
     for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_null, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation hands a NaN on to its window and no further", D, lrn_nan) {
     const Case c{1, 1, 2, 16, 2};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.x[8] = std::numeric_limits<float>::quiet_NaN();
     const Outcome outcome = run<D>(c, problem);
     for (std::size_t i = 0; i < 32; ++i) CHECK(std::isnan(outcome.output[i]) == (i >= 6 && i <= 10));
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_nan, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_nan, DevicesAndElements);
 
 TEST_CASE("more channels than a row holds are refused with the numbers") {
     HostContext context(0, {});
@@ -166,9 +170,9 @@ TEST_CASE("more channels than a row holds are refused with the numbers") {
 
 TEST_CASE_TEMPLATE_DEFINE("the largest row that local response normalisation takes is computed right", D, lrn_largest) {
     const Case c{1, 1, 2, 4088, 4, 1.0F, 0.3F};
-    const Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);
-    CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < reference::tolerance);
-    CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) < reference::tolerance);
+    CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
+    CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) < tolerance<D>);
 }
-TEST_CASE_TEMPLATE_APPLY(lrn_largest, Devices);
+TEST_CASE_TEMPLATE_APPLY(lrn_largest, DevicesAndElements);

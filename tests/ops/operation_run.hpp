@@ -2,9 +2,11 @@
 //
 // Runs one operation forward and backward on a device, as hostile to it as the contract allows: every output starts as
 // NaN, scratch memory holds garbage and is exactly as large as asked for, guard bytes stand around each tensor, and
-// everything is run twice. What holds for every operation is checked here; what it computed is returned.
+// everything is run twice. What holds for every operation is checked here; what it computed is returned. Figures are floats
+// here, whatever the element type: `rounded` makes them such that nothing is lost where the run converts them.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +23,18 @@ namespace operation_run {
 
 using reference::Floats;
 
+/// The values as the element type of `D` has them.
+template <class D>
+[[nodiscard]] Floats rounded(Floats values) {
+    for (float& value : values) value = static_cast<float>(static_cast<ElementOf<D>>(value));
+    return values;
+}
+
+/// What a result in the element type of `D` may differ from the oracle. BFloat16 has 8 bits: rounding alone is a norm of
+/// 1.2e-3, and some results are rounded twice.
+template <class D>
+inline constexpr double tolerance = std::same_as<ElementOf<D>, float> ? reference::tolerance : 4e-3;
+
 /// Device memory of exactly `bytes`, between guards that are checked when it is read; starts as NaN.
 template <cupola::Device D>
 class Guarded {
@@ -33,25 +47,32 @@ public:
         poison();
     }
     Guarded(typename D::Context& context, const Floats& values) : Guarded(context, values.size() * sizeof(float)) {
-        write(values);
+        write<float>(values);
     }
 
     [[nodiscard]] std::byte* bytes() { return arena_.data() + guard; }
-    [[nodiscard]] float* data() { return reinterpret_cast<float*>(bytes()); }
+    template <class T = float>
+    [[nodiscard]] T* data() {
+        return reinterpret_cast<T*>(bytes());
+    }
 
-    /// Four bytes of ones are a NaN.
+    /// Bytes of ones are a NaN of any type.
     void poison() {
         const std::vector<std::byte> ones(bytes_, std::byte{0xFF});
         D::copy_from_host(*context_, bytes(), ones.data(), bytes_);
     }
+    template <class T = float>
     void write(const Floats& values) {
-        REQUIRE(values.size() * sizeof(float) == bytes_);
-        D::copy_from_host(*context_, bytes(), reinterpret_cast<const std::byte*>(values.data()), bytes_);
+        REQUIRE(values.size() * sizeof(T) == bytes_);
+        std::vector<T> elements;
+        for (const float value : values) elements.push_back(static_cast<T>(value));
+        D::copy_from_host(*context_, bytes(), reinterpret_cast<const std::byte*>(elements.data()), bytes_);
     }
+    template <class T = float>
     [[nodiscard]] Floats read() {
-        Floats values(bytes_ / sizeof(float));
-        D::copy_to_host(*context_, reinterpret_cast<std::byte*>(values.data()), bytes(), values.size() * sizeof(float));
-        return values;
+        std::vector<T> elements(bytes_ / sizeof(T));
+        D::copy_to_host(*context_, reinterpret_cast<std::byte*>(elements.data()), bytes(), elements.size() * sizeof(T));
+        return {elements.begin(), elements.end()};
     }
     [[nodiscard]] bool guards_intact() {
         std::vector<std::byte> both(2 * guard);
@@ -106,11 +127,13 @@ struct Outcome {
 };
 
 /// Runs `make(site)`; see the head of this file.
-template <cupola::Device D, class Make>
+template <class Where, class Make>
 [[nodiscard]] Outcome run(const Problem& problem, Make make) {
+    using D = DeviceOf<Where>;
+    using T = ElementOf<Where>;
     typename D::Context context(0, device_options<D>(problem.threads));
     [[maybe_unused]] const auto team = context.team();
-    const cupola::Site<D> site{.context = context,
+    const cupola::Site<D, T> site{.context = context,
                                .batch = problem.batch,
                                .input = problem.input,
                                .output = problem.output,
@@ -121,13 +144,16 @@ template <cupola::Device D, class Make>
                                .training = problem.site_training,
                                .input_gradient = problem.site_input_gradient};
     auto operation = make(site);
-    static_assert(cupola::Operation<decltype(operation), D>);
+    static_assert(cupola::Operation<decltype(operation), D, T>);
 
     Outcome outcome;
     outcome.needs = cupola::memory_needs(operation);
-    Guarded<D> x(context, problem.x), dy(context, problem.dy.size() * sizeof(float));
-    Guarded<D> y(context, static_cast<std::size_t>(problem.batch * problem.output.size()) * sizeof(float));
-    Guarded<D> dx(context, problem.x.size() * sizeof(float));
+    Guarded<D> x(context, problem.x.size() * sizeof(T)), dy(context, problem.dy.size() * sizeof(T));
+    Guarded<D> y(context, static_cast<std::size_t>(problem.batch * problem.output.size()) * sizeof(T));
+    Guarded<D> dx(context, problem.x.size() * sizeof(T));
+    x.template write<T>(problem.x);
+    const auto read = [](Guarded<D>& memory) { return memory.template read<T>(); };
+    const Floats x_before = read(x);
     Guarded<D> packed(context, outcome.needs.packed), saved(context, outcome.needs.saved),
         scratch(context, outcome.needs.scratch);
     std::vector<Guarded<D>> parameters, gradients, buffers, statistics;
@@ -140,17 +166,17 @@ template <cupola::Device D, class Make>
         gradients.emplace_back(context, values.size() * sizeof(float));
     }
 
-    cupola::Pass<D> pass{.context = context,
-                         .input = x.data(),
-                         .output = y.data(),
-                         .accumulate = problem.accumulate,
-                         .packed = packed.bytes(),
-                         .saved = saved.bytes(),
-                         .scratch = scratch.bytes(),
-                         .training = problem.training,
-                         .seed = problem.seed,
-                         .step = problem.step,
-                         .first_sample = problem.first_sample};
+    cupola::Pass<D, T> pass{.context = context,
+                            .input = x.template data<T>(),
+                            .output = y.template data<T>(),
+                            .accumulate = problem.accumulate,
+                            .packed = packed.bytes(),
+                            .saved = saved.bytes(),
+                            .scratch = scratch.bytes(),
+                            .training = problem.training,
+                            .seed = problem.seed,
+                            .step = problem.step,
+                            .first_sample = problem.first_sample};
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         pass.parameters[i] = parameters[i].data();
         pass.parameter_gradients[i] = gradients[i].data();
@@ -171,8 +197,8 @@ template <cupola::Device D, class Make>
             scratch.poison();
         }
         operation.forward(pass);
-        const Floats output = y.read();
-        CHECK_MESSAGE(reference::same_bits(x.read(), problem.x), "forward changed its input");
+        const Floats output = read(y);
+        CHECK_MESSAGE(reference::same_bits(read(x), x_before), "forward changed its input");
         if (again)
             CHECK_MESSAGE(reference::same_bits(output, outcome.output), "forward gave other bits the second time");
         outcome.output = output;
@@ -180,7 +206,7 @@ template <cupola::Device D, class Make>
         for (Guarded<D>& values : statistics) outcome.statistics.push_back(values.read());
 
         if (problem.site_training) {
-            dy.write(problem.dy);
+            dy.template write<T>(problem.dy);
             dx.poison();
             scratch.poison();
             for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -190,15 +216,15 @@ template <cupola::Device D, class Make>
                     gradients[i].poison();
                 }
             }
-            cupola::Pass<D> backward = pass;
-            backward.output_gradient = dy.data();
-            backward.input_gradient = problem.input_gradient ? dx.data() : nullptr;
+            cupola::Pass<D, T> backward = pass;
+            backward.output_gradient = dy.template data<T>();
+            backward.input_gradient = problem.input_gradient ? dx.template data<T>() : nullptr;
             operation.backward(backward);
-            CHECK_MESSAGE(reference::same_bits(x.read(), problem.x), "backward changed its input");
-            CHECK_MESSAGE(reference::same_bits(y.read(), output), "backward changed the output");
+            CHECK_MESSAGE(reference::same_bits(read(x), x_before), "backward changed its input");
+            CHECK_MESSAGE(reference::same_bits(read(y), output), "backward changed the output");
             std::vector<Floats> parameter_gradients;
             for (Guarded<D>& gradient : gradients) parameter_gradients.push_back(gradient.read());
-            const Floats input_gradient = dx.read();
+            const Floats input_gradient = read(dx);
             if (again) {
                 CHECK_MESSAGE(reference::same_bits(input_gradient, outcome.input_gradient),
                               "backward gave another input gradient the second time");

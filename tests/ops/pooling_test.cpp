@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,14 +12,18 @@
 #include <cupola/ops/onednn/pooling.hpp>
 #include <cupola/ops/pooling.hpp>
 
+#include "../child_process.hpp"
 #include "../devices.hpp"
 #include "../reference/pooling.hpp"
 #include "../reference/relu.hpp"
+#include "../throws_with.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
 using operation_run::Outcome;
 using operation_run::Problem;
+using operation_run::rounded;
+using operation_run::tolerance;
 using reference::distance;
 using reference::Floats;
 
@@ -42,6 +47,7 @@ reference::Pooling oracle(const Case& c) {
             c.kind == PoolingKind::max};
 }
 
+template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads, bool ties = false) {
     const reference::Pooling r = oracle(c);
     reference::Random random(seed);
@@ -50,17 +56,22 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, bool ties = f
     problem.output = {r.height.output, r.width.output, c.channels};
     problem.batch = c.batch;
     problem.threads = threads;
-    problem.x = ties ? random.ties(r.input_size()) : random.normal(r.input_size());
-    problem.dy = random.normal(r.output_size());
+    problem.x = rounded<D>(ties ? random.ties(r.input_size()) : random.normal(r.input_size()));
+    problem.dy = rounded<D>(random.normal(r.output_size()));
     return problem;
 }
 
-template <Device D>
+template <class D>
 Outcome run(const Case& c, const Problem& problem) {
     const PoolingShape shape{window_axis(c.height, c.window, c.stride, c.padding),
                              window_axis(c.width, c.window, c.stride, c.padding), c.channels, c.kind};
-    return operation_run::run<D>(problem, [&](const Site<D>& site) { return ops::Pooling<D, float>(site, shape); });
+    return operation_run::run<D>(problem,
+                                 [&](const auto& site) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(site, shape); });
 }
+
+/// oneDNN adds the gradients of windows that overlap in the element type: up to 25 roundings here.
+template <class D>
+constexpr double gradient_tolerance = std::is_same_v<ElementOf<D>, float> ? tolerance<D> : 1e-2;
 
 std::vector<Case> cases() {
     std::vector<Case> result;
@@ -93,14 +104,14 @@ TEST_CASE_TEMPLATE_DEFINE("pooling, forward and backward, agrees with plain loop
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
             const reference::Pooling r = oracle(c);
-            const Problem problem = problem_of(c, seed, threads);
+            const Problem problem = problem_of<D>(c, seed, threads);
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, r.forward(problem.x)) < reference::tolerance);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+            CHECK(distance(outcome.output, r.forward(problem.x)) < tolerance<D>);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < gradient_tolerance<D>);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_agrees, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_agrees, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("the gradient of a maximum goes to the first of equal ones in row order", D, pooling_ties) {
     for (const Case& c : cases()) {
@@ -108,20 +119,20 @@ TEST_CASE_TEMPLATE_DEFINE("the gradient of a maximum goes to the first of equal 
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
         const reference::Pooling r = oracle(c);
-        const Problem problem = problem_of(c, seed, 2, true);
+        const Problem problem = problem_of<D>(c, seed, 2, true);
         const Outcome outcome = run<D>(c, problem);
         CHECK(distance(outcome.output, r.forward(problem.x)) == 0);
-        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < reference::tolerance);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < gradient_tolerance<D>);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_ties, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_ties, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D, pooling_masks) {
     for (const Case& c : cases()) {
         if (c.kind != PoolingKind::max) continue;
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
-        Problem problem = problem_of(c, seed, 2, true);  // what comes out of a ReLU
+        Problem problem = problem_of<D>(c, seed, 2, true);  // what comes out of a ReLU
         const Outcome plain = run<D>(c, problem);
         problem.masks_for_previous = true;
         const Outcome masking = run<D>(c, problem);
@@ -129,47 +140,48 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D
         CHECK(reference::same_bits(masking.input_gradient, reference::relu_mask(problem.x, plain.input_gradient)));
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_masks, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_masks, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("padding never wins a maximum, not even against negative numbers", D, pooling_negative) {
     const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     for (float& value : problem.x) value = -1.0F - std::abs(value);
+    problem.x = rounded<D>(problem.x);
     const Outcome outcome = run<D>(c, problem);
     CHECK(distance(outcome.output, oracle(c).forward(problem.x)) == 0);
     for (const float value : outcome.output) CHECK(value <= -1.0F);
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_negative, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_negative, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("padding does not count in a mean", D, pooling_ones) {
     const Case c{PoolingKind::average, 2, 5, 7, 16, 3, 2};
-    Problem problem = problem_of(c, reference::fresh_seed(), 1);
+    Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     for (float& value : problem.x) value = 1.0F;
     for (const float value : run<D>(c, problem).output) CHECK(value == doctest::Approx(1.0));
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_ones, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_ones, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("pooling leaves out the input gradient that nobody wants", D, pooling_null) {
     for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {
         for (const bool known_before : {true, false}) {
             CAPTURE(known_before);
             const Case c{kind, 2, 6, 6, 16, 3, 2};
-            Problem problem = problem_of(c, reference::fresh_seed(), 1);
+            Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
             problem.input_gradient = false;
             problem.site_input_gradient = !known_before;
             const Outcome outcome = run<D>(c, problem);
             for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
-            CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < reference::tolerance);
+            CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
         }
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_null, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_null, DevicesAndElements);
 
 TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output and saves nothing", D,
                           pooling_inference) {
     for (const Case& c : cases()) {
         INFO(describe(c));
-        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         const Outcome training = run<D>(c, problem);
         problem.site_training = problem.training = false;
         const Outcome inference = run<D>(c, problem);
@@ -177,4 +189,19 @@ TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output 
         CHECK(inference.needs.saved == 0);
     }
 }
-TEST_CASE_TEMPLATE_APPLY(pooling_inference, Devices);
+TEST_CASE_TEMPLATE_APPLY(pooling_inference, DevicesAndElements);
+
+TEST_CASE("child: pooling in bfloat16 without its instructions" * doctest::skip()) {
+    const Case c{PoolingKind::average, 2, 6, 6, 16, 3, 2};
+    using D = On<Host, BFloat16>;
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
+          text("bfloat16 pooling needs AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
+               ": train in float32"));
+}
+
+TEST_CASE("mean pooling in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+    const ChildResult child =
+        run_in_child("child: pooling in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", "AVX2"}});
+    INFO(child.output);
+    CHECK(child.passed);
+}

@@ -181,6 +181,6 @@ TEST_CASE("the memory report adds up and is printed in one line") {
     CHECK(memory.plan.activations == activation_bytes<tutorial::Net>(128));
     CHECK(memory.total() == 2 * (2 * memory.parameters + memory.plan.total()) + 5 * memory.parameters);
     const std::string line = to_string(memory);
-    CHECK(contains(line, "28.3 MB activations"));
+    CHECK(contains(line, "23.6 MB activations"));
     CHECK(line.find('\n') == std::string::npos);
 }

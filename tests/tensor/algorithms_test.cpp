@@ -191,6 +191,33 @@ TEST_CASE("a NaN or an infinity anywhere reaches the sum") {
     CHECK(std::isinf(sum_of_squares(context, values)));
 }
 
+TEST_CASE("all numbers are finite until one is a NaN or an infinity, wherever it stands") {
+    for (const int threads : {1, 2}) {
+        const HostContext context(0, {.threads = threads});
+        for (const std::int64_t count : sizes) {
+            CAPTURE(count);
+            std::vector<float> values = spread_values(count);
+            CHECK(all_finite(context, values));
+            for (const std::int64_t at : {std::int64_t{0}, count / 2, count - 1}) {
+                if (count == 0) continue;
+                float& value = values[static_cast<std::size_t>(at)];
+                const float kept = value;
+                constexpr float most = std::numeric_limits<float>::max(), infinite = std::numeric_limits<float>::infinity();
+                for (const float finite : {most, -most, 0.0F, -0.0F, std::numeric_limits<float>::denorm_min()}) {
+                    value = finite;
+                    CHECK(all_finite(context, values));
+                }
+                const float no_number = std::numeric_limits<float>::quiet_NaN();
+                for (const float other : {infinite, -infinite, no_number, -no_number, std::bit_cast<float>(0x7F80'0001U)}) {
+                    value = other;
+                    CHECK_FALSE(all_finite(context, values));
+                }
+                value = kept;
+            }
+        }
+    }
+}
+
 TEST_CASE("a hash is the same for any number of threads and any affinity") {
     for (const std::int64_t count : sizes) {
         CAPTURE(count);

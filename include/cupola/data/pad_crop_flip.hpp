@@ -15,6 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
+#include <cupola/data/impl/affine_pixels.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -22,6 +23,25 @@ namespace impl {
 
 /// [0, 255] to [-1, 1).
 [[nodiscard]] inline float scaled_pixel(std::uint8_t value) { return static_cast<float>(value) / 128.0F - 1.0F; }
+
+inline void scale_pixels(const std::uint8_t* from, std::int64_t count, float* to) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) to[i] = scaled_pixel(from[i]);
+}
+
+/// Scales `width` pixels of a row, right to left if `flip`.
+inline void scale_row(const std::uint8_t* row, std::int64_t width, std::int64_t channels, bool flip, float* to) {
+    if (!flip) return scale_pixels(row, width * channels, to);
+    // Mirrored as bytes, a piece at a time from the right, and scaled as the vectors that they make.
+    constexpr std::int64_t piece = 256;
+    std::uint8_t mirrored[3 * piece + 1];
+    for (std::int64_t done = 0; channels == 3 && done < width; done += piece) {
+        const std::int64_t here = std::min(piece, width - done);
+        copy_row(row + 3 * (width - done - here), here, true, mirrored);
+        scale_pixels(mirrored, 3 * here, to + 3 * done);
+    }
+    for (std::int64_t x = 0; channels != 3 && x < width; ++x) scale_pixels(row + (width - 1 - x) * channels, channels, to + x * channels);
+}
 
 }  // namespace impl
 
@@ -49,16 +69,19 @@ struct PadCropFlip {
         const bool mirrored = flip && (words[1] >> 31) != 0;
         const std::int64_t height = shape.height(), width = shape.width(), channels = shape.channels();
         const std::int64_t down = place / places - padding, right = place % places - padding;  // of the piece, in the image
-        for (std::int64_t y = 0; y < height; ++y) {
-            for (std::int64_t x = 0; x < width; ++x, to += channels) {
-                const std::int64_t from_y = y + down, from_x = (mirrored ? width - 1 - x : x) + right;
-                if (from_y < 0 || from_y >= height || from_x < 0 || from_x >= width) {
-                    std::fill(to, to + channels, 0.0F);
-                    continue;
-                }
-                const std::uint8_t* const from = image.data() + (from_y * width + from_x) * channels;
-                for (std::int64_t c = 0; c < channels; ++c) to[c] = impl::scaled_pixel(from[c]);
+        // The columns of the sample that show the image, and where the leftmost of those pixels lies in a row of it.
+        const std::int64_t begin = mirrored ? std::max<std::int64_t>(0, right) : std::max<std::int64_t>(0, -right);
+        const std::int64_t end = mirrored ? std::min(width, width + right) : std::min(width, width - right);
+        const std::int64_t first = mirrored ? width - end + right : begin + right;
+        for (std::int64_t y = 0; y < height; ++y, to += width * channels) {
+            const std::int64_t from_y = y + down;
+            if (from_y < 0 || from_y >= height || begin >= end) {
+                std::fill(to, to + width * channels, 0.0F);
+                continue;
             }
+            std::fill(to, to + begin * channels, 0.0F);
+            impl::scale_row(image.data() + (from_y * width + first) * channels, end - begin, channels, mirrored, to + begin * channels);
+            std::fill(to + end * channels, to + width * channels, 0.0F);
         }
     }
 };
@@ -67,7 +90,7 @@ struct PadCropFlip {
 struct ScaledPixels {
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     void operator()(std::span<const std::uint8_t> image, const Shape&, const RandomStream&, float* to) const {
-        std::transform(image.begin(), image.end(), to, impl::scaled_pixel);
+        impl::scale_pixels(image.data(), static_cast<std::int64_t>(image.size()), to);
     }
 };
 

@@ -60,19 +60,24 @@ private:
     std::size_t size_ = 0;
 };
 
+struct ConvolutionAlgorithm;
+
 struct HostOptions {
     /// OpenMP threads of this device.
     int threads = 1;
     /// In a training whose devices use every processor of the process, each thread keeps to one of them. Threads that move
     /// leave their part of a batch in another processor's cache: measured, a step of two threads takes 1.14 times as long.
     bool pinned = true;
+    /// How convolutions in float are computed: null for oneDNN's direct ones, or `&winograd` of
+    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is the device's and not a layer's.
+    const ConvolutionAlgorithm* convolution = nullptr;
 };
 
 /// The team of threads and the oneDNN handles of one host device. Made and used by one thread.
 class HostContext {
 public:
     /// Throws DeviceError if the OpenMP runtime grants fewer threads than asked for.
-    HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned) {
+    HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
         require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
                 " threads, not ", options.threads);
         const Team scope = team();
@@ -109,6 +114,7 @@ public:
 
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] int threads() const { return threads_; }
+    [[nodiscard]] const ConvolutionAlgorithm* convolution() const { return convolution_; }
     [[nodiscard]] dnnl_engine_t engine() const { return engine_.get(); }
     [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
 
@@ -151,6 +157,7 @@ private:
     int ordinal_;
     int threads_;
     bool pinned_;
+    const ConvolutionAlgorithm* convolution_;
     impl::DnnlEngine engine_;
     impl::DnnlStream stream_;
 };

@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
     static constexpr LayerTraits traits{
-        .backward_reads_output = false, .absorbs_relu = true, .statistics_decay = decay};
+        .backward_reads_output = false, .absorbs_relu = true, .statistics_decay = decay, .statistics_epsilon = epsilon};
 
     static constexpr Inferred output(const Shape& input) {
         if (!(epsilon > 0.0)) return Mistake{"has an epsilon that is not positive"};

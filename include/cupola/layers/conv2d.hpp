@@ -31,7 +31,7 @@ struct Conv2d {
     static constexpr std::int64_t pad_each = impl::option_or(PadOption{}, options...).value;
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
-    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true, .absorbs_norm = true};
 
     static constexpr ConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size) {
@@ -74,7 +74,9 @@ struct Conv2d {
 
     template <class Site>
     static ops::Convolution<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return {site, shape(site.input)};
+        ConvolutionShape folded = shape(site.input);
+        folded.bias = folded.bias || site.folded_norm;
+        return {site, folded};
     }
 };
 

@@ -24,7 +24,9 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/layers/initializer.hpp>
+#include <cupola/ops/local_response_norm.hpp>
 #include <cupola/ops/operation.hpp>
+#include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -72,14 +74,22 @@ struct LayerTraits {
     Activation activation = Activation::none;
     /// Its operation can apply a ReLU to its output.
     bool absorbs_relu = false;
+    /// Outside training its weight [out, ...] and bias can take in the normalisation of its output's channels: its operation
+    /// then has a bias whatever the layer says (Site::folded_norm).
+    bool absorbs_norm = false;
     /// It is a sum of two inputs, or hands its input to two readers: see net/residual.hpp.
     bool two_inputs = false;
     bool two_readers = false;
     /// Where its buffers are a running mean and variance, what stays of them when a batch's come in, r = decay r +
     /// (1 - decay) b; negative where it has none.
     double statistics_decay = -1;
+    double statistics_epsilon = 0;
     /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
     bool masks_for_relu = false;
+    /// Where it is a pooling or a local response normalisation, and nothing else: its shape for an input. Two such neighbours
+    /// become one operation.
+    PoolingShape (*pooling)(const Shape& input) = nullptr;
+    LocalResponseNormShape (*local_norm)(const Shape& input) = nullptr;
     /// The device that it is placed on (layers/on.hpp); empty for the network's own.
     std::string_view placed_on{};
 };
@@ -104,20 +114,20 @@ concept HasTraits = requires {
     { L::traits } -> std::convertible_to<LayerTraits>;
 };
 
-template <class L, class D>
-concept HasOperation = requires(const Site<D>& site) { L::operation(site); };
+template <class L, class D, class T = float>
+concept HasOperation = requires(const Site<D, T>& site) { L::operation(site); };
 
-/// The operation of layer `L` on device `D`.
-template <class L, class D>
-using OperationOf = decltype(L::operation(std::declval<const Site<D>&>()));
+/// The operation of layer `L` on device `D`, on activations of type `T`.
+template <class L, class D, class T = float>
+using OperationOf = decltype(L::operation(std::declval<const Site<D, T>&>()));
 
 /// What can stand in a `Sequential`, on any device.
 template <class L>
 concept Layer = InfersOutput<L>;
 
 /// What can be trained on device `D`.
-template <class L, class D>
-concept LayerOn = Layer<L> && HasOperation<L, D> && HasForward<OperationOf<L, D>, D> && HasBackward<OperationOf<L, D>, D>;
+template <class L, class D, class T = float>
+concept LayerOn = Layer<L> && HasOperation<L, D, T> && HasForward<OperationOf<L, D, T>, D, T> && HasBackward<OperationOf<L, D, T>, D, T>;
 
 template <class L>
 [[nodiscard]] constexpr Parameters parameters_of(const Shape& input) {

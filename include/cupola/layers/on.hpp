@@ -27,7 +27,9 @@ struct PlacedLayer {
     static constexpr LayerTraits traits = [] {
         LayerTraits traits = traits_of<L>();
         traits.activation = Activation::none;
-        traits.view = traits.absorbs_relu = traits.masks_for_relu = false;
+        traits.view = traits.absorbs_relu = traits.absorbs_norm = traits.masks_for_relu = false;
+        traits.pooling = nullptr;
+        traits.local_norm = nullptr;
         traits.placed_on = Device::name;
         return traits;
     }();
@@ -40,7 +42,8 @@ struct PlacedLayer {
     static constexpr std::int64_t multiply_adds(const Shape& input) { return multiply_adds_of<L>(input); }
 
     template <class Site>
-        requires HasOperation<L, Device>
+        requires(HasOperation<L, Device, typename Site::Element> &&
+                 (std::is_same_v<typename Site::DeviceType, Device> || std::is_same_v<typename Site::Element, float>))
     static auto operation(const Site& site) {
         using Here = typename Site::DeviceType;
         if constexpr (std::is_same_v<Here, Device>) {

@@ -20,6 +20,8 @@
 // masks for it; `masks_for_relu` masks. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
+#include <concepts>
+
 #include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/gradient_check.hpp>
@@ -28,6 +30,21 @@
 #include <cupola/net/sequential.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Slopes are found from small differences, which a narrower type rounds away.
+template <class Net>
+[[nodiscard]] consteval Sentence precision_mistake() {
+    Sentence sentence;
+    if constexpr (!std::same_as<typename Net::Precision::Activation, float>) {
+        sentence << "gradients are checked in float32, and " << short_type_name<Net>() << " is computed in " << Net::Precision::name
+                 << ": name the network without InPrecision";
+    }
+    return sentence;
+}
+
+}  // namespace impl
 
 /// Checks layer `L` on `D` with an input of these extents. Throws InvalidArgument if the layer does not take them.
 template <class L, Device D>
@@ -51,8 +68,10 @@ template <class L, Device D>
 template <Network Net, class Loss, Device D>
 [[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}, const Loss& loss = {}) {
-    static_assert(!Net::sound || report_mistake<Net::template untrainable<D>()>());
-    return impl::check_network<Net, D>(short_type_name<Net>(), loss, options, device);
+    static_assert(!Net::sound || report_mistake<impl::precision_mistake<Net>()>());
+    static_assert(!Net::sound || report_mistake<Net::template untrainable<D, typename Net::Precision>()>());
+    // In float the same network says nothing more after the sentence.
+    return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -24,7 +24,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <class D>
+template <class D, class T = float>
 class InferenceLanes {
 public:
     struct Options {
@@ -38,7 +38,7 @@ public:
     template <Network Net>
     [[gnu::cold]] static InferenceLanes make(const Options& options, std::span<const float> parameters,
                                              std::span<const float> buffers) {
-        return InferenceLanes(options, Net::input_shape.size(), Net::output_shape.size(), &Plan<D>::template make<Net>,
+        return InferenceLanes(options, Net::input_shape.size(), Net::output_shape.size(), &Plan<D, T>::template make<Net>,
                               parameters, buffers);
     }
 
@@ -61,10 +61,10 @@ public:
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
 private:
-    using Make = Plan<D> (*)(typename D::Context&, const PlanOptions&);
+    using Make = Plan<D, T> (*)(typename D::Context&, const PlanOptions&);
 
     struct SizedPlan {
-        Plan<D> plan;
+        Plan<D, T> plan;
         std::int64_t batch;
         typename D::Arena arena;
     };
@@ -150,7 +150,8 @@ private:
                 sized.arena = typename D::Arena(sized.plan.bytes().total(),
                                                 text("the activations of lane ", lane.context->ordinal()));
                 sized.plan.bind(sized.arena.data());
-                sized.plan.prepare(*lane.context, reinterpret_cast<const float*>(s.parameters.data()));
+                sized.plan.prepare(*lane.context, reinterpret_cast<const float*>(s.parameters.data()),
+                                   reinterpret_cast<const float*>(s.buffers.data()));
             }
             s.free.push_back(&lane);
         }

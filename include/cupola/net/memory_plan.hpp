@@ -5,7 +5,7 @@
 //
 // Time runs over the stages: forward of stage i at time i, the loss at time S (the number of stages), backward of stage
 // i at time 2 S - i. Each tensor lives from its first write to its last read; tensors that never live at the same time
-// may share bytes. Placement is greedy, the largest first, each at the lowest place where it fits.
+// may share bytes. Placement is greedy, the largest or the longest-lived first, each at the lowest place where it fits.
 #pragma once
 
 #include <algorithm>
@@ -26,18 +26,14 @@ struct Lifetime {
     std::size_t offset = 0;
 };
 
-/// Gives each lifetime its offset; returns the size of the arena. Quadratic in the number of tensors at worst, which lets
-/// a compiler's default limits on constant evaluation reach some hundred layers.
-[[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
-    std::vector<std::size_t> by_size, by_offset;  // by_offset: those that are placed
-    for (std::size_t i = 0; i < lifetimes.size(); ++i) {
-        if (lifetimes[i].bytes > 0) by_size.push_back(i);
-    }
-    std::sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
-        return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
-    });
+namespace impl {
+
+/// Gives each lifetime its offset, in this order; returns the size of the arena. Quadratic in the number of tensors at worst,
+/// which lets a compiler's default limits on constant evaluation reach some hundred layers.
+[[gnu::cold]] constexpr std::size_t place_in_order(std::span<Lifetime> lifetimes, std::span<const std::size_t> order) {
+    std::vector<std::size_t> by_offset;  // those that are placed
     std::size_t total = 0;
-    for (const std::size_t next : by_size) {
+    for (const std::size_t next : order) {
         Lifetime& tensor = lifetimes[next];
         // The first gap between tensors that are alive at the same time, in the order of their offsets.
         std::size_t offset = 0;
@@ -54,6 +50,49 @@ struct Lifetime {
         by_offset.insert(by_offset.begin() + static_cast<std::ptrdiff_t>(at), next);
     }
     return total;
+}
+
+/// The most bytes that are alive at one time: no arena is smaller.
+[[gnu::cold]] constexpr std::size_t most_alive(std::span<const Lifetime> lifetimes) {
+    std::size_t times = 0;
+    for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
+    std::vector<std::size_t> born(times, 0), died(times, 0);
+    for (const Lifetime& lifetime : lifetimes) {
+        born[lifetime.first] += lifetime.bytes;
+        died[lifetime.last + 1] += lifetime.bytes;
+    }
+    std::size_t alive = 0, most = 0;
+    for (std::size_t time = 0; time < times; ++time) {
+        alive += born[time];
+        alive -= died[time];
+        most = std::max(most, alive);
+    }
+    return most;
+}
+
+}  // namespace impl
+
+/// Gives each lifetime its offset; returns the size of the arena. The largest tensors first; where that takes more than is alive
+/// at any time, the longest-lived first, if that is better.
+[[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+        if (lifetimes[i].bytes > 0) order.push_back(i);
+    }
+    const auto larger = [&](std::size_t a, std::size_t b) {
+        return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
+    };
+    std::sort(order.begin(), order.end(), larger);
+    const std::size_t total = impl::place_in_order(lifetimes, order);
+    if (total == impl::most_alive(lifetimes)) return total;
+    const auto length = [&](std::size_t i) { return lifetimes[i].last - lifetimes[i].first; };
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return length(a) != length(b) ? length(a) > length(b) : larger(a, b); });
+    std::vector<Lifetime> other(lifetimes.begin(), lifetimes.end());
+    const std::size_t other_total = impl::place_in_order(other, order);
+    if (other_total >= total) return total;
+    std::copy(other.begin(), other.end(), lifetimes.begin());
+    return other_total;
 }
 
 /// The tensor whose memory value `v` (0 the batch, k + 1 the output of stage k) uses: itself, or what a chain of views
@@ -105,15 +144,16 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
 
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S stages) and those of Forks' second readers.
 /// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share the
-/// entry of what they look at. `lifetimes` has lifetimes_of(S) entries. Returns the bytes of the arena.
+/// entry of what they look at. `lifetimes` has lifetimes_of(S) entries, an activation `element_bytes` bytes. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch, bool training,
-                                       bool input_gradient, std::span<Lifetime> lifetimes) {
+                                       bool input_gradient, std::span<Lifetime> lifetimes,
+                                       std::size_t element_bytes = sizeof(float)) {
     const std::size_t count = stages.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};
     const auto backward_time = [&](std::size_t stage) { return 2 * count - stage; };
     const auto bytes_of = [&](std::size_t value) {
         const Shape& shape = value == 0 ? stages[0].input : stages[value - 1].output;
-        return aligned(static_cast<std::size_t>(batch * shape.size()) * sizeof(float));
+        return aligned(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
     };
     const auto use = [&](std::size_t entry, std::size_t value, std::size_t time) {
         Lifetime& lifetime = lifetimes[entry];
@@ -150,6 +190,22 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
     }
     if (input_gradient) use(gradient_entry(stages, 0), 0, 2 * count + 1);  // and it is read after the pass
     return place(lifetimes);
+}
+
+/// The two ends of a network that is not computed in float, where they lie after the activations: the batch in the
+/// activations' type, and in float the output and, in training, its gradient and that of the batch.
+struct PlannedEnds {
+    std::size_t batch = 0, output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
+};
+[[nodiscard]] constexpr PlannedEnds plan_ends(const Shape& input, const Shape& output, std::int64_t batch, bool training,
+                                              bool input_gradient, std::size_t element_bytes) {
+    const auto inputs = static_cast<std::size_t>(batch * input.size()), outputs = static_cast<std::size_t>(batch * output.size());
+    PlannedEnds ends;
+    ends.output = aligned(inputs * element_bytes);
+    ends.output_gradient = ends.output + aligned(outputs * sizeof(float));
+    ends.input_gradient = ends.output_gradient + (training ? aligned(outputs * sizeof(float)) : 0);
+    ends.bytes = ends.input_gradient + (training && input_gradient ? aligned(inputs * sizeof(float)) : 0);
+    return ends;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

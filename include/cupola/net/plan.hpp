@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,10 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/net/impl/folded_norm.hpp>
+#include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/net/step_times.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -55,7 +59,9 @@ struct PlanBytes {
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
 };
 
-template <class Device>
+/// `T` is what activations are kept in. The batch, the output and their gradients are float whatever it is: a plan in another
+/// type converts them, once each.
+template <class Device, class T = float>
 class Plan {
 public:
     using Context = typename Device::Context;
@@ -63,8 +69,9 @@ public:
     /// Makes the operations of `Net`. The network is named by a function only, so that this class is instantiated for
     /// each device, not for each network.
     template <Network Net>
+        requires std::same_as<typename Net::Precision::Activation, T>
     static Plan make(Context& context, const PlanOptions& options) {
-        return Plan(context, options, Net::rows, Net::fusion, &Net::template stage<Device>);
+        return Plan(context, options, Net::rows, Net::fusion, &Net::template stage<Device, T>);
     }
 
     [[nodiscard]] const PlanOptions& options() const { return options_; }
@@ -75,22 +82,32 @@ public:
     /// and `prepare` is called when another has run.
     void bind(std::byte* arena) {
         arena_ = arena;
+        ends_.bind(arena + bytes_.activations - ends_.bytes());
         saved_ = arena + bytes_.activations;
         packed_ = saved_ + bytes_.saved;
         scratch_ = packed_ + bytes_.packed;
     }
 
-    /// Packs weights. To be called when the parameters, or the arena's contents, have changed.
-    void prepare(Context& context, const float* parameters) {
-        for (std::size_t i = 0; i < stages_.size(); ++i) stages_[i]->prepare(pass(context, i, nullptr, parameters, nullptr, {}));
+    /// From now on the time of every stage is added to `times`, until that is null.
+    void time(StepTimes* times) { times_ = times; }
+
+    /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for training
+    /// folds batch normalisations into the weights before them, and takes the running statistics for it.
+    void prepare(Context& context, const float* parameters, const float* running = nullptr) {
+        const Stopwatch watch(times_, StepPart::packing);
+        for (std::size_t i = 0; i < stages_.size(); ++i) {
+            if (infos_[i].folded_norm != no_row) impl::fold_norm<Device>(context, rows_, infos_[i], parameters, running, packed_ + packed_at_[i]);
+            stages_[i]->prepare(pass(context, i, nullptr, parameters, nullptr, {}));
+        }
     }
 
     /// Runs the network on `batch` and returns its output, in the arena.
     const float* forward(Context& context, const float* batch, const float* parameters, const PassKey& key,
                          const PassBuffers& buffers = {}) {
         check_buffers(key, buffers);
-        run_forward(context, 0, stages_.size(), batch, parameters, key, buffers);
-        return value(infos_.size(), batch);
+        const T* const samples = ends_.take_batch(context, batch);
+        run_forward(context, 0, stages_.size(), samples, parameters, key, buffers);
+        return ends_.give_output(context, value(infos_.size(), samples));
     }
 
     /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
@@ -101,21 +118,24 @@ public:
                       const PassKey& key, Visit&& visit) {
         require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
         check_buffers(key, {.running = buffers});
+        const T* const samples = ends_.take_batch(context, batch);
         for (std::size_t i = 0; i < stages_.size(); ++i) {
-            run_forward(context, i, i + 1, batch, parameters, key, {.running = buffers});
-            visit(infos_[i].row, value(i + 1, batch), options_.batch * infos_[i].output.size());
+            run_forward(context, i, i + 1, samples, parameters, key, {.running = buffers});
+            visit(infos_[i].row, value(i + 1, samples), options_.batch * infos_[i].output.size());
         }
     }
 
     /// Where the loss writes the gradient of the output.
-    [[nodiscard]] float* output_gradient() { return at(lifetimes_[gradient_entry(infos_, infos_.size())]); }
+    [[nodiscard]] float* output_gradient() { return ends_.output_gradient(gradient_at(infos_.size())); }
     /// After backward, the gradient of the batch, if the plan was made with it.
-    [[nodiscard]] const float* input_gradient() { return at(lifetimes_[gradient_entry(infos_, 0)]); }
+    [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
     /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const PassKey& key,
                   bool accumulate = false) {
-        run_backward(context, infos_.size(), lowest_, batch, parameters, gradients, key, accumulate);
+        ends_.take_output_gradient(context, gradient_at(infos_.size()));
+        run_backward(context, infos_.size(), lowest_, ends_.batch(batch), parameters, gradients, key, accumulate);
+        if (options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
     }
 
     // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
@@ -142,16 +162,19 @@ public:
     const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
                                  const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial) {
         std::size_t begin = 0;
+        const T* const samples = k == 0 ? ends_.take_batch(context, batch) : ends_.batch(batch);
         if (k > 0) {
             begin = exchanging(Direction::forward, k - 1);
-            stages_[begin]->apply_sums(Direction::forward, pass(context, begin, batch, parameters, nullptr, key, buffers),
+            const Stopwatch watch(times_, Direction::forward, begin);
+            stages_[begin]->apply_sums(Direction::forward, pass(context, begin, samples, parameters, nullptr, key, buffers),
                                        merged);
             ++begin;
         }
         const std::size_t end = k == exchanges() ? stages_.size() : exchanging(Direction::forward, k);
-        run_forward(context, begin, end, batch, parameters, key, buffers);
-        if (k == exchanges()) return value(infos_.size(), batch);
-        stages_[end]->write_sums(Direction::forward, pass(context, end, batch, parameters, nullptr, key, buffers), partial);
+        run_forward(context, begin, end, samples, parameters, key, buffers);
+        if (k == exchanges()) return ends_.give_output(context, value(infos_.size(), samples));
+        const Stopwatch watch(times_, Direction::forward, end);
+        stages_[end]->write_sums(Direction::forward, pass(context, end, samples, parameters, nullptr, key, buffers), partial);
         return nullptr;
     }
 
@@ -159,41 +182,52 @@ public:
     /// its own samples, as the averaging policies weigh it.
     void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters, float* gradients,
                           const PassKey& key, bool accumulate, const double* merged, double* partial) {
+        const T* const samples = ends_.batch(batch);
         const auto call = [&](std::size_t i) {
-            Pass<Device> p = pass(context, i, batch, parameters, gradients, key);
+            Pass<Device, T> p = pass(context, i, samples, parameters, gradients, key);
             p.accumulate = accumulate;
             return p;
         };
+        if (k == 0) ends_.take_output_gradient(context, gradient_at(infos_.size()));
         std::size_t end = infos_.size();
         if (k > 0) {
             end = exchanging(Direction::backward, k - 1);
+            const Stopwatch watch(times_, Direction::backward, end);
             stages_[end]->apply_sums(Direction::backward, call(end), merged);
         }
         const std::size_t begin = k == exchanges() ? lowest_ : exchanging(Direction::backward, k) + 1;
-        run_backward(context, end, begin, batch, parameters, gradients, key, accumulate);
-        if (k < exchanges()) stages_[begin - 1]->write_sums(Direction::backward, call(begin - 1), partial);
+        run_backward(context, end, begin, samples, parameters, gradients, key, accumulate);
+        if (k < exchanges()) {
+            const Stopwatch watch(times_, Direction::backward, begin - 1);
+            stages_[begin - 1]->write_sums(Direction::backward, call(begin - 1), partial);
+        }
+        if (k == exchanges() && options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
     }
 
     /// Value `v` of the stages: 0 the batch, k + 1 the output of stage k. Valid only while the memory plan keeps it.
-    [[nodiscard]] const float* value(std::size_t v, const float* batch) {
+    [[nodiscard]] const T* value(std::size_t v, const T* batch) {
         const std::size_t storage = storage_of(infos_, v);
         return storage == 0 ? batch : at(lifetimes_[storage]);
     }
 
 private:
-    using StageFunction = std::unique_ptr<Stage<Device>> (*)(std::size_t, const Site<Device>&);
+    using StageFunction = std::unique_ptr<Stage<Device, T>> (*)(const StageInfo&, const Site<Device, T>&);
 
     [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
         : options_(options), rows_(rows), infos_(rows.size()) {
-        infos_.resize(fuse(rows, fusion && !options.inspect, infos_));
+        infos_.resize(fuse(rows, fusion && !options.inspect, infos_, options.training || options.inspect));
         lifetimes_.resize(lifetimes_of(infos_.size()));
         const bool backward = options.training && !options.inspect;
-        bytes_.activations = plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_);
+        bytes_.activations = plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
+        const Shape &input = rows.front().input, &output = rows.back().output;
+        ends_ = {plan_ends(input, output, options.batch, backward, options.input_gradient, sizeof(T)), options.batch * input.size(),
+                 options.batch * output.size()};
+        bytes_.activations += ends_.bytes();
         lowest_ = lowest_stage(infos_, options.input_gradient);
         saved_at_.resize(infos_.size());
         packed_at_.resize(infos_.size());
         for (std::size_t i = 0; i < infos_.size(); ++i) {
-            const Site<Device> site{.context = context,
+            const Site<Device, T> site{.context = context,
                                     .batch = options.batch,
                                     .input = infos_[i].input,
                                     .output = infos_[i].output,
@@ -201,15 +235,16 @@ private:
                                     .activation = infos_[i].activation,
                                     .masked_by_next = infos_[i].masked_by_next,
                                     .masks_for_previous = infos_[i].masks_for_previous,
+                                    .folded_norm = infos_[i].folded_norm != no_row,
                                     .training = backward,
                                     .input_gradient = backward && wants_gradient(infos_[i].reads)};
-            stages_.push_back(make_one(infos_[i].row, site));
+            stages_.push_back(make_one(infos_[i], site));
             if (options.synchronized && stages_.back()->exchange_size() > 0) exchanges_.push_back(i);
             const MemoryNeeds needs = stages_.back()->needs();
             saved_at_[i] = bytes_.saved;
             packed_at_[i] = bytes_.packed;
             if (backward) bytes_.saved += aligned(needs.saved);
-            bytes_.packed += aligned(needs.packed);
+            bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(rows, infos_[i]).bytes;
             bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
         }
     }
@@ -219,7 +254,8 @@ private:
         return exchanges_[direction == Direction::forward ? k : exchanges_.size() - 1 - k];
     }
 
-    [[nodiscard]] float* at(const Lifetime& lifetime) { return reinterpret_cast<float*>(arena_ + lifetime.offset); }
+    [[nodiscard]] T* at(const Lifetime& lifetime) { return reinterpret_cast<T*>(arena_ + lifetime.offset); }
+    [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
 
     [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const {
         if (trains(key) || buffers.running != nullptr) return;
@@ -231,33 +267,36 @@ private:
     /// Whether a pass is one of training, backward or not.
     [[nodiscard]] bool trains(const PassKey& key) const { return key.training && (options_.training || options_.inspect); }
 
-    void run_forward(Context& context, std::size_t begin, std::size_t end, const float* batch, const float* parameters,
+    void run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
                      const PassKey& key, const PassBuffers& buffers) {
         for (std::size_t i = begin; i < end; ++i) {
-            if (!infos_[i].view) stages_[i]->forward(pass(context, i, batch, parameters, nullptr, key, buffers));
+            if (infos_[i].view) continue;
+            const Stopwatch watch(times_, Direction::forward, i);
+            stages_[i]->forward(pass(context, i, batch, parameters, nullptr, key, buffers));
         }
     }
 
     /// From stage `end` - 1 down to stage `begin`.
-    void run_backward(Context& context, std::size_t end, std::size_t begin, const float* batch, const float* parameters,
+    void run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
                       float* gradients, const PassKey& key, bool accumulate) {
         for (std::size_t i = end; i-- > begin;) {
             if (infos_[i].view && infos_[i].second_reader == no_value) continue;
-            Pass<Device> p = pass(context, i, batch, parameters, gradients, key);
+            const Stopwatch watch(times_, Direction::backward, i);
+            Pass<Device, T> p = pass(context, i, batch, parameters, gradients, key);
             p.accumulate = accumulate;
             stages_[i]->backward(p);
         }
     }
 
-    Pass<Device> pass(Context& context, std::size_t i, const float* batch, const float* parameters, float* gradients,
-                      const PassKey& key, const PassBuffers& buffers = {}) {
+    Pass<Device, T> pass(Context& context, std::size_t i, const T* batch, const float* parameters, float* gradients,
+                         const PassKey& key, const PassBuffers& buffers = {}) {
         const StageInfo& info = infos_[i];
         const bool two_inputs = info.also_reads != no_value;
-        Pass<Device> p{.context = context};
+        Pass<Device, T> p{.context = context};
         p.input = value(info.reads, batch);
         if (two_inputs) p.second_input = value(info.also_reads, batch);
         // Only a view of the batch itself has the batch as its output, and a view is never run forward.
-        p.output = const_cast<float*>(value(i + 1, batch));
+        p.output = const_cast<T*>(value(i + 1, batch));
         if (gradients != nullptr) {
             const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
             p.output_gradient = gradient(gradient_entry(infos_, i + 1));
@@ -277,7 +316,12 @@ private:
             if (buffers.batch != nullptr) p.statistics[k] = buffers.batch + row.buffer_offsets[k];
         }
         p.saved = saved_ + saved_at_[i];
-        p.packed = packed_ + packed_at_[i];
+        const impl::FoldedNormPlaces folded = impl::folded_norm_places(rows_, info);
+        p.packed = packed_ + packed_at_[i] + folded.bytes;
+        if (folded.bytes != 0) {
+            p.parameters[0] = reinterpret_cast<const float*>(packed_ + packed_at_[i]);
+            p.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
+        }
         p.scratch = scratch_;
         p.training = trains(key);
         p.seed = key.seed;
@@ -290,13 +334,19 @@ private:
     std::span<const Row> rows_;
     std::vector<StageInfo> infos_;
     std::vector<Lifetime> lifetimes_;
-    std::vector<std::unique_ptr<Stage<Device>>> stages_;
+    std::vector<std::unique_ptr<Stage<Device, T>>> stages_;
     std::vector<std::size_t> saved_at_, packed_at_;
     /// The stages that exchange sums with other replicas.
     std::vector<std::size_t> exchanges_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
+    impl::PlanEnds<Device, T> ends_;
+    StepTimes* times_ = nullptr;
     std::byte *arena_ = nullptr, *saved_ = nullptr, *packed_ = nullptr, *scratch_ = nullptr;
 };
+
+/// The plan of a network on a device, in the network's precision.
+template <Network Net, class Device>
+using PlanOf = Plan<Device, typename Net::Precision::Activation>;
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/sentence.hpp>
 #include <cupola/net/fusion.hpp>
@@ -41,6 +42,8 @@ public:
     static constexpr bool sound = walk.mistake.empty();
     /// Whether the fusion pass runs; `Unfused<Net>` says no.
     static constexpr bool fusion = true;
+    /// What activations are computed in; `InPrecision<MixedBFloat16, Net>` says another.
+    using Precision = Float32;
 
     static constexpr std::size_t layer_count = walk.rows.size();
     static constexpr std::span<const Row> rows{walk.rows};
@@ -53,21 +56,21 @@ public:
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
 
-    /// Makes the operation of layer `i` for a device and a batch size.
-    template <class Device>
-    [[nodiscard]] static std::unique_ptr<Stage<Device>> stage(std::size_t i, const Site<Device>& site) {
+    /// Makes the operation of a stage for a device and a batch size.
+    template <class Device, class T>
+    [[nodiscard]] static std::unique_ptr<Stage<Device, T>> stage(const StageInfo& info, const Site<Device, T>& site) {
         static constexpr auto collected = [] {
-            impl::CollectMakers<Device, layer_count> result;
+            impl::CollectMakers<Device, T, layer_count> result;
             impl::for_each_layer_of(impl::ItemList<Items...>{}, result);
-            return result.makers;
+            return result;
         }();
-        return collected[i](site);
+        return info.pair == FusedPair::none ? collected.makers[info.row](site) : collected.pair(walk.rows, info, site);
     }
 
-    /// The first layer that cannot be trained on `Device`, as a sentence; empty if there is none.
-    template <class Device>
+    /// The first layer that cannot be trained on `Device` in a precision, as a sentence; empty if there is none.
+    template <class Device, class Policy = Float32>
     [[nodiscard]] static constexpr Sentence untrainable() {
-        impl::RequireTrainable<Device> required{walk.rows};
+        impl::RequireTrainable<Device, Policy> required{walk.rows};
         impl::for_each_layer_of(impl::ItemList<Items...>{}, required);
         return required.sentence;
     }
@@ -79,6 +82,13 @@ struct Unfused : Net {
     static constexpr bool fusion = false;
 };
 
+/// The same network computed in another precision (core/element_type.hpp): `struct Net16 : InPrecision<MixedBFloat16, Net> {}`.
+/// Its parameters, its checkpoints and all that goes into it and comes out stay float.
+template <class Policy, class Net>
+struct InPrecision : Net {
+    using Precision = Policy;
+};
+
 /// What can be trained and run: `Sequential`, and what derives from one.
 template <class N>
 concept Network = requires {
@@ -88,6 +98,7 @@ concept Network = requires {
     { N::parameter_count } -> std::convertible_to<std::int64_t>;
     { N::parameter_elements } -> std::convertible_to<std::int64_t>;
     { N::buffer_elements } -> std::convertible_to<std::int64_t>;
+    typename N::Precision::Activation;
 };
 
 /// Bytes of the activations and their gradients for a batch, as the memory plan lays them out: known from the type.
@@ -95,8 +106,10 @@ template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<StageInfo, Net::layer_count> stages{};
     std::array<Lifetime, lifetimes_of(Net::layer_count)> lifetimes{};
-    const std::size_t count = fuse(Net::rows, Net::fusion, stages);
-    return plan_activations(std::span(stages).first(count), batch, training, false, lifetimes);
+    const std::size_t count = fuse(Net::rows, Net::fusion, stages, training);
+    using T = typename Net::Precision::Activation;
+    return plan_activations(std::span(stages).first(count), batch, training, false, lifetimes, sizeof(T)) +
+           (std::same_as<T, float> ? 0 : plan_ends(Net::input_shape, Net::output_shape, batch, training, false, sizeof(T)).bytes);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -45,6 +45,8 @@ struct Site {
     /// Whether backward of this operation leaves out the mask of its fused activation, because the operation after it has
     /// applied it, and whether this operation applies it for the one before.
     bool masked_by_next = false, masks_for_previous = false;
+    /// Whether weight and bias hold the batch normalisation after it too.
+    bool folded_norm = false;
     /// Whether backward is called at all, and whether it is asked for the gradient of the input.
     bool training = true;
     bool input_gradient = true;

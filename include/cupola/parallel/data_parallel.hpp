@@ -78,7 +78,7 @@ public:
     }
 
 private:
-    using typename Base::DeviceState;
+    using typename Base::DeviceState, typename Base::Element;
     using typename Base::Replica;
     using Base::at, Base::replica_at, Base::report_of, Base::batch_samples, Base::plan_options, Base::synchronized;
     using Base::first_replica, Base::columns_of, Base::statistics_row, Base::row, Base::average_row;
@@ -97,7 +97,7 @@ private:
                 run_together(device, part, batches);
             } else {
                 for_each_replica(device, [&](int replica) {
-                    Plan<D>* const plan = begin_batch(state, replica, part, batches);
+                    Plan<D, Element>* const plan = begin_batch(state, replica, part, batches);
                     if (plan == nullptr) return;
                     const Replica& r = replica_at(replica);
                     const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
@@ -111,14 +111,19 @@ private:
         }
         guarded(state, [&] { finish_gradients(device); });
         state.ready = state.error == nullptr;
-        threads_.meet();  // every gradient is there
+        meet(state);  // every gradient is there
         if (all_ready()) guarded(state, [&] { state.averaged = average(device); });
-        threads_.meet();  // the average is there, and gradients may be overwritten
+        meet(state);  // the average is there, and gradients may be overwritten
         if (state.error) std::rethrow_exception(state.error);
         if (!all_averaged()) return;
         // What an inspector throws comes after the update, which all devices make.
         if (device == 0) guarded(state, [&] { inspector(inspection(state)); });
         update(state);
+    }
+
+    void meet(DeviceState& state) {
+        const Stopwatch watch(state.worker.times(), StepPart::waiting);
+        threads_.meet();
     }
 
     /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left out.
@@ -135,6 +140,7 @@ private:
     void begin_step(int device) {
         DeviceState& state = at(device);
         for (std::size_t i = 0; i < regularized_.size(); ++i) {
+            const Stopwatch watch(state.worker.times(), StepPart::regularization);
             const RegularizedParameter& r = regularized_[i];
             const std::span<const float> weights(state.worker.parameters() + r.offset, static_cast<std::size_t>(r.size));
             state.regularization[i] = 0.5 * r.coefficient * sum_of_squares(state.worker.context(), weights);
@@ -158,16 +164,19 @@ private:
 
     /// Fetches a replica's batch number `part` of this step; null if there is nothing to compute.
     template <class Batches>
-    Plan<D>* begin_batch(DeviceState& state, int replica, int part, Batches& batches, std::size_t lane = 0) {
+    Plan<D, Element>* begin_batch(DeviceState& state, int replica, int part, Batches& batches, std::size_t lane = 0) {
         Replica& r = replica_at(replica);
         batch_samples(part, replica) = 0;
         r.batch = {};
         if (!r.not_finite.empty()) return nullptr;
         const std::int64_t place = step_ * options_.accumulation + part;
-        const BatchView batch = batches(place, replica, state.worker.context());
+        const BatchView batch = [&]() -> BatchView {
+            const Stopwatch watch(state.worker.times(), StepPart::data);
+            return batches(place, replica, state.worker.context());
+        }();
         batch_samples(part, replica) = batch.size;
         if (batch.size == 0) return nullptr;
-        Plan<D>* const plan = state.worker.plan_for(plan_options(batch.size), state.worker.parameters(), lane);
+        Plan<D, Element>* const plan = state.worker.plan_for(plan_options(batch.size), state.worker.parameters(), lane);
         require(plan != nullptr, "a batch has ", batch.size, " samples, and plans were made for batch_size ",
                 options_.batch_size, " and other_batch_sizes only");
         r.batch = batch;
@@ -177,11 +186,13 @@ private:
     }
 
     /// The loss of a replica's batch, and its gradient where backward begins; false if it is not finite.
-    bool find_loss(DeviceState& state, int replica, Plan<D>& plan, const float* logits) {
+    bool find_loss(DeviceState& state, int replica, Plan<D, Element>& plan, const float* logits) {
         Replica& r = replica_at(replica);
         Context& context = state.worker.context();
-        const LossResult result = options_.loss.data.template operation<D>().forward(context, logits, r.batch.labels, r.batch.size,
-                                                                                     plan.output_gradient());
+        const LossResult result = [&] {
+            const Stopwatch watch(state.worker.times(), StepPart::loss);
+            return options_.loss.data.template operation<D>().forward(context, logits, r.batch.labels, r.batch.size, plan.output_gradient());
+        }();
         ReplicaReport& report = report_of(replica);
         report.correct += result.correct;
         report.parts[0].value += result.sum;
@@ -212,7 +223,7 @@ private:
         const double* merged = nullptr;
         for (std::size_t k = 0; k <= exchanges; ++k) {
             for_each_replica(device, [&](int replica) {
-                Plan<D>*& plan = in_step_.plan(replica);
+                Plan<D, Element>*& plan = in_step_.plan(replica);
                 if (plan == nullptr) return;
                 const Replica& r = replica_at(replica);
                 const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
@@ -224,7 +235,7 @@ private:
         }
         for (std::size_t k = 0; k <= exchanges; ++k) {
             for_each_replica(device, [&](int replica) {
-                Plan<D>* const plan = in_step_.plan(replica);
+                Plan<D, Element>* const plan = in_step_.plan(replica);
                 if (plan == nullptr) return;
                 Replica& r = replica_at(replica);
                 plan->backward_segment(context, k, r.batch.samples, parameters, row(replica), r.key, r.samples > 0, merged,
@@ -240,7 +251,7 @@ private:
         DeviceState& state = at(device);
         const int first = first_replica(device), last = first_replica(device + 1);
         for (int replica = first; replica < last; ++replica) in_step_.publish(turn, replica, !state.error);
-        threads_.meet();  // every replica's sums are there
+        meet(state);  // every replica's sums are there
         guarded(state, [&] { in_step_.merge(direction, k, turn, first, last, state.merged); });
         return state.merged.data();
     }
@@ -272,6 +283,7 @@ private:
     /// (max(NaN, 0) is 0 in a processor's instruction), but it does reach the gradient.
     bool average(int device) {
         DeviceState& state = at(device);
+        const Stopwatch watch(state.worker.times(), StepPart::averaging);
         const auto [begin, end] = columns_of(device);
         const std::span<float> mean(average_row() + begin, static_cast<std::size_t>(end - begin));
         GradientRows gradients{.columns = end - begin};
@@ -293,24 +305,33 @@ private:
     }
 
     [[nodiscard]] Inspection<D> inspection(DeviceState& state) {
+        using Worker = impl::DeviceWorker<D, Element>;
+        constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
         const Replica& r = replicas_[0];
-        return {step_, state.worker, std::span<const float>(average_row(), static_cast<std::size_t>(Net::parameter_elements)),
-                r.batch, r.key, [](impl::DeviceWorker<D>& worker, std::int64_t batch) -> Plan<D>& {
-                    return worker.template inspection_plan<Net>(batch);
+        return {step_, state.worker.context(), std::span<const float>(state.worker.parameters(), elements),
+                std::span<const float>(average_row(), elements), r.batch, r.key, &state.worker,
+                [](void* object, const BatchView& batch, const PassKey& key, void* visitor, typename Inspection<D>::VisitOutput visit) {
+                    auto& worker = *static_cast<Worker*>(object);
+                    worker.inspect(worker.template inspection_plan<Net>(batch.size), batch.samples, key,
+                                   [&](std::size_t layer, std::span<const float> values) { visit(visitor, layer, values); });
                 }};
     }
 
     void update(DeviceState& state) {
         auto& worker = state.worker;
         state.updating = true;
-        options_.optimizer.update(Update<D>{.context = worker.context(),
-                                            .parameters = worker.parameters(),
-                                            .gradient = average_row(),
-                                            .state = worker.state(),
-                                            .elements = Net::parameter_elements,
-                                            .segments = segments_,
-                                            .step = step_});
+        {
+            const Stopwatch watch(worker.times(), StepPart::optimizer);
+            options_.optimizer.update(Update<D>{.context = worker.context(),
+                                                .parameters = worker.parameters(),
+                                                .gradient = average_row(),
+                                                .state = worker.state(),
+                                                .elements = Net::parameter_elements,
+                                                .segments = segments_,
+                                                .step = step_});
+        }
         if (options_.moving_average.on()) {
+            const Stopwatch watch(worker.times(), StepPart::moving_average);
             options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
                                                        Net::parameter_elements, step_ + 1);
         }
@@ -323,6 +344,7 @@ private:
 
     /// Every device updates its own running statistics, with the same bits.
     void update_statistics(DeviceState& state) {
+        const Stopwatch watch(state.worker.times(), StepPart::statistics);
         for (int part = 0; part < options_.accumulation; ++part) {
             std::size_t count = 0;
             for (int r = 0; r < options_.replicas; ++r) {
@@ -375,7 +397,7 @@ private:
     // What can go wrong in a step.
 
     [[nodiscard, gnu::cold]] static std::string where_not_finite(DeviceState& state, const Replica& r, const float* gradient) {
-        Plan<D>& plan = state.worker.template inspection_plan<Net>(r.batch.size);
+        Plan<D, Element>& plan = state.worker.template inspection_plan<Net>(r.batch.size);
         return impl::first_not_finite(state.worker, plan, Net::rows, r.batch, r.key, gradient);
     }
 

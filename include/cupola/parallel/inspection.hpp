@@ -4,11 +4,13 @@
 // wrote is computed again, into scratch: a run has the same bits with and without.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <utility>
+#include <type_traits>
 
-#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/net/plan.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -17,16 +19,27 @@ namespace cupola::inline CUPOLA_ABI {
 template <class Device>
 class Inspection {
 public:
-    using PlanFunction = Plan<Device>& (*)(impl::DeviceWorker<Device>&, std::int64_t);
+    using Context = typename Device::Context;
+    /// Visits a layer's output: `visitor` is the one that `EachOutput` was called with.
+    using VisitOutput = void (*)(void* visitor, std::size_t row, std::span<const float> values);
+    /// Computes the layers' outputs for a batch on `worker`, whose type is the training's own affair.
+    using EachOutput = void (*)(void* worker, const BatchView& batch, const PassKey& key, void* visitor, VisitOutput visit);
 
-    Inspection(std::int64_t step, impl::DeviceWorker<Device>& worker, std::span<const float> gradient, const BatchView& batch,
-               const PassKey& key, PlanFunction plan)
-        : step_(step), worker_(&worker), gradient_(gradient), batch_(batch), key_(key), plan_(plan) {}
+    Inspection(std::int64_t step, Context& context, std::span<const float> parameters, std::span<const float> gradient,
+               const BatchView& batch, const PassKey& key, void* worker, EachOutput each)
+        : step_(step),
+          context_(&context),
+          parameters_(parameters),
+          gradient_(gradient),
+          batch_(batch),
+          key_(key),
+          worker_(worker),
+          each_(each) {}
 
     [[nodiscard]] std::int64_t step() const { return step_; }
-    [[nodiscard]] typename Device::Context& context() const { return worker_->context(); }
+    [[nodiscard]] Context& context() const { return *context_; }
     /// The parameters before the update, and the gradient averaged over the replicas, laid out as the arena.
-    [[nodiscard]] std::span<const float> parameters() const { return {worker_->parameters(), gradient_.size()}; }
+    [[nodiscard]] std::span<const float> parameters() const { return parameters_; }
     [[nodiscard]] std::span<const float> averaged_gradient() const { return gradient_; }
     /// The first replica's batch.
     [[nodiscard]] const BatchView& batch() const { return batch_; }
@@ -34,16 +47,20 @@ public:
     /// Calls visit(row, values) for every layer of the network in its order: its output for the first replica's batch.
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
-        worker_->inspect(plan_(*worker_, batch_.size), batch_.samples, key_, std::forward<Visit>(visit));
+        auto* const visitor = const_cast<void*>(static_cast<const void*>(std::addressof(visit)));
+        each_(worker_, batch_, key_, visitor, [](void* object, std::size_t row, std::span<const float> values) {
+            (*static_cast<std::remove_reference_t<Visit>*>(object))(row, values);
+        });
     }
 
 private:
     std::int64_t step_;
-    impl::DeviceWorker<Device>* worker_;
-    std::span<const float> gradient_;
+    Context* context_;
+    std::span<const float> parameters_, gradient_;
     BatchView batch_;
     PassKey key_;
-    PlanFunction plan_;
+    void* worker_;
+    EachOutput each_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -15,14 +15,15 @@ namespace impl {
 
 template <PoolingKind kind, std::int64_t window, std::int64_t stride, Padding padding>
 struct Pool2d {
-    static constexpr LayerTraits traits{.backward_reads_input = false,
-                                        .backward_reads_output = false,
-                                        .masks_for_relu = kind == PoolingKind::max};
-
     static constexpr PoolingShape shape(const Shape& input) {
         return {window_axis(input.height(), window, stride, padding), window_axis(input.width(), window, stride, padding),
                 input.channels(), kind};
     }
+
+    static constexpr LayerTraits traits{.backward_reads_input = false,
+                                        .backward_reads_output = false,
+                                        .masks_for_relu = kind == PoolingKind::max,
+                                        .pooling = &shape};
 
     static constexpr Inferred output(const Shape& input) {
         if (window < 1 || stride < 1) return Mistake{"has a size of zero"};

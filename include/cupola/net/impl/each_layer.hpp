@@ -4,10 +4,12 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <span>
 
 #include <cupola/core/sentence.hpp>
+#include <cupola/net/impl/fused_pair.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/items.hpp>
 #include <cupola/net/residual.hpp>
@@ -44,22 +46,25 @@ constexpr void for_each_layer(Visitor& visitor) {
     }
 }
 
-/// Collects what makes each layer's stage on a device.
-template <class Device, std::size_t layers>
+/// Collects what makes each layer's stage on a device, and what makes one of two layers, where the network has such.
+template <class Device, class T, std::size_t layers>
 struct CollectMakers {
-    std::array<StageMaker<Device>, layers> makers{};
+    std::array<StageMaker<Device, T>, layers> makers{};
+    PairStageMaker<Device, T> pair = nullptr;
     std::size_t count = 0;
 
     template <class L>
     constexpr void layer() {
-        if constexpr (HasOperation<L, Device>) makers[count] = &make_stage<L, Device>;
+        if constexpr (HasOperation<L, Device, T> && traits_of<L>().local_norm != nullptr) pair = &make_pair_stage<Device, T>;
+        if constexpr (HasOperation<L, Device, T>) makers[count] = &make_stage<L, Device, T>;
         ++count;
     }
 };
 
-/// Finds the first layer that cannot be trained on a device.
-template <class Device>
+/// Finds the first layer that cannot be trained on a device in a precision.
+template <class Device, class Precision>
 struct RequireTrainable {
+    using T = typename Precision::Activation;
     std::span<const Row> rows;
     std::size_t place = 0;
     Sentence sentence{};
@@ -68,13 +73,14 @@ struct RequireTrainable {
     constexpr void layer() {
         ++place;
         if (!sentence.empty()) return;
-        if constexpr (!HasOperation<L, Device>) {
+        if constexpr (!HasOperation<L, Device, T>) {
             describe(sentence, place, rows[place - 1]);
             sentence << " has no `static auto operation(const Site&)` for " << Device::name;
-        } else if constexpr (!HasForward<OperationOf<L, Device>, Device>) {
+            if constexpr (!std::same_as<T, float>) sentence << " in " << Precision::name;
+        } else if constexpr (!HasForward<OperationOf<L, Device, T>, Device, T>) {
             describe(sentence, place, rows[place - 1]);
             sentence << " has no forward on " << Device::name << ": its operation lacks `void forward(const Pass&)`";
-        } else if constexpr (!HasBackward<OperationOf<L, Device>, Device>) {
+        } else if constexpr (!HasBackward<OperationOf<L, Device, T>, Device, T>) {
             describe(sentence, place, rows[place - 1]);
             sentence << " has no backward on " << Device::name << ": its operation lacks `void backward(const Pass&)`";
         }

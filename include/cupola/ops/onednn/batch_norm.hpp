@@ -14,6 +14,7 @@
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -37,22 +38,23 @@ void for_norm_lanes(std::int64_t channels, Function&& f) {
 
 /// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that, and
 /// the sum of their squares.
-inline void norm_moments(const float* x, std::int64_t rows, std::int64_t channels, float* to) {
+template <HostElement T>
+void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* to) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
-        const float* const begin = x + first;
+        const T* const begin = x + first;
         float sum[norm_lanes] = {}, rest[norm_lanes] = {}, square[norm_lanes] = {};
         for (std::int64_t r = 0; r < rows; ++r) {
-            const float* const row = begin + r * channels;
+            const T* const row = begin + r * channels;
 #pragma omp simd
-            for (std::int64_t k = 0; k < lanes; ++k) sum[k] += row[k];
+            for (std::int64_t k = 0; k < lanes; ++k) sum[k] += static_cast<float>(row[k]);
         }
         const auto count = static_cast<float>(rows);
         for (std::int64_t k = 0; k < lanes; ++k) sum[k] /= count;
         for (std::int64_t r = 0; r < rows; ++r) {
-            const float* const row = begin + r * channels;
+            const T* const row = begin + r * channels;
 #pragma omp simd
             for (std::int64_t k = 0; k < lanes; ++k) {
-                const float deviation = row[k] - sum[k];
+                const float deviation = static_cast<float>(row[k]) - sum[k];
                 rest[k] += deviation;
                 square[k] += deviation * deviation;
             }
@@ -68,22 +70,23 @@ inline void norm_moments(const float* x, std::int64_t rows, std::int64_t channel
 /// Where a normalised value is positive: forward and backward have to agree, so both compute it here.
 [[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) { return (x - mean) * scale + bias; }
 
-inline void norm_apply(const float* x, float* y, std::int64_t rows, std::int64_t channels, const float* mean,
-                       const float* scale, const float* bias, bool relu) {
+template <HostElement T>
+void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, const float* mean, const float* scale,
+                const float* bias, bool relu) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = mean + first, *const s = scale + first, *const b = bias + first;
         for (std::int64_t r = 0; r < rows; ++r) {
-            const float* const from = x + r * channels + first;
-            float* const to = y + r * channels + first;
+            const T* const from = x + r * channels + first;
+            T* const to = y + r * channels + first;
             if (relu) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
-                    const float value = normalized(from[k], m[k], s[k], b[k]);
-                    to[k] = value < 0.0F ? 0.0F : value;
+                    const float value = normalized(static_cast<float>(from[k]), m[k], s[k], b[k]);
+                    put(to[k], value < 0.0F ? 0.0F : value);
                 }
             } else {
 #pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) to[k] = normalized(from[k], m[k], s[k], b[k]);
+                for (std::int64_t k = 0; k < lanes; ++k) put(to[k], normalized(static_cast<float>(from[k]), m[k], s[k], b[k]));
             }
         }
     });
@@ -95,26 +98,28 @@ struct NormState {
 };
 
 /// The sums of dy and of dy (x - mean), dy masked where `relu` is fused.
-inline void norm_gradient_sums(const float* x, const float* dy, std::int64_t rows, std::int64_t channels,
-                               const NormState& state, bool relu, float* sums, float* products) {
+template <HostElement T>
+void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state, bool relu,
+                        float* sums, float* products) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         float sum[norm_lanes] = {}, product[norm_lanes] = {};
         for (std::int64_t r = 0; r < rows; ++r) {
-            const float *const from = x + r * channels + first, *const g = dy + r * channels + first;
+            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
             if (relu) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
-                    const float gradient = g[k];
-                    const float masked = normalized(from[k], m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
+                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
                     sum[k] += masked;
-                    product[k] += masked * (from[k] - m[k]);
+                    product[k] += masked * (value - m[k]);
                 }
             } else {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
-                    sum[k] += g[k];
-                    product[k] += g[k] * (from[k] - m[k]);
+                    const auto gradient = static_cast<float>(g[k]);
+                    sum[k] += gradient;
+                    product[k] += gradient * (static_cast<float>(from[k]) - m[k]);
                 }
             }
         }
@@ -126,24 +131,27 @@ inline void norm_gradient_sums(const float* x, const float* dy, std::int64_t row
 }
 
 /// dx = scale dy - offset - (x - mean) slope.
-inline void norm_backward(const float* x, const float* dy, float* dx, std::int64_t rows, std::int64_t channels,
-                          const NormState& state, bool relu, const float* offset, const float* slope) {
+template <HostElement T>
+void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state, bool relu,
+                   const float* offset, const float* slope) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         const float *const o = offset + first, *const d = slope + first;
         for (std::int64_t r = 0; r < rows; ++r) {
-            const float *const from = x + r * channels + first, *const g = dy + r * channels + first;
-            float* const to = dx + r * channels + first;
+            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
+            T* const to = dx + r * channels + first;
             if (relu) {
 #pragma omp simd
                 for (std::int64_t k = 0; k < lanes; ++k) {
-                    const float gradient = g[k];
-                    const float masked = normalized(from[k], m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
-                    to[k] = s[k] * masked - o[k] - (from[k] - m[k]) * d[k];
+                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
+                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    put(to[k], s[k] * masked - o[k] - (value - m[k]) * d[k]);
                 }
             } else {
 #pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) to[k] = s[k] * g[k] - o[k] - (from[k] - m[k]) * d[k];
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    put(to[k], s[k] * static_cast<float>(g[k]) - o[k] - (static_cast<float>(from[k]) - m[k]) * d[k]);
+                }
             }
         }
     });
@@ -153,10 +161,10 @@ inline void norm_backward(const float* x, const float* dy, float* dx, std::int64
 
 namespace ops {
 
-template <>
-class BatchNorm<Host, float> {
+template <impl::HostElement T>
+class BatchNorm<Host, T> {
 public:
-    [[gnu::cold]] BatchNorm(const Site<Host>& site, const BatchNormShape& shape)
+    [[gnu::cold]] BatchNorm(const Site<Host, T>& site, const BatchNormShape& shape)
         : channels_(shape.channels),
           rows_(site.batch * site.input.size() / shape.channels),
           block_rows_(std::clamp<std::int64_t>(block_elements / shape.channels, fewest_rows, block_elements)),
@@ -175,7 +183,7 @@ public:
                            static_cast<std::size_t>(3 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
     }
 
-    void forward(const Pass<Host>& pass) const {
+    void forward(const Pass<Host, T>& pass) const {
         if (!pass.training) {
             State state = state_of(pass);
             for (std::int64_t c = 0; c < channels_; ++c) {
@@ -189,7 +197,7 @@ public:
         forward_apply(pass, sums);
     }
 
-    void backward(const Pass<Host>& pass) const {
+    void backward(const Pass<Host, T>& pass) const {
         auto* const sums = reinterpret_cast<double*>(pass.scratch);
         backward_statistics(pass, sums);
         backward_apply(pass, sums);
@@ -204,7 +212,7 @@ public:
         merge_gradient_sums(parts, size, merged);
     }
 
-    void forward_statistics(const Pass<Host>& pass, double* sums) const {
+    void forward_statistics(const Pass<Host, T>& pass, double* sums) const {
         float* const partial = partials(pass);
         for_each_rows(pass.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
             impl::norm_moments(pass.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
@@ -226,7 +234,7 @@ public:
         }
     }
 
-    void forward_apply(const Pass<Host>& pass, const double* sums) const {
+    void forward_apply(const Pass<Host, T>& pass, const double* sums) const {
         State state = state_of(pass);
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double mean = sums[1 + c], variance = sums[1 + channels_ + c] / sums[0];
@@ -238,7 +246,7 @@ public:
     }
 
     /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
-    void backward_statistics(const Pass<Host>& pass, double* sums) const {
+    void backward_statistics(const Pass<Host, T>& pass, double* sums) const {
         const State state = state_of(pass);
         float* const partial = partials(pass);
         for_each_rows(pass.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
@@ -260,7 +268,7 @@ public:
         }
     }
 
-    void backward_apply(const Pass<Host>& pass, const double* sums) const {
+    void backward_apply(const Pass<Host, T>& pass, const double* sums) const {
         if (pass.input_gradient == nullptr) return;
         const State state = state_of(pass);
         float *const offset = partials(pass), *const slope = offset + channels_;
@@ -287,14 +295,14 @@ private:
     };
 
     [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(float); }
-    [[nodiscard]] float* partials(const Pass<Host>& pass) const {
+    [[nodiscard]] float* partials(const Pass<Host, T>& pass) const {
         return reinterpret_cast<float*>(pass.scratch + aligned(static_cast<std::size_t>(exchange_size()) * sizeof(double)));
     }
-    [[nodiscard]] State state_of(const Pass<Host>& pass) const {
+    [[nodiscard]] State state_of(const Pass<Host, T>& pass) const {
         float* const mean = training_ ? reinterpret_cast<float*>(pass.saved) : partials(pass) + (3 * blocks_ + 2) * channels_;
         return {mean, mean + channels_, mean + 2 * channels_};
     }
-    void set(State& state, const Pass<Host>& pass, std::int64_t c, double mean, double variance) const {
+    void set(State& state, const Pass<Host, T>& pass, std::int64_t c, double mean, double variance) const {
         const double inverse = 1 / std::sqrt(variance + epsilon_);
         state.mean[c] = static_cast<float>(mean);
         state.inverse[c] = static_cast<float>(inverse);
@@ -304,7 +312,7 @@ private:
         to = static_cast<float>(add ? static_cast<double>(to) + value : value);
     }
 
-    void apply(const Pass<Host>& pass, const State& state) const {
+    void apply(const Pass<Host, T>& pass, const State& state) const {
         for_each_rows(pass.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
             impl::norm_apply(pass.input + first * channels_, pass.output + first * channels_, rows, channels_, state.mean,
                              state.scale, pass.parameters[1], relu_);

@@ -5,26 +5,37 @@
 // `prepare`, once a step, and weight gradients are unpacked into the arena's own layout.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <memory>
 
 #include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/ops/onednn/primitive.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-template <>
-class Convolution<Host, float> {
+template <impl::HostElement T>
+class Convolution<Host, T> {
 public:
-    [[gnu::cold]] Convolution(const Site<Host>& site, const ConvolutionShape& shape)
+    [[gnu::cold]] Convolution(const Site<Host, T>& site, const ConvolutionShape& shape)
         : shape_(shape), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next), outputs_(site.batch * site.output.size()) {
+        impl::require_instructions<T>("bfloat16 convolutions need");
         const HostContext& context = site.context;
+        if constexpr (std::same_as<T, float>) {
+            if (context.convolution() != nullptr) other_ = context.convolution()->make(site, shape);
+            if (other_) return;
+        }
         const auto [h, w] = std::pair(shape.height, shape.width);
-        const auto source = impl::dnnl_tensor({site.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc);
-        const auto target = impl::dnnl_tensor({site.batch, shape.out_channels, h.output, w.output}, dnnl_nhwc);
-        const auto packed = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
+        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
+        const auto source = impl::dnnl_tensor({site.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc, type);
+        const auto target = impl::dnnl_tensor({site.batch, shape.out_channels, h.output, w.output}, dnnl_nhwc, type);
+        const auto packed =
+            impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any, type);
         const auto plain = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_ohwi);
         const auto bias = impl::dnnl_tensor({shape.out_channels}, dnnl_a);
         const const_dnnl_memory_desc_t bias_or_none = shape.bias ? bias.get() : nullptr;
@@ -48,9 +59,12 @@ public:
         if (!site.training) return;
 
         const auto attributes = impl::dnnl_attributes();
+        // The gradient of the weights is a sum: float, whatever the activations are.
+        const auto packed_sums =
+            impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
         impl::DnnlPrimitiveDesc weights_description;
         status = dnnl_convolution_backward_weights_primitive_desc_create(
-            weights_description.out(), context.engine(), algorithm, source.get(), packed.get(), bias_or_none,
+            weights_description.out(), context.engine(), algorithm, source.get(), packed_sums.get(), bias_or_none,
             target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
         backward_weights_ =
             impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
@@ -76,6 +90,7 @@ public:
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
+        if (other_) return other_->needs();
         std::size_t scratch = 0;
         for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_data_, &pack_forward_,
                                            &pack_backward_, &unpack_, &unpack_adding_}) {
@@ -86,12 +101,18 @@ public:
     }
 
     /// Packs the weights. Called once after each change of the parameters.
-    void prepare(const Pass<Host>& pass) {
+    void prepare(const Pass<Host, T>& pass) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->prepare(pass);
+        }
         pack_forward_.run(pass.scratch, {pass.parameters[0], pass.packed});
         if (pack_backward_) pack_backward_.run(pass.scratch, {pass.parameters[0], pass.packed + packed_forward_bytes_});
     }
 
-    void forward(const Pass<Host>& pass) {
+    void forward(const Pass<Host, T>& pass) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->forward(pass);
+        }
         if (shape_.bias) {
             forward_.run(pass.scratch, {pass.input, pass.packed, pass.output, pass.parameters[1]});
         } else {
@@ -99,7 +120,10 @@ public:
         }
     }
 
-    void backward(const Pass<Host>& pass) {
+    void backward(const Pass<Host, T>& pass) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->backward(pass);
+        }
         if (mask_) {
             impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
         }
@@ -130,6 +154,8 @@ private:
         return aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(float));
     }
 
+    /// What computes it instead, where the device was asked for another algorithm that knows the shape.
+    std::unique_ptr<HostConvolution> other_;
     ConvolutionShape shape_;
     bool relu_, mask_;
     std::int64_t outputs_;

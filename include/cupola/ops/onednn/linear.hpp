@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Linear layers on `Host`: three oneDNN matrix products on the arena in place, and one pass over the gradient that
-// applies the mask of a fused ReLU and sums the bias gradient.
+// applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
+// `prepare` rounds, and write the weights' gradient to the arena in float.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 #include <cupola/ops/linear.hpp>
+#include <cupola/ops/onednn/convert.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/ops/onednn/primitive.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
@@ -17,24 +21,22 @@ namespace impl {
 
 /// bias_gradient[c] = (or +=) the sum of gradient over the rows, in row order whatever the threads; where `output` is
 /// given, gradient is first set to zero where output is not positive.
-inline void bias_backward(const HostContext& context, const float* output, float* gradient, float* bias_gradient,
-                          std::int64_t rows, std::int64_t columns, bool accumulate) {
+template <HostElement T>
+void bias_backward(const HostContext& context, const T* output, T* gradient, float* bias_gradient, std::int64_t rows,
+                   std::int64_t columns, bool accumulate) {
     constexpr std::int64_t width = 64;
     parallel_for(context, (columns + width - 1) / width, [=](std::int64_t block) {
         const std::int64_t begin = block * width, count = std::min(columns - begin, width);
         float sum[width] = {};
         for (std::int64_t r = 0; r < rows; ++r) {
-            float* const g = gradient + r * columns + begin;
+            T* const g = gradient + r * columns + begin;
             if (output != nullptr) {
-                const float* const y = output + r * columns + begin;
+                const T* const y = output + r * columns + begin;
 #pragma omp simd
-                for (std::int64_t c = 0; c < count; ++c) {
-                    const float value = g[c];
-                    g[c] = y[c] > 0.0F ? value : 0.0F;
-                }
+                for (std::int64_t c = 0; c < count; ++c) put_if(g[c], g[c], positive(y[c]));
             }
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c) sum[c] += g[c];
+            for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(g[c]);
         }
         if (bias_gradient == nullptr) return;
         for (std::int64_t c = 0; c < count; ++c) {
@@ -47,24 +49,30 @@ inline void bias_backward(const HostContext& context, const float* output, float
 
 namespace ops {
 
-template <>
-class Linear<Host, float> {
+template <impl::HostElement T>
+class Linear<Host, T> {
+    /// Whether the products read a rounded copy of the weights.
+    static constexpr bool rounds = !std::same_as<T, float>;
+
 public:
-    [[gnu::cold]] Linear(const Site<Host>& site, const LinearShape& shape)
+    [[gnu::cold]] Linear(const Site<Host, T>& site, const LinearShape& shape)
         : shape_(shape), batch_(site.batch), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next) {
+        impl::require_instructions<T>("bfloat16 linear layers need");
+        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         const std::int64_t n = site.batch, in = shape.in_features, out = shape.out_features;
-        const auto input = impl::dnnl_tensor({n, in}, dnnl_ab);
-        const auto output = impl::dnnl_tensor({n, out}, dnnl_ab);
-        const auto weight = impl::dnnl_tensor({out, in}, dnnl_ab);
-        const auto weight_transposed = impl::dnnl_tensor({in, out}, dnnl_ba);
-        const auto output_transposed = impl::dnnl_tensor({out, n}, dnnl_ba);
+        const auto input = impl::dnnl_tensor({n, in}, dnnl_ab, type);
+        const auto output = impl::dnnl_tensor({n, out}, dnnl_ab, type);
+        const auto weight = impl::dnnl_tensor({out, in}, dnnl_ab, type);
+        const auto weight_transposed = impl::dnnl_tensor({in, out}, dnnl_ba, type);
+        const auto output_transposed = impl::dnnl_tensor({out, n}, dnnl_ba, type);
+        const auto weight_gradient = impl::dnnl_tensor({out, in}, dnnl_ab);
         const auto bias = impl::dnnl_tensor({1, out}, dnnl_ab);
         forward_ = product(site.context, input.get(), weight_transposed.get(), shape.bias ? bias.get() : nullptr,
                            output.get(), relu_, false);
         if (!site.training) return;
-        backward_weights_ = product(site.context, output_transposed.get(), input.get(), nullptr, weight.get(), false, false);
+        backward_weights_ = product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, false);
         backward_weights_adding_ =
-            product(site.context, output_transposed.get(), input.get(), nullptr, weight.get(), false, true);
+            product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, true);
         if (site.input_gradient) {
             backward_data_ = product(site.context, output.get(), weight.get(), nullptr, input.get(), false, false);
         }
@@ -75,31 +83,47 @@ public:
         for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_weights_adding_, &backward_data_}) {
             scratch = std::max(scratch, call->scratch_bytes());
         }
-        return {.scratch = scratch};
+        return {.packed = rounds ? aligned(static_cast<std::size_t>(weight_count()) * sizeof(T)) : 0, .scratch = scratch};
     }
 
-    void forward(const Pass<Host>& pass) {
+    /// Rounds the weights. Called once after each change of the parameters.
+    void prepare(const Pass<Host, T>& pass)
+        requires(rounds)
+    {
+        Convert<Host>::run(pass.context, pass.parameters[0], reinterpret_cast<T*>(pass.packed), weight_count());
+    }
+
+    void forward(const Pass<Host, T>& pass) {
         if (shape_.bias) {
-            forward_.run(pass.scratch, {pass.input, pass.parameters[0], pass.output, pass.parameters[1]});
+            forward_.run(pass.scratch, {pass.input, weights(pass), pass.output, pass.parameters[1]});
         } else {
-            forward_.run(pass.scratch, {pass.input, pass.parameters[0], pass.output});
+            forward_.run(pass.scratch, {pass.input, weights(pass), pass.output});
         }
     }
 
-    void backward(const Pass<Host>& pass) {
+    void backward(const Pass<Host, T>& pass) {
         if (mask_ || shape_.bias) {
-            impl::bias_backward(pass.context, mask_ ? pass.output : nullptr, pass.output_gradient,
+            impl::bias_backward<T>(pass.context, mask_ ? pass.output : nullptr, pass.output_gradient,
                                 shape_.bias ? pass.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
                                 pass.accumulate);
         }
         (pass.accumulate ? backward_weights_adding_ : backward_weights_)
             .run(pass.scratch, {pass.output_gradient, pass.input, pass.parameter_gradients[0]});
         if (pass.input_gradient != nullptr) {
-            backward_data_.run(pass.scratch, {pass.output_gradient, pass.parameters[0], pass.input_gradient});
+            backward_data_.run(pass.scratch, {pass.output_gradient, weights(pass), pass.input_gradient});
         }
     }
 
 private:
+    [[nodiscard]] std::int64_t weight_count() const { return shape_.in_features * shape_.out_features; }
+    [[nodiscard]] static const void* weights(const Pass<Host, T>& pass) {
+        if constexpr (rounds) {
+            return pass.packed;
+        } else {
+            return pass.parameters[0];
+        }
+    }
+
     [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left, const_dnnl_memory_desc_t right,
                                   const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t result, bool relu, bool sum) {
         const auto attributes = impl::dnnl_attributes(relu, sum);

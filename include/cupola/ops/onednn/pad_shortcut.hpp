@@ -8,41 +8,48 @@
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/pad_shortcut.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-template <>
-class PadShortcut<Host, float> {
+template <impl::HostElement T>
+class PadShortcut<Host, T> {
 public:
-    PadShortcut(const Site<Host>& site, const PadShortcutShape& shape) : shape_(shape), batch_(site.batch) {}
+    PadShortcut(const Site<Host, T>& site, const PadShortcutShape& shape) : shape_(shape), batch_(site.batch) {}
 
-    void forward(const Pass<Host>& pass) const {
+    void forward(const Pass<Host, T>& pass) const {
         const PadShortcutShape& s = shape_;
         for_each_window(pass.context, [&](std::int64_t output, const Window& window) {
-            float* const to = pass.output + output * s.out_channels;
-            std::fill(to, to + s.out_channels, 0.0F);
-            window.for_each(s, [&](std::int64_t input) {
-                const float* const from = pass.input + input * s.in_channels;
+            T* const to = pass.output + output * s.out_channels;
+            std::fill(to, to + s.out_channels, T{});
+            constexpr std::int64_t width = 64;
+            for (std::int64_t begin = 0; begin < s.in_channels; begin += width) {
+                const std::int64_t count = std::min(s.in_channels - begin, width);
+                float sum[width] = {};
+                window.for_each(s, [&](std::int64_t input) {
+                    const T* const from = pass.input + input * s.in_channels + begin;
 #pragma omp simd
-                for (std::int64_t c = 0; c < s.in_channels; ++c) to[s.before + c] += from[c];
-            });
-            for (std::int64_t c = 0; c < s.in_channels; ++c) to[s.before + c] *= window.share;
+                    for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(from[c]);
+                });
+#pragma omp simd
+                for (std::int64_t c = 0; c < count; ++c) impl::put(to[s.before + begin + c], sum[c] * window.share);
+            }
         });
     }
 
     /// Windows do not overlap, so each input has one gradient.
-    void backward(const Pass<Host>& pass) const {
+    void backward(const Pass<Host, T>& pass) const {
         if (pass.input_gradient == nullptr) return;
         const PadShortcutShape& s = shape_;
         for_each_window(pass.context, [&](std::int64_t output, const Window& window) {
-            const float* const from = pass.output_gradient + output * s.out_channels + s.before;
+            const T* const from = pass.output_gradient + output * s.out_channels + s.before;
             window.for_each(s, [&](std::int64_t input) {
-                float* const to = pass.input_gradient + input * s.in_channels;
+                T* const to = pass.input_gradient + input * s.in_channels;
 #pragma omp simd
-                for (std::int64_t c = 0; c < s.in_channels; ++c) to[c] = from[c] * window.share;
+                for (std::int64_t c = 0; c < s.in_channels; ++c) impl::put(to[c], static_cast<float>(from[c]) * window.share);
             });
         });
     }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling on `Host` by oneDNN. A maximum's place is saved by forward for backward.
+// Pooling on `Host`: a maximum by kernels of our own, which keep its place in a byte and lose no NaN, means and windows of more
+// than 15 by oneDNN.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include <cupola/ops/host/max_pooling.hpp>
 #include <cupola/ops/onednn/activation.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/ops/onednn/primitive.hpp>
 #include <cupola/ops/pooling.hpp>
 
@@ -13,15 +17,21 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-template <>
-class Pooling<Host, float> {
+template <impl::HostElement T>
+class Pooling<Host, T> {
 public:
-    [[gnu::cold]] Pooling(const Site<Host>& site, const PoolingShape& shape)
+    [[gnu::cold]] Pooling(const Site<Host, T>& site, const PoolingShape& shape)
         : mask_(site.masks_for_previous), outputs_(site.batch * site.output.size()) {
+        if (place_is_a_byte(shape)) {
+            maximum_.emplace(site, shape);
+            return;
+        }
+        impl::require_instructions<T>("bfloat16 pooling needs");
         const HostContext& context = site.context;
         const auto [h, w] = std::pair(shape.height, shape.width);
-        const auto source = impl::dnnl_tensor({site.batch, shape.channels, h.input, w.input}, dnnl_nhwc);
-        const auto target = impl::dnnl_tensor({site.batch, shape.channels, h.output, w.output}, dnnl_nhwc);
+        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
+        const auto source = impl::dnnl_tensor({site.batch, shape.channels, h.input, w.input}, dnnl_nhwc, type);
+        const auto target = impl::dnnl_tensor({site.batch, shape.channels, h.output, w.output}, dnnl_nhwc, type);
         const dnnl_dims_t strides{h.stride, w.stride}, window{h.window, w.window}, dilation{0, 0},
             begin{h.pad_begin, w.pad_begin}, end{h.pad_end, w.pad_end};
         const auto algorithm =
@@ -51,13 +61,18 @@ public:
     }
 
     [[nodiscard]] MemoryNeeds needs() const {
+        if (maximum_) return maximum_->needs();
         return {.saved = saved_bytes_,
                 .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
     }
 
-    void forward(const Pass<Host>& pass) { run(forward_, pass, pass.input, pass.output); }
+    void forward(const Pass<Host, T>& pass) {
+        if (maximum_) return maximum_->forward(pass);
+        run(forward_, pass, pass.input, pass.output);
+    }
 
-    void backward(const Pass<Host>& pass) {
+    void backward(const Pass<Host, T>& pass) {
+        if (maximum_) return maximum_->backward(pass);
         if (pass.input_gradient == nullptr) return;
         if (mask_) {
             impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
@@ -66,7 +81,7 @@ public:
     }
 
 private:
-    void run(impl::DnnlCall& call, const Pass<Host>& pass, const float* from, float* to) const {
+    void run(impl::DnnlCall& call, const Pass<Host, T>& pass, const T* from, T* to) const {
         if (saved_bytes_ != 0) {
             call.run(pass.scratch, {from, to, pass.saved});
         } else {
@@ -74,6 +89,7 @@ private:
         }
     }
 
+    std::optional<HostMaxPooling<T>> maximum_;
     bool mask_;
     std::int64_t outputs_;
     std::size_t saved_bytes_ = 0;

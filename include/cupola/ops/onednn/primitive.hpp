@@ -11,6 +11,7 @@
 #include <memory>
 #include <string_view>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
 
@@ -18,13 +19,31 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A description of a dense float tensor with dimensions `dims` in oneDNN's order, laid out as `tag` says.
-[[gnu::cold]] inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag) {
+template <class T>
+inline constexpr dnnl_data_type_t dnnl_type = dnnl_data_type_undef;
+template <>
+inline constexpr dnnl_data_type_t dnnl_type<float> = dnnl_f32;
+template <>
+inline constexpr dnnl_data_type_t dnnl_type<BFloat16> = dnnl_bf16;
+
+/// For T = BFloat16, whether oneDNN computes in it on this processor by instructions and not by emulation or reference
+/// code; throws DeviceError where it does not. `what` begins the sentence: "bfloat16 convolutions need".
+template <class T>
+[[gnu::cold]] void require_instructions(std::string_view what) {
+    if constexpr (dnnl_type<T> == dnnl_bf16) {
+        require<DeviceError>((dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16, what,
+                             " AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(), ": train in float32");
+    }
+}
+
+/// A description of a dense tensor with dimensions `dims` in oneDNN's order, laid out as `tag` says.
+[[gnu::cold]] inline DnnlMemoryDesc dnnl_tensor(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag,
+                                                dnnl_data_type_t type = dnnl_f32) {
     dnnl_dims_t values{};
     int rank = 0;
     for (const std::int64_t value : dims) values[rank++] = value;
     DnnlMemoryDesc description;
-    check_dnnl(dnnl_memory_desc_create_with_tag(description.out(), rank, values, dnnl_f32, tag),
+    check_dnnl(dnnl_memory_desc_create_with_tag(description.out(), rank, values, type, tag),
                "dnnl_memory_desc_create_with_tag");
     return description;
 }

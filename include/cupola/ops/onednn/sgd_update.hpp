@@ -19,6 +19,16 @@ struct SgdUpdate<Host> {
                     const SgdConstants& k) {
         const GradientAt g_at(k.gradient);
         const float rate = k.rate, momentum = k.momentum, decoupled = k.decoupled;
+        const bool plain = k.gradient.scale == 1.0F && k.gradient.clip == 0.0F && k.gradient.weight_decay == 0.0F;
+        if (momentum == 0.0F && decoupled == 0.0F && plain) {
+            // The most used case has its terms and no more: half the time where the parameters are in the cache.
+            const float l2 = k.gradient.l2;
+            for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+                for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (gradient[i] + l2 * w[i]);
+            });
+            return;
+        }
         if (momentum == 0.0F) {
             for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd

@@ -4,6 +4,7 @@
 // size. Instantiated for each device, not for each network.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -15,6 +16,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/ops/convert.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -48,7 +50,7 @@ namespace impl {
     return values;
 }
 
-template <class Device>
+template <class Device, class T>
 class DeviceWorker {
 public:
     using Context = typename Device::Context;
@@ -66,7 +68,7 @@ public:
     [[gnu::cold]] void add_plan(const PlanOptions& options, std::size_t lane = 0) {
         const auto team = context_->team();
         if (find(options, lane) != nullptr) return;
-        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device>::template make<Net>(*context_, options), lane}));
+        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device, T>::template make<Net>(*context_, options), lane}));
         const PlanBytes& bytes = plans_.back()->plan.bytes();
         if (bytes.total() > largest_.total()) largest_ = bytes;
         if (lanes_.empty()) return;
@@ -75,7 +77,7 @@ public:
                              bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena.size()));
         plans_.back()->plan.bind(arena.data());
     }
-    [[nodiscard]] const Plan<Device>& first_plan() const { return plans_.front()->plan; }
+    [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
@@ -90,6 +92,15 @@ public:
         }
         for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
     }
+
+    /// From now on the time of the training's plans is added to `times`, until that is null.
+    void time(StepTimes* times) {
+        for (const auto& plan : plans_) {
+            if (plan->plan.options().training) plan->plan.time(times);
+        }
+        times_ = times;
+    }
+    [[nodiscard]] StepTimes* times() const { return times_; }
 
     [[nodiscard]] Context& context() { return *context_; }
     [[nodiscard]] float* parameters() { return reinterpret_cast<float*>(parameters_.data()); }
@@ -107,11 +118,11 @@ public:
 
     /// The plan for a batch, the weights of `parameters` packed; null if none was made. Plans share the arena, packed
     /// weights included: they are packed again when the parameters have changed or another plan has run.
-    [[nodiscard]] Plan<Device>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0) {
+    [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0) {
         BatchPlan* const found = find(options, lane);
         if (found == nullptr) return nullptr;
         if (lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters) {
-            found->plan.prepare(*context_, parameters);
+            found->plan.prepare(*context_, parameters, buffers());
             found->prepared = version_;
             found->packed_from = parameters;
             lanes_[lane].last = found;
@@ -121,10 +132,10 @@ public:
 
     /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
     template <Network Net>
-    [[nodiscard, gnu::cold]] Plan<Device>& inspection_plan(std::int64_t batch) {
+    [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(std::int64_t batch) {
         if (!inspection_ || inspection_->options().batch != batch) {
-            inspection_ = std::unique_ptr<Plan<Device>>(
-                new Plan<Device>(Plan<Device>::template make<Net>(*context_, {.batch = batch, .inspect = true})));
+            inspection_ = std::unique_ptr<Plan<Device, T>>(
+                new Plan<Device, T>(Plan<Device, T>::template make<Net>(*context_, {.batch = batch, .inspect = true})));
             if (inspection_->bytes().total() > inspection_arena_.size()) {
                 inspection_arena_ = typename Device::Arena(inspection_->bytes().total(),
                                                            text("the layers' outputs for inspection on device ", context_->ordinal()));
@@ -136,17 +147,17 @@ public:
 
     /// Calls visit(row, values) with each layer's output for a batch.
     template <class Visit>
-    void inspect(Plan<Device>& plan, const float* samples, const PassKey& key, Visit&& visit) {
+    void inspect(Plan<Device, T>& plan, const float* samples, const PassKey& key, Visit&& visit) {
         plan.prepare(*context_, parameters());
         plan.forward_each(*context_, samples, parameters(), buffers(), key,
-                          [&](std::size_t row, const float* values, std::int64_t elements) {
-                              visit(row, std::span<const float>(values, static_cast<std::size_t>(elements)));
+                          [&](std::size_t row, const T* values, std::int64_t elements) {
+                              visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
                           });
     }
 
 private:
     struct BatchPlan {
-        Plan<Device> plan;
+        Plan<Device, T> plan;
         std::size_t lane = 0;
         /// The version of the parameters that its weights are packed from.
         std::int64_t prepared = -1;
@@ -156,6 +167,21 @@ private:
         typename Device::Arena arena;
         const BatchPlan* last = nullptr;
     };
+
+    /// The same values as float, until the next call.
+    [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements) {
+        if constexpr (std::same_as<T, float>) {
+            return values;
+        } else {
+            const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
+            if (bytes > converted_.size()) {
+                converted_ = typename Device::Arena(bytes, text("a layer's output for inspection on device ", context_->ordinal()));
+            }
+            auto* const to = reinterpret_cast<float*>(converted_.data());
+            ops::Convert<Device>::run(*context_, values, to, elements);
+            return to;
+        }
+    }
 
     [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t lane) {
         for (const auto& plan : plans_) {
@@ -167,9 +193,10 @@ private:
     std::unique_ptr<Context> context_;
     std::vector<std::unique_ptr<BatchPlan>> plans_;
     PlanBytes largest_;
-    std::unique_ptr<Plan<Device>> inspection_;
-    typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_;
+    std::unique_ptr<Plan<Device, T>> inspection_;
+    typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_, converted_;
     std::vector<Lane> lanes_;
+    StepTimes* times_ = nullptr;
     std::int64_t version_ = 0;
 };
 
@@ -192,9 +219,9 @@ struct Replica {
 };
 
 /// A device's part in a step. No member of DataParallel, so that it is one type for every network.
-template <class Device>
+template <class Device, class T>
 struct DeviceState {
-    DeviceWorker<Device> worker;
+    DeviceWorker<Device, T> worker;
     std::uint64_t hash = 0;
     std::exception_ptr error;
     /// Of the step in progress: its replicas have run; its slice of the average is there and finite.

@@ -19,8 +19,8 @@ namespace impl {
 
 /// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is. `all_finite`
 /// is found by the device's context.
-template <class Device>
-[[gnu::cold]] std::string first_not_finite(DeviceWorker<Device>& worker, Plan<Device>& plan, std::span<const Row> rows,
+template <class Device, class T>
+[[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan, std::span<const Row> rows,
                                            const BatchView& batch, const PassKey& key, const float* gradient) {
     auto& context = worker.context();
     const auto finite = [&](const float* values, std::int64_t count) {

@@ -15,11 +15,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-template <class Device>
+template <class Device, class T>
 class ReplicasInStep {
 public:
     /// Any plan of the network says how often sums are exchanged, and how many.
-    [[gnu::cold]] void make(int replicas, const Plan<Device>& plan) {
+    [[gnu::cold]] void make(int replicas, const Plan<Device, T>& plan) {
         exchanges_ = plan.exchanges();
         for (std::size_t k = 0; k < exchanges_; ++k) {
             for (const Direction direction : {Direction::forward, Direction::backward}) {
@@ -36,7 +36,7 @@ public:
     [[nodiscard]] std::size_t largest() const { return largest_; }
 
     /// The plan of a replica's batch; null while it takes no part.
-    [[nodiscard]] Plan<Device>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] Plan<Device, T>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
 
     /// Where a replica writes its sums for exchange number `turn` of the step. Two buffers take turns: the next sums may be
     /// written while another device still merges the last ones.
@@ -64,7 +64,7 @@ private:
     }
 
     std::size_t exchanges_ = 0, largest_ = 0;
-    std::vector<Plan<Device>*> plans_;
+    std::vector<Plan<Device, T>*> plans_;
     std::vector<double> partials_;
     std::vector<const double*> published_;
 };

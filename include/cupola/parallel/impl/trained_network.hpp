@@ -14,6 +14,7 @@
 
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/ops/machine_rates.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
@@ -169,6 +170,20 @@ public:
         step_ = state.step;
     }
 
+    /// From now on the first device adds where the time of its steps goes to `times`, until that is null: `profile` of
+    /// train/profile.hpp makes a table of it.
+    void time_steps(StepTimes* times) { at(0).worker.time(times); }
+
+    /// What a device reaches at most in this network's precision, measured on all devices at once.
+    [[nodiscard, gnu::cold]] MachineRates machine_rates() {
+        MachineRates rates;
+        threads_.run([&](int device) {
+            const MachineRates measured = ops::MeasureRates<D, Element>::run(at(device).worker.context());
+            if (device == 0) rates = measured;
+        });
+        return rates;
+    }
+
     /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
     /// adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
@@ -179,7 +194,9 @@ public:
     }
 
 protected:
-    using DeviceState = impl::DeviceState<D>;
+    /// What activations are kept in.
+    using Element = typename Net::Precision::Activation;
+    using DeviceState = impl::DeviceState<D, Element>;
     using Replica = impl::Replica;
 
     static constexpr bool synchronized = Statistics::synchronized && Net::buffer_elements > 0;
@@ -341,7 +358,7 @@ protected:
     std::vector<Segment> segments_;
     std::vector<RunningStatistics> statistics_layers_;
     typename D::Arena gradients_, average_, statistics_;
-    impl::ReplicasInStep<D> in_step_;
+    impl::ReplicasInStep<D, Element> in_step_;
     StepReport report_;
     std::int64_t step_ = 0;
 };

@@ -32,7 +32,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     } else if constexpr (!Device<D>) {
         sentence = device_mistake<D>();
     } else if constexpr (Net::sound) {
-        sentence = Net::template untrainable<D>();
+        sentence = Net::template untrainable<D, typename Net::Precision>();
         if (sentence.empty()) sentence = CollectionOf<Loss>::template mistake_on<D>(Net::rows, Net::output_shape);
         if (sentence.empty()) sentence = optimizer_mistake<Optimizer, D>();
         if (sentence.empty()) sentence = averaging_mistake<Averaging, D>();

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each stage of the network,
+// forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, lends it to a
+// training and makes a table of it; a training that has none only asks whether it has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/net/stage.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A part of a step that is no stage of the network.
+enum class StepPart : std::uint8_t {
+    data,            ///< until the batch is there
+    packing,         ///< of the weights, once a step
+    loss,            ///< of the data, and its gradient
+    regularization,  ///< the regularisers' losses
+    waiting,         ///< until the other devices have come as far
+    averaging,       ///< of the replicas' gradients, and the check that the average is finite
+    optimizer,
+    moving_average,
+    statistics,  ///< the running statistics
+};
+inline constexpr std::size_t step_parts = 9;
+
+class StepTimes {
+public:
+    struct Entry {
+        double seconds = 0;
+        std::int64_t calls = 0;
+    };
+
+    /// Room for so many steps of a network of so many stages: nothing is allocated while they are timed.
+    StepTimes(std::size_t stages, std::int64_t steps)
+        : stages_(stages), entries_((2 * stages + step_parts) * static_cast<std::size_t>(steps)), seconds_(static_cast<std::size_t>(steps)) {}
+
+    [[nodiscard]] std::size_t steps() const { return done_; }
+    [[nodiscard]] std::size_t stages() const { return stages_; }
+    [[nodiscard]] const Entry& at(std::size_t step, StepPart part) const { return row(step)[static_cast<std::size_t>(part)]; }
+    [[nodiscard]] const Entry& at(std::size_t step, Direction direction, std::size_t stage) const {
+        return row(step)[place(direction, stage)];
+    }
+    /// The whole step, as the caller of the training saw it.
+    [[nodiscard]] double seconds(std::size_t step) const { return seconds_[step]; }
+
+    /// Ends the step in progress. There must be room for another while more is added.
+    void end_step(double seconds) { seconds_[done_++] = seconds; }
+
+private:
+    friend class Stopwatch;
+
+    [[nodiscard]] std::size_t place(Direction direction, std::size_t stage) const {
+        return step_parts + (direction == Direction::forward ? 0 : stages_) + stage;
+    }
+    [[nodiscard]] const Entry* row(std::size_t step) const { return entries_.data() + step * (2 * stages_ + step_parts); }
+    [[nodiscard]] Entry* now(std::size_t place) { return entries_.data() + done_ * (2 * stages_ + step_parts) + place; }
+
+    std::size_t stages_;
+    std::vector<Entry> entries_;
+    std::vector<double> seconds_;
+    std::size_t done_ = 0;
+};
+
+/// Adds the time of its own life to an entry. Without times it does nothing.
+class Stopwatch {
+public:
+    Stopwatch(StepTimes* times, StepPart part) : Stopwatch(times == nullptr ? nullptr : times->now(static_cast<std::size_t>(part))) {}
+    Stopwatch(StepTimes* times, Direction direction, std::size_t stage)
+        : Stopwatch(times == nullptr ? nullptr : times->now(times->place(direction, stage))) {}
+    Stopwatch(const Stopwatch&) = delete;
+    Stopwatch& operator=(const Stopwatch&) = delete;
+    ~Stopwatch() {
+        if (entry_ == nullptr) return;
+        entry_->seconds += monotonic_seconds() - begun_;
+        ++entry_->calls;
+    }
+
+private:
+    explicit Stopwatch(StepTimes::Entry* entry) : entry_(entry), begun_(entry == nullptr ? 0 : monotonic_seconds()) {}
+
+    StepTimes::Entry* entry_;
+    double begun_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

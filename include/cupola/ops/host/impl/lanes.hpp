@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One vector register of floats, by the compilers' vector extension: as wide as the instruction set that the file is
+// compiled for has them, so that the same code is AVX-512, AVX2 or plain, and no width is passed that has no register.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+inline constexpr std::int64_t lane_count = 16;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr std::int64_t lane_count = 8;
+#else
+inline constexpr std::int64_t lane_count = 4;
+#endif
+
+typedef float Lanes __attribute__((vector_size(sizeof(float) * lane_count)));
+
+[[gnu::always_inline]] inline Lanes load_lanes(const float* from) {
+    Lanes value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+
+[[gnu::always_inline]] inline void store_lanes(float* to, Lanes value) { __builtin_memcpy(to, &value, sizeof value); }
+
+/// Calls f(i) for i in [0, Count), each a constant: arrays of vectors that are only indexed so live in registers.
+template <std::size_t Count, class Function>
+[[gnu::always_inline]] inline void for_each_index(Function f) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
+        (f(std::integral_constant<std::size_t, I>{}), ...);
+    }(std::make_index_sequence<Count>{});
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Local response normalisation of neighbouring pixels, for the operations that contain one: forward, and the gradient from
+// the input alone (nothing is kept between them). With AVX-512, windows of 5 and of 9 channels and the power 3/4 stay in
+// registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only the windows that hold
+// it and a NaN goes no further. Everything else takes the rows in a first-level cache.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include <cupola/core/error.hpp>
+#include <cupola/ops/host/impl/avx512.hpp>
+#include <cupola/ops/local_response_norm.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class NormRows {
+public:
+    explicit NormRows(const LocalResponseNormShape& shape) : shape_(shape) {
+        require(shape.channels + 2 * shape.radius <= max_row, "local response normalisation takes at most ", max_row,
+                " channels with its window on both sides, not ", shape.channels, " + 2 x ", shape.radius);
+    }
+
+    /// `y` may be `x`.
+    template <class T>
+    void forward(const T* x, T* y, std::int64_t pixels) const {
+#if defined(CUPOLA_HOST_AVX512)
+        if (shape_.beta == 0.75F && shape_.radius == 4) {
+            return shape_.channels == 4 * vector_lanes ? forward_in_registers<4, 4>(x, y, pixels)
+                                                : forward_in_registers<4, 0>(x, y, pixels);
+        }
+        if (shape_.beta == 0.75F && shape_.radius == 2) return forward_in_registers<2, 0>(x, y, pixels);
+#endif
+        Rows rows(shape_);
+        for (; pixels > 0; --pixels, x += shape_.channels, y += shape_.channels) {
+            powers(x, rows);
+#pragma omp simd
+            for (std::int64_t c = 0; c < shape_.channels; ++c) y[c] = T(static_cast<float>(x[c]) * rows.power[c]);
+        }
+    }
+
+    /// dx[c] = dy[c] scale[c]^-beta - 2 alpha beta x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1); with
+    /// `mask`, 0 where x is not positive: the gradient of a ReLU before. `dx` may be `dy`.
+    template <class T>
+    void backward(const T* x, const T* dy, T* dx, std::int64_t pixels, bool mask) const {
+#if defined(CUPOLA_HOST_AVX512)
+        if (shape_.beta == 0.75F && shape_.radius == 4) {
+            return shape_.channels == 4 * vector_lanes ? backward_in_registers<4, 4>(x, dy, dx, pixels, mask)
+                                                : backward_in_registers<4, 0>(x, dy, dx, pixels, mask);
+        }
+        if (shape_.beta == 0.75F && shape_.radius == 2) return backward_in_registers<2, 0>(x, dy, dx, pixels, mask);
+#endif
+        const float factor = 2.0F * shape_.alpha * shape_.beta;
+        Rows rows(shape_);
+        for (; pixels > 0; --pixels, x += shape_.channels, dy += shape_.channels, dx += shape_.channels) {
+            powers(x, rows);
+            float* const padded = rows.padded + shape_.radius;
+#pragma omp simd
+            for (std::int64_t c = 0; c < shape_.channels; ++c) {
+                padded[c] = static_cast<float>(dy[c]) * static_cast<float>(x[c]) * rows.next_power[c];
+            }
+            window_sum(rows);
+#pragma omp simd
+            for (std::int64_t c = 0; c < shape_.channels; ++c) {
+                const auto xc = static_cast<float>(x[c]);
+                const float d = static_cast<float>(dy[c]) * rows.power[c] - factor * xc * rows.sum[c];
+                dx[c] = T(!mask || xc > 0.0F ? d : 0.0F);
+            }
+        }
+    }
+
+private:
+    static constexpr std::int64_t max_row = 4096;
+
+    /// One pixel's rows: `padded` has `radius` zeros on both sides.
+    struct Rows {
+        explicit Rows(const LocalResponseNormShape& shape) {
+            const std::int64_t row = shape.channels + 2 * shape.radius;
+            for (std::int64_t c = 0; c < shape.radius; ++c) padded[c] = padded[row - 1 - c] = 0.0F;
+        }
+        alignas(64) float padded[max_row];
+        alignas(64) float sum[max_row];
+        alignas(64) float power[max_row];       // scale^-beta
+        alignas(64) float next_power[max_row];  // scale^(-beta - 1)
+    };
+
+    void window_sum(Rows& rows) const {
+        const std::int64_t channels = shape_.channels;
+#pragma omp simd
+        for (std::int64_t c = 0; c < channels; ++c) rows.sum[c] = rows.padded[c];
+        for (std::int64_t d = 1; d <= 2 * shape_.radius; ++d) {
+#pragma omp simd
+            for (std::int64_t c = 0; c < channels; ++c) rows.sum[c] += rows.padded[c + d];
+        }
+    }
+
+    /// s^(-1/4) to a float's precision by three of Newton's steps from a guess in the exponent: vector instructions on every
+    /// processor, where std::sqrt, which may set errno, is none.
+    static float inverse_fourth_root(float s) {
+        constexpr std::uint32_t guess = 0x4F58CAE3;  // 5/4 of the bits of 1, less what makes the guess's error smallest
+        float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(s) >> 2));
+        for (int step = 0; step < 3; ++step) {
+            const float square = r * r;
+            r *= 1.25F - 0.25F * s * (square * square);
+        }
+        return r;
+    }
+
+    /// The powers of scale = bias + alpha * (sum of the squares in the window).
+    template <class T>
+    void powers(const T* x, Rows& rows) const {
+        const std::int64_t channels = shape_.channels;
+        const float bias = shape_.bias, alpha = shape_.alpha;
+        float* const padded = rows.padded + shape_.radius;
+#pragma omp simd
+        for (std::int64_t c = 0; c < channels; ++c) padded[c] = static_cast<float>(x[c]) * static_cast<float>(x[c]);
+        window_sum(rows);
+        if (shape_.beta == 0.75F) {
+#pragma omp simd
+            for (std::int64_t c = 0; c < channels; ++c) {
+                const float r = inverse_fourth_root(bias + alpha * rows.sum[c]);
+                const float square = r * r, power = square * r;
+                rows.power[c] = power;
+                rows.next_power[c] = power * (square * square);
+            }
+        } else {
+            for (std::int64_t c = 0; c < channels; ++c) {
+                const float scale = bias + alpha * rows.sum[c];
+                rows.power[c] = std::pow(scale, -shape_.beta);
+                rows.next_power[c] = rows.power[c] / scale;
+            }
+        }
+    }
+
+#if defined(CUPOLA_HOST_AVX512)
+    /// The lanes of `now` moved up by `by`, those of `before` behind them.
+    template <int by>
+    static __m512 shifted(__m512 now, __m512 before) {
+        if constexpr (by == vector_lanes) {
+            return before;
+        } else {
+            return _mm512_castsi512_ps(_mm512_maskz_alignr_epi32(0xFFFF, _mm512_castps_si512(now), _mm512_castps_si512(before), vector_lanes - by));
+        }
+    }
+
+    /// Sums over windows of a row that comes vector by vector: next(v) gives the sums around the elements of the vector
+    /// before v.
+    template <int radius>
+    struct Window {
+        static_assert(radius == 2 || radius == 4);
+        __m512 one = _mm512_setzero_ps(), two = one, four = one, all = one;
+
+        __m512 next(__m512 now) {
+            const __m512 pair = _mm512_add_ps(now, shifted<1>(now, one));
+            const __m512 quad = _mm512_add_ps(pair, shifted<2>(pair, two));
+            __m512 sum = quad;
+            if constexpr (radius == 4) sum = _mm512_add_ps(quad, shifted<4>(quad, four));
+            sum = _mm512_add_ps(sum, shifted<2 * radius>(now, one));
+            const __m512 centred = shifted<vector_lanes - radius>(sum, all);
+            one = now, two = pair, four = quad, all = sum;
+            return centred;
+        }
+    };
+
+    /// s^(-1/4) by a step of Newton's from the processor's guesses, each good to 2^-14.
+    static __m512 inverse_fourth_root(__m512 s) {
+        const __m512 root = _mm512_maskz_rsqrt14_ps(0xFFFF, s);  // s^(-1/2)
+        const __m512 r = _mm512_mul_ps(root, _mm512_maskz_rsqrt14_ps(0xFFFF, root));
+        const __m512 square = _mm512_mul_ps(r, r);
+        const __m512 quarter = _mm512_mul_ps(_mm512_mul_ps(s, _mm512_set1_ps(0.25F)), _mm512_mul_ps(square, square));
+        return _mm512_mul_ps(r, _mm512_sub_ps(_mm512_set1_ps(1.25F), quarter));
+    }
+
+    [[nodiscard]] __m512 scale(__m512 sum) const {
+        return _mm512_fmadd_ps(_mm512_set1_ps(shape_.alpha), sum, _mm512_set1_ps(shape_.bias));
+    }
+
+    /// `known`: how many vectors a pixel has, all of them full; 0 if that is known only when the program runs.
+    template <int radius, int known, class T>
+    void forward_in_registers(const T* x, T* y, std::int64_t pixels) const {
+        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels, count = (channels + vector_lanes - 1) / vector_lanes;
+        const __mmask16 last = known > 0 ? 0xFFFF : first_lanes(channels - (count - 1) * vector_lanes);
+        for (; pixels > 0; --pixels, x += channels, y += channels) {
+            Window<radius> window;
+            __m512 before = _mm512_setzero_ps();
+            for_each_vector<known, 1>(count, [&](std::int64_t v) __attribute__((always_inline)) {
+                const __m512 now = v == count ? _mm512_setzero_ps() : load(x, v, count, last);
+                const __m512 sum = window.next(_mm512_mul_ps(now, now));
+                if (v > 0) {
+                    const __m512 r = inverse_fourth_root(scale(sum));
+                    store(y, v - 1, count, last, _mm512_mul_ps(before, _mm512_mul_ps(_mm512_mul_ps(r, r), r)));
+                }
+                before = now;
+            });
+        }
+    }
+
+    template <int radius, int known, class T>
+    void backward_in_registers(const T* x, const T* dy, T* dx, std::int64_t pixels, bool mask) const {
+        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels, count = (channels + vector_lanes - 1) / vector_lanes;
+        const __mmask16 last = known > 0 ? 0xFFFF : first_lanes(channels - (count - 1) * vector_lanes);
+        const __m512 factor = _mm512_set1_ps(2.0F * shape_.alpha * shape_.beta), zero = _mm512_setzero_ps();
+        const __mmask16 all = mask ? 0 : 0xFFFF;
+        for (; pixels > 0; --pixels, x += channels, dy += channels, dx += channels) {
+            Window<radius> squares, products;
+            __m512 x1 = zero, x2 = zero, dy2 = zero, power2 = zero;  // of the vector before, and of the one before that
+            for_each_vector<known, 2>(count, [&](std::int64_t v) __attribute__((always_inline)) {
+                const __m512 now = v < count ? load(x, v, count, last) : zero;
+                const __m512 sum = squares.next(_mm512_mul_ps(now, now));
+                __m512 product = zero, dy1 = zero, power1 = zero;
+                if (v > 0 && v <= count) {
+                    const __m512 r = inverse_fourth_root(scale(sum)), square = _mm512_mul_ps(r, r);
+                    power1 = _mm512_mul_ps(square, r);
+                    dy1 = load(dy, v - 1, count, last);
+                    const __m512 next_power = _mm512_mul_ps(power1, _mm512_mul_ps(square, square));
+                    // Lanes past the channels are zero even if the power there is not finite.
+                    product = _mm512_maskz_mul_ps(v == count ? last : 0xFFFF, _mm512_mul_ps(dy1, x1), next_power);
+                }
+                const __m512 around = products.next(product);
+                if (v > 1) {
+                    const __m512 d = _mm512_fnmadd_ps(_mm512_mul_ps(factor, x2), around, _mm512_mul_ps(dy2, power2));
+                    const auto keep = static_cast<__mmask16>(all | _mm512_cmp_ps_mask(x2, zero, _CMP_GT_OQ));
+                    store(dx, v - 2, count, last, _mm512_maskz_mov_ps(keep, d));
+                }
+                x2 = x1, x1 = now, dy2 = dy1, power2 = power1;
+            });
+        }
+    }
+
+    /// f(0) to f(count + more - 1); without a loop where the number is known.
+    template <int known, int more, class Function>
+    [[gnu::always_inline]] static void for_each_vector(std::int64_t count, Function f) {
+        if constexpr (known > 0) {
+            unrolled<known + more>([&](auto v) __attribute__((always_inline)) { f(v); });
+        } else {
+            for (std::int64_t v = 0; v < count + more; ++v) f(v);
+        }
+    }
+
+    template <class T>
+    static __m512 load(const T* p, std::int64_t v, std::int64_t count, __mmask16 last) {
+        return v + 1 == count ? load16(p + v * vector_lanes, last) : load16(p + v * vector_lanes);
+    }
+    template <class T>
+    static void store(T* p, std::int64_t v, std::int64_t count, __mmask16 last, __m512 value) {
+        v + 1 == count ? store16(p + v * vector_lanes, value, last) : store16(p + v * vector_lanes, value);
+    }
+#endif
+
+    LocalResponseNormShape shape_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Maxima over windows, a row of an image at a time, for the operations that contain such a pooling. The place of a maximum in
+// its window, the first of equal ones in row order, is kept in a byte. A NaN is larger than everything. Backward gathers: each
+// row of the input gradient is written once, its sums in the order of the windows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cupola/ops/host/impl/avx512.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class PoolRows {
+public:
+    /// Takes what place_is_a_byte() says yes to.
+    explicit PoolRows(const PoolingShape& shape) : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
+
+    /// The rows [first, last) of the input that lie in the windows of output row i.
+    [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return std::max(std::int64_t{0}, start(i)); }
+    [[nodiscard]] std::int64_t last_input(std::int64_t i) const { return std::min(height_.input, start(i) + height_.window); }
+    /// The last row of the output whose windows hold input row `at`, or one below the first if there is none.
+    [[nodiscard]] std::int64_t last_output(std::int64_t at) const {
+        return std::min(height_.output - 1, (at + height_.pad_begin) / height_.stride);
+    }
+    [[nodiscard]] std::int64_t channels() const { return channels_; }
+    [[nodiscard]] std::int64_t inputs() const { return height_.input; }
+    [[nodiscard]] std::int64_t outputs() const { return height_.output; }
+    [[nodiscard]] std::int64_t input_row() const { return width_.input * channels_; }
+    [[nodiscard]] std::int64_t output_row() const { return width_.output * channels_; }
+    [[nodiscard]] std::int64_t input_width() const { return width_.input; }
+    [[nodiscard]] std::int64_t output_width() const { return width_.output; }
+    [[nodiscard]] std::int64_t window_rows() const { return height_.window; }
+
+    /// Output row i and its places, from `row(a)`, the pointer to input row a. Null `places` are not written. With `mask`, a
+    /// maximum that is not positive has its place nowhere, so that its gradient reaches no input: the gradient of a ReLU before.
+    /// Calls then(j) when pixel j of the row is there.
+    template <class T, class Row, class Then>
+    void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, Then then) const {
+        const std::int64_t top = first_input(i), bottom = last_input(i);
+        Taps<T> taps{.rows = {}, .count = static_cast<int>(bottom - top), .stride = channels_, .across = static_cast<int>(width_.window)};
+        for (std::int64_t a = top; a < bottom; ++a) taps.rows[a - top] = row(a);
+        const auto above = static_cast<int>((top - start(i)) * width_.window);
+        for (std::int64_t j = 0; j < width_.output; ++j) {
+            const std::int64_t left = j * width_.stride - width_.pad_begin, begin = std::max(std::int64_t{0}, left);
+            taps.at = begin * channels_;
+            taps.columns = static_cast<int>(std::min(width_.input, left + width_.window) - begin);
+            taps.first = above + static_cast<int>(begin - left);
+            pixel(taps, y, places, mask);
+            then(j);
+            y += channels_;
+            if (places != nullptr) places += channels_;
+        }
+    }
+
+    /// Row `at` of the gradient of an image's input, from the gradients and places of its whole output.
+    template <class T>
+    void backward(std::int64_t at, const T* dy, const std::uint8_t* places, T* dx) const {
+        const std::int64_t bottom = last_output(at);
+        std::int64_t top = std::max(std::int64_t{0}, at + height_.pad_begin - height_.window + height_.stride) / height_.stride;
+        Givers<T> givers{.dy = dy, .places = places};
+        givers.down = output_row();
+        givers.across = channels_;
+        givers.tap_down = static_cast<int>(height_.stride * width_.window);
+        givers.tap_across = static_cast<int>(width_.stride);
+        givers.rows = static_cast<int>(std::max(std::int64_t{0}, bottom - top + 1));
+        const std::int64_t tap_row = (at - start(top)) * width_.window;
+        std::int64_t left = 0, right = -1;  // the columns of the output whose windows hold x
+        for (std::int64_t x = 0; x < width_.input; ++x) {
+            while (left * width_.stride - width_.pad_begin + width_.window <= x) ++left;
+            while (right + 1 < width_.output && (right + 1) * width_.stride - width_.pad_begin <= x) ++right;
+            givers.at = (top * width_.output + left) * channels_;
+            givers.columns = static_cast<int>(std::max(std::int64_t{0}, right - left + 1));
+            givers.tap = static_cast<int>(tap_row + x - (left * width_.stride - width_.pad_begin));
+            gather(givers, dx);
+            dx += channels_;
+        }
+    }
+
+private:
+    static constexpr int nowhere = 255, max_rows = 15;
+    static constexpr std::int64_t block = 64;
+
+    /// The inputs of one window: `count` rows of `columns` pixels from element `at` of each row.
+    template <class T>
+    struct Taps {
+        const T* rows[max_rows];
+        int count, columns = 0;
+        std::int64_t at = 0, stride;
+        int first = 0, across;  // the place of the first, and what a row adds to it
+    };
+    /// The windows that one input lies in: `rows` x `columns` of them from element `at`, and its place in the first.
+    template <class T>
+    struct Givers {
+        const T* dy;
+        const std::uint8_t* places;
+        int rows = 0, columns = 0;
+        std::int64_t at = 0, down = 0, across = 0;
+        int tap = 0, tap_down = 0, tap_across = 0;
+    };
+
+    [[nodiscard]] std::int64_t start(std::int64_t i) const { return i * height_.stride - height_.pad_begin; }
+
+    template <class T>
+    void pixel(const Taps<T>& taps, T* y, std::uint8_t* places, bool mask) const {
+        std::int64_t c = 0;
+#if defined(CUPOLA_HOST_AVX512)
+        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) maxima<4>(taps, c, 0xFFFF, y, places, mask);
+        for (; c < channels_; c += vector_lanes) maxima<1>(taps, c, first_lanes(channels_ - c), y, places, mask);
+#else
+        for (; c < channels_; c += block) plain_maxima(taps, c, std::min(block, channels_ - c), y, places, mask);
+#endif
+    }
+
+    template <class T>
+    void gather(const Givers<T>& givers, T* dx) const {
+        std::int64_t c = 0;
+#if defined(CUPOLA_HOST_AVX512)
+        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) gathered<4>(givers, c, 0xFFFF, dx);
+        for (; c < channels_; c += vector_lanes) gathered<1>(givers, c, first_lanes(channels_ - c), dx);
+#else
+        for (; c < channels_; c += block) plain_gathered(givers, c, std::min(block, channels_ - c), dx);
+#endif
+    }
+
+    /// Channels [c, c + count) of one window, count <= block.
+    template <class T>
+    static void plain_maxima(const Taps<T>& taps, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places, bool mask) {
+        float best[block];
+        std::int32_t place[block];
+        const T* x = taps.rows[0] + taps.at + c;
+        for (std::int64_t k = 0; k < count; ++k) {
+            best[k] = static_cast<float>(x[k]);
+            place[k] = taps.first;
+        }
+        for (int a = 0; a < taps.count; ++a) {
+            for (int b = 0; b < taps.columns; ++b) {
+                const T* tap = taps.rows[a] + taps.at + b * taps.stride + c;
+                const std::int32_t here = taps.first + a * taps.across + b;
+#pragma omp simd
+                for (std::int64_t k = 0; k < count; ++k) {
+                    const auto value = static_cast<float>(tap[k]);
+                    const bool larger = (value > best[k]) | ((value != value) & (best[k] == best[k]));
+                    best[k] = larger ? value : best[k];
+                    place[k] = larger ? here : place[k];
+                }
+            }
+        }
+        for (std::int64_t k = 0; k < count; ++k) {
+            y[c + k] = T(best[k]);
+            if (places != nullptr) places[c + k] = static_cast<std::uint8_t>(!mask || best[k] > 0.0F ? place[k] : nowhere);
+        }
+    }
+
+    template <class T>
+    static void plain_gathered(const Givers<T>& givers, std::int64_t c, std::int64_t count, T* dx) {
+        float sum[block] = {};
+        for (int i = 0; i < givers.rows; ++i) {
+            for (int j = 0; j < givers.columns; ++j) {
+                const int tap = givers.tap - i * givers.tap_down - j * givers.tap_across;
+                const std::int64_t at = givers.at + i * givers.down + j * givers.across + c;
+                const T* dy = givers.dy + at;
+                const std::uint8_t* places = givers.places + at;
+#pragma omp simd
+                for (std::int64_t k = 0; k < count; ++k) {
+                    const auto value = static_cast<float>(dy[k]);
+                    sum[k] += static_cast<int>(places[k]) == tap ? value : 0.0F;
+                }
+            }
+        }
+#pragma omp simd
+        for (std::int64_t k = 0; k < count; ++k) dx[c + k] = T(sum[k]);
+    }
+
+#if defined(CUPOLA_HOST_AVX512)
+    /// n vectors of channels from c, the last of them with the lanes of `last`.
+    template <int n, class T>
+    static void maxima(const Taps<T>& taps, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
+        __m512 best[n];
+        __m128i place[n];
+        __mmask16 numbers = 0xFFFF;  // no NaN so far; two vectors are looked at by one comparison
+        const T* x = taps.rows[0] + taps.at + c;
+        unrolled<n>([&](auto k) {
+            best[k] = load<n>(x, k, last);
+            place[k] = _mm_set1_epi8(static_cast<char>(taps.first));
+        });
+        for (int a = 0; a < taps.count; ++a) {
+            const T* tap = taps.rows[a] + taps.at + c;
+            int here = taps.first + a * taps.across;
+            for (int b = 0; b < taps.columns; ++b, ++here, tap += taps.stride) {
+                __m512 value[n];
+                unrolled<n>([&](auto k) {
+                    value[k] = load<n>(tap, k, last);
+                    const __mmask16 larger = _mm512_cmp_ps_mask(value[k], best[k], _CMP_GT_OQ);
+                    best[k] = _mm512_maskz_max_ps(0xFFFF, value[k], best[k]);
+                    place[k] = _mm_mask_mov_epi8(place[k], larger, _mm_set1_epi8(static_cast<char>(here)));
+                });
+                for (int k = 0; k < n; k += 2) {
+                    numbers = _mm512_mask_cmp_ps_mask(numbers, value[k], value[std::min(k + 1, n - 1)], _CMP_ORD_Q);
+                }
+            }
+        }
+        if (numbers != 0xFFFF) [[unlikely]] {
+            for (std::int64_t k = 0; k < n; ++k) {
+                plain_maxima(taps, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places, mask);
+            }
+            return;
+        }
+        unrolled<n>([&](auto k) {
+            store<n>(y + c, k, last, best[k]);
+            if (places == nullptr) return;
+            if (mask) {
+                const __mmask16 positive = _mm512_cmp_ps_mask(best[k], _mm512_setzero_ps(), _CMP_GT_OQ);
+                place[k] = _mm_mask_mov_epi8(_mm_set1_epi8(static_cast<char>(nowhere)), positive, place[k]);
+            }
+            _mm_mask_storeu_epi8(places + c + k * vector_lanes, n == 1 ? last : 0xFFFF, place[k]);
+        });
+    }
+
+    template <int n, class T>
+    static void gathered(const Givers<T>& givers, std::int64_t c, __mmask16 last, T* dx) {
+        __m512 sum[n];
+        unrolled<n>([&](auto k) { sum[k] = _mm512_setzero_ps(); });
+        for (int i = 0; i < givers.rows; ++i) {
+            int tap = givers.tap - i * givers.tap_down;
+            std::int64_t at = givers.at + i * givers.down + c;
+            for (int j = 0; j < givers.columns; ++j, tap -= givers.tap_across, at += givers.across) {
+                const __m128i here = _mm_set1_epi8(static_cast<char>(tap));
+                unrolled<n>([&](auto k) {
+                    const __m128i place = _mm_maskz_loadu_epi8(n == 1 ? last : 0xFFFF, givers.places + at + k * vector_lanes);
+                    const __mmask16 from_here = _mm_cmpeq_epi8_mask(place, here);
+                    sum[k] = _mm512_mask_add_ps(sum[k], from_here, sum[k], load<n>(givers.dy + at, k, last));
+                });
+            }
+        }
+        unrolled<n>([&](auto k) { store<n>(dx + c, k, last, sum[k]); });
+    }
+
+    template <int n, class T>
+    static __m512 load(const T* p, int k, __mmask16 last) {
+        return n == 1 ? load16(p, last) : load16(p + k * vector_lanes);
+    }
+    template <int n, class T>
+    static void store(T* p, int k, __mmask16 last, __m512 value) {
+        n == 1 ? store16(p, value, last) : store16(p + k * vector_lanes, value);
+    }
+#endif
+
+    WindowAxis height_, width_;
+    std::int64_t channels_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Filters on their way to the points of Winograd's transform, G g G', as the products' right operand.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/ops/host/impl/winograd_map.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Transforms the filter in `taps` and writes vector `to[point]`, with `stride` floats from point to point.
+template <class W>
+[[gnu::always_inline]] inline void transform_filter(const Lanes (&taps)[W::kernel][W::kernel], float* to, std::int64_t stride) {
+    Lanes half[W::kernel][W::points];  // [column][point]
+    for (std::size_t b = 0; b < W::kernel; ++b) {
+        Lanes line[W::kernel];
+        for_each_index<W::kernel>([&](auto a) __attribute__((always_inline)) { line[a] = taps[a][b]; });
+        to_points<typename W::Filter>(line, half[b]);
+    }
+    for (std::size_t i = 0; i < W::points; ++i) {
+        Lanes line[W::kernel], values[W::points];
+        for_each_index<W::kernel>([&](auto b) __attribute__((always_inline)) { line[b] = half[b][i]; });
+        to_points<typename W::Filter>(line, values);
+        for_each_index<W::points>([&](auto j) __attribute__((always_inline)) {
+            store_lanes(to, values[j]);
+            to += stride;
+        });
+    }
+}
+
+/// packed[point][block of product_columns output channels][input channel][output channel of the block], for forward.
+/// `weight` is [out, kernel, kernel, in].
+template <class W>
+void pack_winograd_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out, float* packed) {
+    constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
+    parallel_for(context, out / lane_count, [=](std::int64_t vector) {
+        const std::int64_t o = vector * lane_count;
+        const std::int64_t block = o / product_columns * product_columns, width = std::min(product_columns, out - block);
+        float* const to = packed + block * in + (o - block);
+        constexpr std::int64_t run = 16;  // input channels at a time: the cache lines of their weights are read once
+        for (std::int64_t c = 0; c < in; c += run) {
+            alignas(64) float turned[run][W::kernel][W::kernel][lane_count];
+            for (std::int64_t lane = 0; lane < lane_count; ++lane) {
+                const float* from = weight + (o + lane) * taps_of * in + c;
+                for (std::size_t a = 0; a < W::kernel; ++a) {
+                    for (std::size_t b = 0; b < W::kernel; ++b, from += in) {
+                        for (std::int64_t i = 0; i < run; ++i) turned[i][a][b][lane] = from[i];
+                    }
+                }
+            }
+            for (std::int64_t i = 0; i < run; ++i) {
+                Lanes taps[W::kernel][W::kernel];
+                for (std::size_t a = 0; a < W::kernel; ++a) {
+                    for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = load_lanes(turned[i][a][b]);
+                }
+                transform_filter<W>(taps, to + (c + i) * width, point_stride(in, out));
+            }
+        }
+    });
+}
+
+/// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter turned
+/// by half a circle: for the gradient of the input.
+template <class W>
+void pack_winograd_turned_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
+                                  float* packed) {
+    constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
+    parallel_for(context, out, [=](std::int64_t o) {
+        for (std::int64_t c = 0; c < in; c += lane_count) {
+            const std::int64_t block = c / product_columns * product_columns, width = std::min(product_columns, in - block);
+            Lanes taps[W::kernel][W::kernel];
+            const float* from = weight + (o + 1) * taps_of * in + c;
+            for (std::size_t a = 0; a < W::kernel; ++a) {
+                for (std::size_t b = 0; b < W::kernel; ++b) taps[a][b] = load_lanes(from -= in);
+            }
+            transform_filter<W>(taps, packed + block * out + o * width + (c - block), point_stride(in, out));
+        }
+    });
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

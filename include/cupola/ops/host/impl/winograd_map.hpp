@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A convolution over tiles, as it is in forward and, with turned filters, in the input gradient:
+//
+//   y = At [sum over c of (G g G') * (Bt d B)] A        for each tile, * element by element
+//
+// which is one matrix product of [tiles, in] x [in, out] for each point. Each thread has a strip of the tiles and goes over
+// it in blocks that stay in its second-level cache from the first transform to the last. A result does not depend on the
+// number of threads or on the blocks: each tile's sums are in the order of the input's channels.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <cupola/ops/host/impl/winograd_product.hpp>
+#include <cupola/ops/host/impl/winograd_tiles.hpp>
+#include <cupola/ops/host/impl/winograd_transform.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Floats between the matrices of two points: a cache line more than they need, or their lines would share a few sets.
+[[nodiscard]] constexpr std::int64_t point_stride(std::int64_t rows, std::int64_t columns) { return rows * columns + 16; }
+
+/// Tiles a block, so that what a tile needs stays in `budget` floats.
+[[nodiscard]] constexpr std::int64_t tiles_a_block(std::int64_t tiles, int threads, std::int64_t floats_a_tile,
+                                                   std::int64_t budget, std::int64_t multiple) {
+    const std::int64_t fitting = std::max<std::int64_t>(budget / floats_a_tile / multiple, 1) * multiple;
+    const std::int64_t share = ((tiles + threads - 1) / threads + multiple - 1) / multiple * multiple;
+    return std::min(fitting, share);
+}
+
+/// to[point] = M d M' for the square d of pixels in `rows`, channels c and on.
+template <class M, std::size_t Count>
+[[gnu::always_inline]] inline void transform_tile(const TileRows<Count>& rows, std::int64_t channels, std::int64_t c, float* to,
+                                                  std::int64_t stride) {
+    constexpr std::size_t points = M::matrix.size();
+    Lanes half[Count][points];  // [column][point]
+    for (std::size_t x = 0; x < Count; ++x) {
+        const std::int64_t column = static_cast<std::int64_t>(x) - rows.columns.begin;
+        if (column < 0 || column >= rows.columns.end - rows.columns.begin) {
+            for (Lanes& value : half[x]) value = Lanes{};
+            continue;
+        }
+        Lanes pixels[Count];
+        for_each_index<Count>([&](auto y) __attribute__((always_inline)) {
+            pixels[y] = load_lanes(rows.row[y] + column * channels + c);
+        });
+        to_points<M>(pixels, half[x]);
+    }
+    for (std::size_t i = 0; i < points; ++i) {
+        Lanes line[Count], values[points];
+        for_each_index<Count>([&](auto x) __attribute__((always_inline)) { line[x] = half[x][i]; });
+        to_points<M>(line, values);
+        for_each_index<points>([&](auto j) __attribute__((always_inline)) {
+            store_lanes(to, values[j]);
+            to += stride;
+        });
+    }
+}
+
+template <class W>
+class WinogradMap {
+public:
+    WinogradMap(const TiledMap& map, int threads)
+        : map_(map), threads_(threads), tiles_(map),
+          block_(tiles_a_block(tiles_.count, threads, points * (map.in + product_columns), block_budget, product_rows)) {}
+
+    /// Of the transformed filters.
+    [[nodiscard]] std::size_t packed_floats() const { return static_cast<std::size_t>(points * point_stride(map_.in, map_.out)); }
+    [[nodiscard]] std::size_t scratch_floats() const {
+        return static_cast<std::size_t>(zero_floats() + threads_ * (transformed_floats() + product_floats()));
+    }
+
+    /// `filters`: as pack_winograd_filters wrote them. `bias` may be null.
+    void run(const HostContext& context, const float* input, const float* filters, const float* bias, bool relu,
+             float* output, float* scratch) const {
+        std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
+        const std::int64_t blocks = (tiles_.count + block_ - 1) / block_;
+        parallel_for(context, threads_, [=, this](std::int64_t thread) {
+            float* const transformed = scratch + zero_floats() + thread * (transformed_floats() + product_floats());
+            float* const products = transformed + transformed_floats();
+            for (std::int64_t block = blocks * thread / threads_; block < blocks * (thread + 1) / threads_; ++block) {
+                const std::int64_t first = block * block_, count = std::min(block_, tiles_.count - first);
+                transform_inputs(input, scratch, first, count, transformed);
+                const std::int64_t rows = (count + product_rows - 1) / product_rows * product_rows;
+                for (std::int64_t channel = 0; channel < map_.out; channel += product_columns) {
+                    const std::int64_t channels = std::min(product_columns, map_.out - channel);
+                    for (std::int64_t p = 0; p < points; ++p) {
+                        product_rows_of<LeftOperand::plain>(
+                            transformed + p * point_stride(block_, map_.in), map_.in,
+                            filters + p * point_stride(map_.in, map_.out) + channel * map_.in, channels,
+                            products + p * point_stride(block_, product_columns), product_columns, rows, channels,
+                            map_.in, false);
+                    }
+                    transform_outputs(products, first, count, channel, channels, bias, relu, output);
+                }
+            }
+        });
+    }
+
+private:
+    static constexpr auto side = static_cast<std::int64_t>(W::points), points = side * side;
+    static constexpr auto tile = static_cast<std::int64_t>(W::tile);
+    /// 384 KiB: with the filters of 64 x 64 channels (1 MiB) two threads find place in a second-level cache of 2 MiB.
+    static constexpr std::int64_t block_budget = 98304;
+
+    [[nodiscard]] std::int64_t zero_floats() const { return side * map_.in; }
+    [[nodiscard]] std::int64_t transformed_floats() const { return points * point_stride(block_, map_.in); }
+    [[nodiscard]] std::int64_t product_floats() const { return points * point_stride(block_, product_columns); }
+
+    /// transformed[point][tile][channel] = Bt d B.
+    void transform_inputs(const float* input, const float* zeros, std::int64_t first, std::int64_t count,
+                          float* transformed) const {
+        const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
+        const std::int64_t stride = point_stride(block_, channels);
+        for (std::int64_t t = 0; t < count; ++t) {
+            const auto place = tiles_.place(first + t);
+            const TileRows<W::points> rows(input + place.image * height * width * channels, height, width, channels,
+                                           place.y - map_.height.pad_begin, place.x - map_.width.pad_begin, zeros);
+            for (std::int64_t c = 0; c < channels; c += lane_count) {
+                transform_tile<typename W::Input>(rows, channels, c, transformed + t * channels + c, stride);
+            }
+        }
+    }
+
+    /// output = At m A + bias, for the channels [channel, channel + channels).
+    void transform_outputs(const float* products, std::int64_t first, std::int64_t count, std::int64_t channel,
+                           std::int64_t channels, const float* bias, bool relu, float* output) const {
+        const std::int64_t height = map_.height.output, width = map_.width.output;
+        const std::int64_t stride = point_stride(block_, product_columns);
+        for (std::int64_t t = 0; t < count; ++t) {
+            const auto place = tiles_.place(first + t);
+            float* const corner = output + ((place.image * height + place.y) * width + place.x) * map_.out + channel;
+            const std::int64_t rows = std::min(tile, height - place.y), columns = std::min(tile, width - place.x);
+            for (std::int64_t c = 0; c < channels; c += lane_count) {
+                Lanes half[W::points][W::tile];  // [column of points][row of outputs]
+                const float* from = products + t * product_columns + c;
+                for (std::size_t j = 0; j < W::points; ++j, from += stride) {
+                    Lanes line[W::points];
+                    for_each_index<W::points>([&](auto i) __attribute__((always_inline)) {
+                        line[i] = load_lanes(from + static_cast<std::int64_t>(i) * side * stride);
+                    });
+                    from_points<typename W::Output>(line, half[j]);
+                }
+                const Lanes start = bias == nullptr ? Lanes{} : load_lanes(bias + channel + c);
+                for (std::int64_t y = 0; y < rows; ++y) {
+                    Lanes line[W::points], values[W::tile];
+                    for_each_index<W::points>([&](auto j) __attribute__((always_inline)) { line[j] = half[j][y]; });
+                    from_points<typename W::Output>(line, values);
+                    float* const to = corner + y * width * map_.out + c;
+                    for_each_index<W::tile>([&](auto x) __attribute__((always_inline)) {
+                        if (static_cast<std::int64_t>(x) >= columns) return;
+                        Lanes value = values[x] + start;
+                        if (relu) value = value < 0.0F ? Lanes{} : value;
+                        store_lanes(to + static_cast<std::int64_t>(x) * map_.out, value);
+                    });
+                }
+            }
+        }
+    }
+
+    TiledMap map_;
+    int threads_;
+    TileGrid<W::tile> tiles_;
+    std::int64_t block_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

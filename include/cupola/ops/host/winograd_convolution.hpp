@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution on `Host` by Winograd's minimal filtering (Lavin, Gray 2015), forward and backward: the input in tiles that
+// overlap, each transformed to points where a convolution is a product.
+//
+//   F(4x4, 5x5)   8 x 8 points: 64 multiplications for 16 outputs, an input and an output channel, instead of 400
+//   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
+//
+// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms cost digits: an error of 1e-6
+// to 5e-6 of the norm, ten times a direct convolution's. A NaN spreads over its tile. Results do not depend on the number
+// of threads. Asked for with
+//
+//   HostOptions{.convolution = &winograd}
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/impl/winograd_filters.hpp>
+#include <cupola/ops/host/impl/winograd_map.hpp>
+#include <cupola/ops/host/impl/winograd_weight_gradient.hpp>
+#include <cupola/ops/onednn/activation.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+/// By tiles of `Tile` x `Tile` outputs.
+template <std::size_t Tile, std::size_t Kernel>
+class WinogradConvolution final : public HostConvolution {
+public:
+    [[nodiscard]] static bool knows(const ConvolutionShape& shape) {
+        constexpr auto taps = static_cast<std::int64_t>(Kernel);
+        return shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps && shape.width.window == taps &&
+               shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
+    }
+
+    [[gnu::cold]] WinogradConvolution(const Site<Host>& site, const ConvolutionShape& shape)
+        : map_{shape.height, shape.width, site.batch, shape.in_channels, shape.out_channels}, bias_(shape.bias),
+          relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next), training_(site.training),
+          input_gradient_(site.training && site.input_gradient), outputs_(site.batch * site.output.size()),
+          forward_(map_, site.context.threads()), data_(map_.adjoint(), site.context.threads()),
+          weights_(map_, site.context.threads()) {
+        require(knows(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ", Kernel, " x ",
+                Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride, " and ", shape.width.stride,
+                ", ", shape.height.window, " x ", shape.width.window, " taps, ", shape.in_channels, " to ", shape.out_channels,
+                " channels");
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const override {
+        MemoryNeeds needs{.packed = packed_bytes(), .saved = 0, .scratch = bytes(forward_.scratch_floats())};
+        if (training_) needs.scratch = std::max(needs.scratch, bytes(weights_.scratch_floats()));
+        if (input_gradient_) {
+            needs.packed += bytes(data_.packed_floats());
+            needs.scratch = std::max(needs.scratch, bytes(data_.scratch_floats()));
+        }
+        return needs;
+    }
+
+    /// Transforms the filters. Called once after each change of the parameters.
+    void prepare(const Pass<Host>& pass) override {
+        impl::pack_winograd_filters<W>(pass.context, pass.parameters[0], map_.in, map_.out, floats(pass.packed));
+        if (!input_gradient_) return;
+        impl::pack_winograd_turned_filters<W>(pass.context, pass.parameters[0], map_.in, map_.out,
+                                              floats(pass.packed + packed_bytes()));
+    }
+
+    void forward(const Pass<Host>& pass) override {
+        forward_.run(pass.context, pass.input, floats(pass.packed), bias_ ? pass.parameters[1] : nullptr, relu_, pass.output,
+                     floats(pass.scratch));
+    }
+
+    void backward(const Pass<Host>& pass) override {
+        if (mask_) impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
+        backward_weights(pass);
+        if (pass.input_gradient != nullptr) backward_data(pass);
+    }
+
+    /// The two parts of backward, for an output gradient that is masked.
+    void backward_weights(const Pass<Host>& pass) {
+        weights_.run(pass.context, pass.input, pass.output_gradient, pass.parameter_gradients[0],
+                     bias_ ? pass.parameter_gradients[1] : nullptr, pass.accumulate, floats(pass.scratch));
+    }
+    void backward_data(const Pass<Host>& pass) {
+        data_.run(pass.context, pass.output_gradient, floats(pass.packed + packed_bytes()), nullptr, false,
+                  pass.input_gradient, floats(pass.scratch));
+    }
+
+private:
+    using W = impl::Winograd<Tile, Kernel>;
+
+    [[nodiscard]] static float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+    [[nodiscard]] static std::size_t bytes(std::size_t count) { return aligned(count * sizeof(float)); }
+    [[nodiscard]] std::size_t packed_bytes() const { return bytes(forward_.packed_floats()); }
+
+    impl::TiledMap map_;
+    bool bias_, relu_, mask_, training_, input_gradient_;
+    std::int64_t outputs_;
+    impl::WinogradMap<W> forward_, data_;
+    impl::WinogradWeightGradient<W> weights_;
+};
+
+}  // namespace ops
+
+namespace impl {
+
+[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const Site<Host>& site, const ConvolutionShape& shape) {
+    if (ops::WinogradConvolution<4, 5>::knows(shape)) return std::make_unique<ops::WinogradConvolution<4, 5>>(site, shape);
+    if (ops::WinogradConvolution<4, 3>::knows(shape)) return std::make_unique<ops::WinogradConvolution<4, 3>>(site, shape);
+    return nullptr;
+}
+
+}  // namespace impl
+
+inline constexpr ConvolutionAlgorithm winograd{"winograd", &impl::make_winograd};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the times of steps to the parts of a profile: medians, and what each part has to compute, to read and to write.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/net/memory_plan.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/train/step_profile.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// What a profile has to know of a training.
+struct ProfiledTraining {
+    std::span<const Row> rows;
+    bool fusion = true;
+    /// Of an activation.
+    std::size_t element_bytes = sizeof(float);
+    int replicas = 1, devices = 1;
+    double samples_a_step = 0;
+    int state_arenas = 0;
+    std::int64_t parameter_elements = 0, regularized_elements = 0;
+};
+
+/// Lends times to a training while it lives.
+template <class Training>
+class TimedTraining {
+public:
+    TimedTraining(Training& training, StepTimes& times) : training_(&training) { training.time_steps(&times); }
+    TimedTraining(const TimedTraining&) = delete;
+    TimedTraining& operator=(const TimedTraining&) = delete;
+    ~TimedTraining() { training_->time_steps(nullptr); }
+
+private:
+    Training* training_;
+};
+
+class ProfileParts {
+public:
+    ProfileParts(const StepTimes& times, const ProfiledTraining& training)
+        : times_(times), training_(training), stages_(training.rows.size()), rests_(times.steps()) {
+        stages_.resize(fuse(training.rows, training.fusion, stages_));
+        for (std::size_t step = 0; step < rests_.size(); ++step) rests_[step] = times.seconds(step);
+    }
+
+    [[gnu::cold]] StepProfile find(const MachineRates& rates) {
+        const double parameters = sizeof(float) * static_cast<double>(training_.parameter_elements);
+        const double replicas = training_.replicas;
+        add(StepPart::regularization, "regularisers' losses", sizeof(float) * static_cast<double>(training_.regularized_elements));
+        add(StepPart::data, "data", 0);
+        add(StepPart::packing, "packing of weights", 0);
+        for (std::size_t i = 0; i < stages_.size(); ++i) add(Direction::forward, i);
+        add(StepPart::loss, "loss", 0);
+        for (std::size_t i = stages_.size(); i-- > 0;) add(Direction::backward, i);
+        add(StepPart::waiting, "waiting for other devices", 0);
+        // Each device's slice: all rows are read and the mean is written, if there is more than one, and it is checked.
+        add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
+            parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices);
+        add(StepPart::optimizer, "optimiser", parameters * (3 + 2 * training_.state_arenas));
+        add(StepPart::moving_average, "moving average", 3 * parameters);
+        add(StepPart::statistics, "running statistics", 0);
+        std::vector<double> steps;
+        for (std::size_t step = 0; step < times_.steps(); ++step) steps.push_back(times_.seconds(step));
+        return {.steps = static_cast<std::int64_t>(times_.steps()),
+                .samples_a_step = training_.samples_a_step,
+                .seconds = median(std::move(steps)),
+                .rest = median(rests_),
+                .rates = rates,
+                .parts = std::move(parts_)};
+    }
+
+private:
+    static double median(std::vector<double> values) {
+        const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+        std::nth_element(values.begin(), middle, values.end());
+        return *middle;
+    }
+
+    /// Adds the part that `entry(step)` is of, unless it never ran; `calls` is how often it ran in a step.
+    template <class Entry, class Work>
+    void add_part(ProfiledPart part, Entry&& entry, Work&& work) {
+        std::vector<double> seconds;
+        std::int64_t calls = 0;
+        for (std::size_t step = 0; step < times_.steps(); ++step) {
+            const StepTimes::Entry& of_step = entry(step);
+            seconds.push_back(of_step.seconds);
+            rests_[step] -= of_step.seconds;
+            calls += of_step.calls;
+        }
+        if (calls == 0) return;
+        part.seconds = median(std::move(seconds));
+        work(part, static_cast<double>(calls) / static_cast<double>(times_.steps()));
+        parts_.push_back(std::move(part));
+    }
+
+    void add(StepPart which, const char* what, double bytes) {
+        add_part({.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
+                 [&](ProfiledPart& part, double) { part.bytes = bytes; });
+    }
+
+    void add(Direction direction, std::size_t i) {
+        const StageInfo& stage = stages_[i];
+        ProfiledPart named{.name = std::string(training_.rows[stage.row].name), .what = {},
+                           .pass = direction == Direction::forward ? "forward" : "backward"};
+        for (std::size_t row = stage.row; row < stage.row + stage.rows; ++row) {
+            named.what += text(row > stage.row ? " + " : "", training_.rows[row].type);
+        }
+        add_part(std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
+                 [&](ProfiledPart& part, double calls) { find_work(part, stage, direction, calls); });
+    }
+
+    /// What a stage has to do in a step, of all batches of the first device together.
+    void find_work(ProfiledPart& part, const StageInfo& stage, Direction direction, double calls) const {
+        const int own_replicas = training_.replicas / training_.devices;
+        const double samples = training_.samples_a_step * own_replicas / training_.replicas;
+        const auto activations = [&](const Shape& shape) {
+            return samples * static_cast<double>(shape.size()) * static_cast<double>(training_.element_bytes);
+        };
+        double multiply_adds = 0, parameters = 0;
+        for (std::size_t i = stage.row; i < stage.row + stage.rows; ++i) {
+            const Row& row = training_.rows[i];
+            multiply_adds += static_cast<double>(row.multiply_adds);
+            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                parameters += sizeof(float) * static_cast<double>(row.parameters.list[p].shape.size());
+            }
+        }
+        const double inputs = activations(stage.input) * (stage.also_reads == no_value ? 1 : 2), output = activations(stage.output);
+        if (direction == Direction::forward) {
+            part.operations = 2 * multiply_adds * samples;
+            part.bytes = inputs + output + calls * parameters;
+            return;
+        }
+        const bool wanted = stage.reads > lowest_stage(stages_, false), read = !stage.view;
+        part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
+        part.bytes = output * (stage.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients in, and out
+        if (wanted) part.bytes += inputs + calls * parameters;
+        if (read && stage.backward_reads_input) part.bytes += activations(stage.input);
+        if (read && stage.backward_reads_output) part.bytes += output;
+    }
+
+    const StepTimes& times_;
+    ProfiledTraining training_;
+    std::vector<StageInfo> stages_;
+    /// What is left of each step's time.
+    std::vector<double> rests_;
+    std::vector<ProfiledPart> parts_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// profile(training, batches, {.steps = 20}): where the time of a training step goes, as a table.
+//
+//   std::fputs(to_string(profile(training, batches)).c_str(), stdout);
+//
+// It makes steps of training like any other and takes the time of each of their parts on the first device: every operation
+// of the network, forward and backward, and what is around them. A part has the median over the steps of its time in one
+// step, whatever the number of replicas and batches in it; "the rest" is what no part accounts for. A part's floor is the
+// longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that it has to read and to
+// write at the rate of a large copy, both measured on the same device at the start. Who finds its bytes in a cache can be
+// faster than that floor.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/machine_rates.hpp>
+#include <cupola/train/impl/profile_parts.hpp>
+#include <cupola/train/step_profile.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct ProfileOptions {
+    /// The steps that are timed, and those before them that are not.
+    std::int64_t steps = 20;
+    std::int64_t warm_up = 5;
+};
+
+/// Makes `warm_up + steps` steps of training and returns where their time went.
+template <class Training, class Batches>
+[[nodiscard]] StepProfile profile(Training& training, Batches&& batches, const ProfileOptions& options = {}) {
+    constexpr std::int64_t most = 100'000;
+    require(options.steps >= 1 && options.steps <= most, "a profile is of 1 to ", most, " steps, not ", options.steps);
+    require(options.warm_up >= 0, "a profile has 0 or more steps before it, not ", options.warm_up);
+    using Net = typename Training::NetworkType;
+    const MachineRates rates = training.machine_rates();
+    std::int64_t samples = 0;
+    for (std::int64_t i = 0; i < options.warm_up; ++i) training.step(batches);
+    StepTimes times(Net::rows.size(), options.steps);
+    {
+        const impl::TimedTraining timed(training, times);
+        for (std::int64_t i = 0; i < options.steps; ++i) {
+            const double begun = monotonic_seconds();
+            samples += training.step(batches).samples;
+            times.end_step(monotonic_seconds() - begun);
+        }
+    }
+    std::int64_t regularized = 0;
+    for (const auto& parameter : Training::LossType::regularized(Net::rows)) regularized += parameter.size;
+    return impl::ProfileParts(times, {.rows = Net::rows,
+                                      .fusion = Net::fusion,
+                                      .element_bytes = sizeof(typename Net::Precision::Activation),
+                                      .replicas = training.options().replicas,
+                                      .devices = training.options().devices,
+                                      .samples_a_step = static_cast<double>(samples) / static_cast<double>(options.steps),
+                                      .state_arenas = training.options().optimizer.state_arenas(),
+                                      .parameter_elements = Net::parameter_count,
+                                      .regularized_elements = regularized})
+        .find(rates);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

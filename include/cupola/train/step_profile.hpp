@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `profile` finds (train/profile.hpp), and its table.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/ops/machine_rates.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// One part of a step.
+struct ProfiledPart {
+    /// The layer's name and the types of the layers in the operation: "conv1", "Conv2d<64, 5> + ReLU"; or "" and "optimiser".
+    std::string name, what;
+    /// "forward", "backward", or "" beside the network.
+    std::string_view pass{};
+    /// Of one step.
+    double seconds = 0;
+    /// What it has to do: floating-point operations, and bytes read and written. 0 where that says nothing.
+    double operations = 0, bytes = 0;
+
+    /// The least seconds at these rates; 0 where nothing is known.
+    [[nodiscard]] double floor(const MachineRates& rates) const { return std::max(operations / rates.operations, bytes / rates.bytes); }
+};
+
+struct StepProfile {
+    std::int64_t steps = 0;
+    /// Of all replicas.
+    double samples_a_step = 0;
+    /// A whole step's, and those that are in no part; medians, so that they do not add up exactly.
+    double seconds = 0, rest = 0;
+    MachineRates rates{};
+    /// In the order in which they come in a step.
+    std::vector<ProfiledPart> parts;
+
+    /// The sum of all parts' floors.
+    [[nodiscard]] double floor() const {
+        double sum = 0;
+        for (const ProfiledPart& part : parts) sum += part.floor(rates);
+        return sum;
+    }
+};
+
+namespace impl {
+
+[[nodiscard, gnu::cold]] inline std::string decimals(double value, int places) {
+    char buffer[64];
+    std::snprintf(buffer, sizeof buffer, "%.*f", places, value);
+    return buffer;
+}
+
+/// A row of the table; figures that say nothing are left out.
+[[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile, const ProfiledPart& part) {
+    const double floor = part.floor(profile.rates), time = part.seconds;
+    const auto known = [&](double value, double shown, int places) { return value > 0 && time > 0 ? decimals(shown, places) : std::string(); };
+    return {part.name,
+            part.what,
+            std::string(part.pass),
+            decimals(1e3 * time, 3),
+            decimals(100 * time / profile.seconds, 1) + " %",
+            known(part.operations, part.operations / time * 1e-9, 1),
+            known(part.bytes, part.bytes / time * 1e-9, 1),
+            known(floor, 1e3 * floor, 3),
+            known(floor, floor / time, 2)};
+}
+
+}  // namespace impl
+
+/// The table: milliseconds and share of the step, the rates reached, the floor and the fraction of it that was reached.
+[[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
+    std::vector<std::vector<std::string>> cells{{"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "floor ms", "of floor"}};
+    ProfiledPart total{.name = "total", .what = {}, .seconds = profile.seconds};
+    for (const ProfiledPart& part : profile.parts) {
+        cells.push_back(impl::profile_row(profile, part));
+        total.operations += part.operations;
+    }
+    cells.push_back(impl::profile_row(profile, {.name = {}, .what = "the rest", .seconds = profile.rest}));
+    cells.push_back(impl::profile_row(profile, total));
+    // The floor of the whole is the sum of the parts', whatever bounds each.
+    cells.back()[7] = impl::decimals(1e3 * profile.floor(), 3);
+    cells.back()[8] = impl::decimals(profile.floor() / profile.seconds, 2);
+    return impl::aligned_table(cells) +
+           text("step: ", impl::decimals(1e3 * profile.seconds, 3), " ms, ", impl::decimals(profile.samples_a_step / profile.seconds, 1),
+                " samples/s; medians of ", profile.steps, " steps on the first device\nfloor: ",
+                impl::decimals(profile.rates.operations * 1e-9, 1), " GFLOP/s of a large matrix product, ",
+                impl::decimals(profile.rates.bytes * 1e-9, 1), " GB/s of a large copy\n");
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

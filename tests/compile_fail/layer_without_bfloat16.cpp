@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer that computes in float alone, in a network under bfloat16.
+//
+// expect: layer 2 (double, Twice) has no `static auto operation(const Site&)` for Host in bfloat16
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Twice {
+    static constexpr Inferred output(const Shape& input) { return input; }
+    struct Operation {
+        void forward(const Pass<Host>&) {}
+        void backward(const Pass<Host>&) {}
+    };
+    static Operation operation(const Site<Host>&) { return {}; }
+};
+struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};
+#ifdef MISTAKE
+struct Computed : InPrecision<MixedBFloat16, Net> {};
+#else
+struct Computed : InPrecision<Float32, Net> {};
+#endif
+
+void run(const InMemory& data) {
+    DataParallel<Computed, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: profile.sh CIFAR10_TRAIN. --profile prints a table of the step's time for any network and ends without training:
+# each operation forward and backward, what is around them, and the rates that the floors are of.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+
+trains --profile --batch-size 8 --threads-per-device 1
+[ -z "$(losses)" ] || fail "a line of the log"
+! grep -q 'test accuracy' "$work/output" || fail "an accuracy"
+for pass in forward backward; do
+    for operation in 'conv1 .*Conv2d<64, 5>' 'conv2 .*Conv2d<64, 5>' 'local3 .*Linear<384> [+] ReLU' 'softmax_linear .*Linear<10>' ; do
+        [ "$(grep -Ec "^$operation.* $pass +[0-9.]+ +[0-9.]+ %" "$work/output")" = 1 ] || fail "not one row for $operation, $pass"
+    done
+    grep -Eq "LocalResponseNorm<4>.* $pass " "$work/output" || fail "no row of a normalisation, $pass"
+done
+for part in "regularisers' losses" data 'packing of weights' loss 'check of the gradient' optimiser 'moving average' 'the rest' total; do
+    grep -Eq "^ *$part +[0-9.]+ +[0-9.]+ %" "$work/output" || fail "no row of: $part"
+done
+grep -Eq '^step: [0-9.]+ ms, [0-9.]+ samples/s; medians of 20 steps on the first device$' "$work/output" || fail "no sum"
+grep -Eq '^floor: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ GB/s of a large copy$' "$work/output" || fail "no rates"
+
+trains --profile --batch-size 4 --num-replicas 2 --num-devices 2 --threads-per-device 1
+grep -Eq '^ +averaging +[0-9.]+ ' "$work/output" || fail "no row of the averaging"
+grep -Eq '^ +waiting for other devices +[0-9.]+ ' "$work/output" || fail "no row of the waiting"
+
+trains --profile --model resnet --batch-size 2 --threads-per-device 1
+[ "$(grep -Ec 'BatchNorm2d.* backward ' "$work/output")" -ge 40 ] || fail "not every normalisation of the ResNet"
+grep -Eq '^ +running statistics +[0-9.]+ ' "$work/output" || fail "no row of the running statistics"
+echo "$checks runs"

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/net/step_times.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+namespace {
+
+/// Lets the clock go on.
+void wait(double seconds) {
+    const double begun = monotonic_seconds();
+    while (monotonic_seconds() - begun < seconds) {
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the step in progress, and to no other") {
+    StepTimes times(3, 2);
+    for (int i = 0; i < 2; ++i) {
+        const Stopwatch watch(&times, Direction::backward, 1);
+        wait(0.001);
+    }
+    times.end_step(0.5);
+    {
+        const Stopwatch watch(&times, StepPart::loss);
+        wait(0.001);
+    }
+    times.end_step(0.25);
+
+    CHECK(times.steps() == 2);
+    CHECK(times.seconds(0) == 0.5);
+    CHECK(times.seconds(1) == 0.25);
+    CHECK(times.at(0, Direction::backward, 1).calls == 2);
+    CHECK(times.at(0, Direction::backward, 1).seconds >= 0.002);
+    CHECK(times.at(1, StepPart::loss).calls == 1);
+    CHECK(times.at(1, StepPart::loss).seconds >= 0.001);
+    std::int64_t calls = 0;
+    for (std::size_t step = 0; step < 2; ++step) {
+        for (std::size_t stage = 0; stage < 3; ++stage) {
+            calls += times.at(step, Direction::forward, stage).calls + times.at(step, Direction::backward, stage).calls;
+        }
+        for (std::size_t part = 0; part < step_parts; ++part) calls += times.at(step, static_cast<StepPart>(part)).calls;
+    }
+    CHECK(calls == 3);
+}
+
+TEST_CASE("a stopwatch without times does nothing") {
+    const Stopwatch part(nullptr, StepPart::data), stage(nullptr, Direction::forward, 7);
+}
+
+static_assert(static_cast<std::size_t>(StepPart::statistics) + 1 == step_parts, "every part has an entry");

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Winograd's convolution against plain loops in double, and what it promises beside its figures.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/host/winograd_convolution.hpp>
+#include <cupola/ops/onednn/convolution.hpp>
+
+#include "../devices.hpp"
+#include "../reference/convolution.hpp"
+#include "../reference/relu.hpp"
+#include "../throws_with.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+using reference::Floats;
+
+namespace {
+
+template <std::size_t T, std::size_t K>
+struct Tiles {
+    static constexpr std::size_t tile = T, kernel = K;
+};
+/// Those that are chosen, and the one for comparison.
+using AllTiles = std::tuple<Tiles<4, 5>, Tiles<4, 3>, Tiles<2, 5>>;
+
+struct Case {
+    std::int64_t batch, height, width, in, out, pad_begin, pad_end;
+    bool bias = true;
+};
+
+template <class W>
+std::string describe(const Case& c) {
+    return text("F(", W::tile, ", ", W::kernel, "), batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out,
+                ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
+}
+
+template <class W>
+reference::Convolution oracle(const Case& c) {
+    const auto axis = [&](std::int64_t size) {
+        const auto kernel = static_cast<std::int64_t>(W::kernel);
+        return reference::Axis{size, kernel, 1, size + c.pad_begin + c.pad_end - kernel + 1, c.pad_begin, c.pad_end};
+    };
+    return {c.batch, axis(c.height), axis(c.width), c.in, c.out};
+}
+
+template <class W>
+ConvolutionShape shape_of(const Case& c) {
+    const reference::Convolution r = oracle<W>(c);
+    const auto axis = [](const reference::Axis& a) {
+        return WindowAxis{a.input, a.kernel, a.stride, a.output, a.pad_begin, a.pad_end};
+    };
+    return {axis(r.height), axis(r.width), c.in, c.out, c.bias};
+}
+
+template <class W>
+Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
+    const reference::Convolution r = oracle<W>(c);
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.height, c.width, c.in};
+    problem.output = {r.height.output, r.width.output, c.out};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
+    problem.x = random.normal(r.input_size(), 1.0, 1.0);
+    problem.dy = random.normal(r.output_size(), 1.0, 1.0);
+    problem.parameters = {random.normal(r.weight_size())};
+    problem.gradients_before = {random.normal(r.weight_size())};
+    if (c.bias) {
+        problem.parameters.push_back(random.normal(c.out));
+        problem.gradients_before.push_back(random.normal(c.out));
+    }
+    return problem;
+}
+
+template <class W>
+Outcome run(const Case& c, const Problem& problem) {
+    return operation_run::run<Host>(problem, [&](const Site<Host>& site) {
+        return ops::WinogradConvolution<W::tile, W::kernel>(site, shape_of<W>(c));
+    });
+}
+
+/// Images smaller than a tile, and not a multiple of one; all channels that a block may have left over; more tiles than a
+/// block has; padding as SAME and VALID have it, on one side only, and wider than the filter.
+template <class W>
+std::vector<Case> cases() {
+    const auto half = static_cast<std::int64_t>(W::kernel / 2);
+    return {{3, 12, 12, 64, 64, half, half},       {1, 7, 9, 16, 16, half, half, false}, {17, 5, 6, 32, 48, 0, 0},
+            {2, 13, 8, 48, 16, half, half},        {1, 1, 1, 16, 32, half, half},        {3, 6, 21, 16, 80, 0, 2 * half},
+            {2, 9, 7, 80, 32, 2 * half, 0, false}, {2, 8, 5, 16, 16, 2 * half + 3, 1},   {40, 16, 16, 16, 16, half, half}};
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees with plain loops", W, winograd_agrees) {
+    for (const Case& c : cases<W>()) {
+        for (const int threads : {1, 2}) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe<W>(c), ", threads ", threads, ", seed ", seed);
+            const reference::Convolution r = oracle<W>(c);
+            const Problem problem = problem_of<W>(c, seed, threads);
+            const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
+            const Floats b = c.bias ? problem.parameters[1] : Floats{};
+            const Outcome outcome = run<W>(c, problem);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+            if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(winograd_agrees, AllTiles);
+
+TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the two apart", W, winograd_relu) {
+    for (const Case& c : cases<W>()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe<W>(c), ", seed ", seed);
+        Problem problem = problem_of<W>(c, seed, 2);
+        Outcome apart = run<W>(c, problem);
+        problem.activation = Activation::relu;
+        const Outcome fused = run<W>(c, problem);
+        for (float& value : apart.output) value = value < 0.0F ? 0.0F : value;
+        CHECK(reference::same_bits(fused.output, apart.output));
+
+        problem.dy = reference::relu_mask(fused.output, problem.dy);
+        problem.masked_by_next = true;
+        const Outcome masked = run<W>(c, problem);
+        problem.activation = Activation::none;
+        apart = run<W>(c, problem);
+        for (const Outcome* other : {&masked, &fused}) {
+            CHECK(reference::same_bits(other->input_gradient, apart.input_gradient));
+            for (std::size_t i = 0; i < apart.parameter_gradients.size(); ++i) {
+                CHECK(reference::same_bits(other->parameter_gradients[i], apart.parameter_gradients[i]));
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(winograd_relu, AllTiles);
+
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any number of threads", W, winograd_threads) {
+    for (const Case& c : cases<W>()) {
+        INFO(describe<W>(c));
+        Problem problem = problem_of<W>(c, reference::fresh_seed(), 1);
+        const Outcome one = run<W>(c, problem);
+        // More than rows of points, so that output channels are shared out too.
+        for (const int threads : {2, 3, 7, 20}) {
+            CAPTURE(threads);
+            problem.threads = threads;
+            const Outcome several = run<W>(c, problem);
+            CHECK(reference::same_bits(several.output, one.output));
+            CHECK(reference::same_bits(several.input_gradient, one.input_gradient));
+            for (std::size_t i = 0; i < one.parameter_gradients.size(); ++i) {
+                CHECK(reference::same_bits(several.parameter_gradients[i], one.parameter_gradients[i]));
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(winograd_threads, AllTiles);
+
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients where it is told to", W, winograd_adds) {
+    for (const Case& c : cases<W>()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe<W>(c), ", seed ", seed);
+        Problem problem = problem_of<W>(c, seed, 2);
+        const Outcome written = run<W>(c, problem);
+        problem.accumulate = true;
+        const Outcome added = run<W>(c, problem);
+        for (std::size_t i = 0; i < written.parameter_gradients.size(); ++i) {
+            Floats sum = problem.gradients_before[i];
+            for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += written.parameter_gradients[i][k];
+            CHECK(reference::same_bits(added.parameter_gradients[i], sum));
+        }
+        CHECK(reference::same_bits(added.input_gradient, written.input_gradient));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(winograd_adds, AllTiles);
+
+TEST_CASE("Winograd's convolution needs less where no gradient or only that of the weights is wanted") {
+    using W = Tiles<4, 5>;
+    const Case c{3, 9, 7, 64, 64, 2, 2};
+    Problem problem = problem_of<W>(c, reference::fresh_seed(), 2);
+    const Outcome full = run<W>(c, problem);
+    for (const bool known_before : {true, false}) {
+        problem.input_gradient = false;
+        problem.site_input_gradient = !known_before;
+        const Outcome outcome = run<W>(c, problem);
+        for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
+        CHECK(reference::same_bits(outcome.output, full.output));
+        CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
+        if (known_before) CHECK(outcome.needs.packed < full.needs.packed);
+    }
+    problem.site_training = problem.training = false;
+    const Outcome inference = run<W>(c, problem);
+    CHECK(reference::same_bits(inference.output, full.output));
+    CHECK(inference.needs.packed < full.needs.packed);
+    CHECK(inference.needs.scratch < full.needs.scratch);
+}
+
+TEST_CASE("Winograd's convolution hands a NaN on to the tiles that see it and to no other image") {
+    using W = Tiles<4, 3>;
+    const Case c{2, 6, 6, 16, 16, 1, 1};
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+        Problem problem = problem_of<W>(c, reference::fresh_seed(), 1);
+        problem.activation = activation;
+        problem.x[0] = std::numeric_limits<float>::quiet_NaN();
+        const Outcome outcome = run<W>(c, problem);
+        const std::size_t image = outcome.output.size() / 2;
+        for (std::size_t o = 0; o < 16; ++o) CHECK(std::isnan(outcome.output[o]));
+        for (std::size_t i = image; i < 2 * image; ++i) CHECK_FALSE(std::isnan(outcome.output[i]));
+        bool gradient_has_one = false;
+        for (const float value : outcome.parameter_gradients[0]) gradient_has_one = gradient_has_one || std::isnan(value);
+        CHECK(gradient_has_one);
+    }
+}
+
+namespace {
+
+ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64_t in, std::int64_t out) {
+    const WindowAxis axis = window_axis(12, kernel, stride, Padding::same);
+    return {axis, axis, in, out, true};
+}
+
+}  // namespace
+
+TEST_CASE("Winograd's convolution knows which shapes it is for, and refuses the others") {
+    using Five = ops::WinogradConvolution<4, 5>;
+    CHECK(Five::knows(same_shape(5, 1, 64, 64)));
+    CHECK(Five::knows(same_shape(5, 1, 16, 48)));
+    CHECK_FALSE(Five::knows(same_shape(5, 2, 64, 64)));
+    CHECK_FALSE(Five::knows(same_shape(3, 1, 64, 64)));
+    CHECK_FALSE(Five::knows(same_shape(5, 1, 3, 64)));
+    CHECK_FALSE(Five::knows(same_shape(5, 1, 64, 10)));
+    ConvolutionShape oblong = same_shape(5, 1, 64, 64);
+    oblong.width = window_axis(12, 3, 1, Padding::same);
+    CHECK_FALSE(Five::knows(oblong));
+
+    HostContext context(0, {});
+    const Site<Host> site{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};
+    CHECK(message_of<Error>([&] { Five(site, same_shape(5, 2, 3, 64)); }) ==
+          "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels, not for strides 2 and 2, "
+          "5 x 5 taps, 3 to 64 channels");
+}
+
+TEST_CASE("a device that is asked for Winograd's convolution takes it for the shapes that it is for") {
+    struct Asked {
+        std::int64_t kernel, stride, in, out;
+        bool taken;
+    };
+    for (const Asked asked : {Asked{5, 1, 64, 64, true}, Asked{3, 1, 64, 64, true}, Asked{5, 1, 3, 64, false},
+                              Asked{3, 2, 64, 64, false}, Asked{1, 1, 64, 64, false}}) {
+        INFO(asked.kernel, " taps, stride ", asked.stride, ", ", asked.in, " channels");
+        const ConvolutionShape shape = same_shape(asked.kernel, asked.stride, asked.in, asked.out);
+        const std::int64_t size = shape.height.output;
+        reference::Random random(reference::fresh_seed());
+        const Floats x = random.normal(12 * 12 * asked.in), w = random.normal(asked.kernel * asked.kernel * asked.in * asked.out),
+                     b = random.normal(asked.out), dy = random.normal(size * size * asked.out);
+        const auto outcome = [&](const ConvolutionAlgorithm* algorithm) {
+            HostContext context(0, {.threads = 2, .convolution = algorithm});
+            ops::Convolution<Host, float> operation(
+                {.context = context, .batch = 1, .input = {12, 12, asked.in}, .output = {size, size, asked.out}}, shape);
+            const MemoryNeeds needs = memory_needs(operation);
+            HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
+            Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;
+            const Pass<Host> pass{.context = context,
+                                  .input = x.data(),
+                                  .output = y.data(),
+                                  .output_gradient = gradient.data(),
+                                  .input_gradient = dx.data(),
+                                  .parameters = {w.data(), b.data()},
+                                  .parameter_gradients = {dw.data(), db.data()},
+                                  .packed = packed.data(),
+                                  .saved = saved.data(),
+                                  .scratch = scratch.data()};
+            operation.prepare(pass);
+            operation.forward(pass);
+            operation.backward(pass);
+            return std::vector<Floats>{y, dx, dw};
+        };
+        const auto direct = outcome(nullptr), chosen = outcome(&winograd);
+        for (std::size_t i = 0; i < direct.size(); ++i) {
+            CHECK(reference::same_bits(direct[i], chosen[i]) != asked.taken);
+            CHECK(distance(chosen[i], direct[i]) < 2 * reference::tolerance);
+        }
+    }
+}

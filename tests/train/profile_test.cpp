@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A profile names every part of a step once, its times add up to the step, its work is what the layers say, and the
+// training that is profiled is the same training.
+#include <cupola/train/profile.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+constexpr std::int64_t pixels = 8 * 8 * 3, batch = 6;
+
+struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, MaxPool2d<2>, Named<"conv2", Conv2d<6, 3>>, Flatten,
+                          Named<"fc", Linear<10>>> {};
+struct Normed : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU, Flatten,
+                           Named<"fc", Linear<10>>> {};
+using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "fc">>;
+
+template <class Net, class Statistics = FirstReplica>
+using TrainingOf = DataParallel<Net, SmallLoss, Sgd, ConcatMean, Host, Statistics>;
+using Training = TrainingOf<Small>;
+
+struct Numbers {
+    std::vector<float> values;
+    std::vector<std::int32_t> labels;
+    std::int64_t broken = -1;
+
+    Numbers() {
+        for (std::uint64_t i = 0; i < 4 * batch * pixels; ++i) values.push_back(uniform(RandomStream(1, Purpose::user, 0, i).words(0)[0]) - 0.5F);
+        for (std::int32_t i = 0; i < 4 * batch; ++i) labels.push_back(i % 10);
+    }
+    BatchView operator()(std::int64_t step, int replica, HostContext&) {
+        if (step == broken) values.assign(values.size(), std::numeric_limits<float>::quiet_NaN());
+        const auto at = (static_cast<std::size_t>(step + replica) % 4) * batch;
+        return {values.data() + at * pixels, labels.data() + at, batch};
+    }
+};
+
+std::vector<std::string> titles(const StepProfile& profile) {
+    std::vector<std::string> result;
+    for (const ProfiledPart& part : profile.parts) {
+        result.push_back(part.name + (part.name.empty() ? "" : ": ") + part.what + (part.pass.empty() ? "" : ", ") + std::string(part.pass));
+    }
+    return result;
+}
+
+const ProfiledPart& part_of(const StepProfile& profile, const std::string& what, const std::string& pass) {
+    const auto found = std::find_if(profile.parts.begin(), profile.parts.end(),
+                                    [&](const ProfiledPart& part) { return (part.name == what || part.what == what) && part.pass == pass; });
+    REQUIRE(found != profile.parts.end());
+    return *found;
+}
+
+}  // namespace
+
+TEST_CASE("a profile has every part of a step in the order of the step, and their times add up to it") {
+    Numbers numbers;
+    Training training({.device = {.threads = 2}, .batch_size = batch, .moving_average = {.decay = 0.99}});
+    const StepProfile one = profile(training, numbers, {.steps = 1, .warm_up = 2});
+    CHECK(titles(one) == std::vector<std::string>{
+                             "regularisers' losses", "data", "packing of weights", "conv1: Conv2d<4, 3> + ReLU, forward",
+                             "MaxPool2d<2>, forward", "conv2: Conv2d<6, 3>, forward", "fc: Linear<10>, forward", "loss",
+                             "fc: Linear<10>, backward", "conv2: Conv2d<6, 3>, backward", "MaxPool2d<2>, backward",
+                             "conv1: Conv2d<4, 3> + ReLU, backward", "waiting for other devices", "check of the gradient", "optimiser",
+                             "moving average"});
+    CHECK(training.step() == 3);
+    CHECK(one.steps == 1);
+    CHECK(one.samples_a_step == batch);
+    double sum = one.rest;
+    for (const ProfiledPart& part : one.parts) {
+        CAPTURE(part.what);
+        CHECK(part.seconds > 0);
+        sum += part.seconds;
+    }
+    CHECK(one.rest > 0);
+    CHECK(sum == doctest::Approx(one.seconds).epsilon(1e-9));
+    CHECK(one.rates.operations > 1e8);
+    CHECK(one.rates.bytes > 1e8);
+    CHECK((std::isfinite(one.rates.operations) && std::isfinite(one.rates.bytes)));
+}
+
+TEST_CASE("the work of a part is what its layer computes, reads and writes") {
+    Numbers numbers;
+    Training training({.device = {.threads = 1}, .batch_size = batch});
+    const StepProfile found = profile(training, numbers, {.steps = 3, .warm_up = 0});
+    const auto rows = Small::rows;
+    const auto adds = [&](std::size_t row) { return 2.0 * static_cast<double>(batch * rows[row].multiply_adds); };
+    // The first convolution has no gradient of its input to find, the others have.
+    CHECK(part_of(found, "conv1", "forward").operations == adds(0));
+    CHECK(part_of(found, "conv1", "backward").operations == adds(0));
+    CHECK(part_of(found, "conv2", "forward").operations == adds(3));
+    CHECK(part_of(found, "conv2", "backward").operations == 2 * adds(3));
+    CHECK(part_of(found, "fc", "backward").operations == 2 * adds(5));
+    const double in = 4.0 * batch * 4 * 4 * 6, out = 4.0 * batch * 10, weights = 4.0 * (96 * 10 + 10);
+    CHECK(part_of(found, "fc", "forward").bytes == in + out + weights);
+    // The output's gradient and the input are read, the weights' gradient and the input's are written, which reads the weights.
+    CHECK(part_of(found, "fc", "backward").bytes == out + in + weights + in + weights);
+    const double parameters = 4.0 * static_cast<double>(Small::parameter_count);
+    CHECK(part_of(found, "optimiser", "").bytes == 3 * parameters);
+    CHECK(part_of(found, "check of the gradient", "").bytes == parameters);
+    CHECK(part_of(found, "regularisers' losses", "").bytes == 4.0 * 96 * 10);
+    const ProfiledPart part{.name = {}, .what = {}, .seconds = 1, .operations = 20, .bytes = 30};
+    CHECK(part.floor({.operations = 10, .bytes = 10}) == 3.0);
+    CHECK(part.floor({.operations = 5, .bytes = 10}) == 4.0);
+}
+
+TEST_CASE("the first device's share of the replicas is profiled, and its waiting for the others") {
+    Numbers numbers;
+    Training training({.replicas = 4, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .accumulation = 2});
+    const StepProfile found = profile(training, numbers, {.steps = 3, .warm_up = 1});
+    CHECK(found.samples_a_step == 4 * 2 * batch);
+    CHECK(part_of(found, "conv1", "forward").operations == 2.0 * 2 * 2 * static_cast<double>(batch * Small::rows[0].multiply_adds));
+    CHECK(part_of(found, "averaging", "").bytes == 6.0 / 2 * 4 * static_cast<double>(Small::parameter_count));
+    CHECK(part_of(found, "waiting for other devices", "").seconds > 0);
+}
+
+TEST_CASE("running statistics and synchronised normalisations are parts too") {
+    Numbers numbers;
+    TrainingOf<Normed> own({.replicas = 2, .device = {.threads = 1}, .batch_size = batch});
+    CHECK(part_of(profile(own, numbers, {.steps = 2, .warm_up = 0}), "running statistics", "").seconds > 0);
+    TrainingOf<Normed, Synchronized> shared({.replicas = 2, .devices = 2, .device = {.threads = 1}, .batch_size = batch});
+    const StepProfile found = profile(shared, numbers, {.steps = 2, .warm_up = 0});
+    for (const char* const pass : {"forward", "backward"}) CHECK(part_of(found, "bn1", pass).seconds > 0);
+}
+
+TEST_CASE("a training that is profiled is the same training, bit for bit") {
+    Numbers numbers;
+    Training plain({.replicas = 2, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .seed = 3});
+    Training profiled({.replicas = 2, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .seed = 3});
+    for (int i = 0; i < 9; ++i) plain.step(numbers);
+    static_cast<void>(profile(profiled, numbers, {.steps = 4, .warm_up = 2}));
+    for (int i = 0; i < 3; ++i) profiled.step(numbers);
+    CHECK(profiled.step() == plain.step());
+    CHECK(profiled.parameters() == plain.parameters());
+}
+
+TEST_CASE("what a step throws comes out of the profile, and the training can go on") {
+    Numbers numbers;
+    numbers.broken = 3;
+    Training training({.device = {.threads = 1}, .batch_size = batch});
+    CHECK_THROWS_AS(static_cast<void>(profile(training, numbers, {.steps = 4, .warm_up = 2})), DivergedError);
+    CHECK(training.step() == 3);
+    Numbers sound;
+    CHECK_NOTHROW(training.step(sound));
+}
+
+TEST_CASE("a profile of no steps is refused") {
+    Numbers numbers;
+    Training training({.device = {.threads = 1}, .batch_size = batch});
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(profile(training, numbers, {.steps = 0})); }) ==
+          "a profile is of 1 to 100000 steps, not 0");
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(profile(training, numbers, {.warm_up = -1})); }) ==
+          "a profile has 0 or more steps before it, not -1");
+    CHECK(training.step() == 0);
+}
+
+TEST_CASE("the table has milliseconds, shares, rates and floors, and leaves out what says nothing") {
+    const StepProfile profile{.steps = 20,
+                              .samples_a_step = 128,
+                              .seconds = 0.01,
+                              .rest = 0.0005,
+                              .rates = {.operations = 100e9, .bytes = 10e9},
+                              .parts = {{.name = "conv1", .what = "Conv2d<4, 3> + ReLU", .pass = "forward", .seconds = 0.008, .operations = 4e8, .bytes = 1e6},
+                                        {.name = {}, .what = "loss", .seconds = 0.0005},
+                                        {.name = {}, .what = "optimiser", .seconds = 0.001, .bytes = 5e6}}};
+    CHECK(to_string(profile) ==
+          "name   part                 pass         ms    share  GFLOP/s  GB/s  floor ms  of floor\n"
+          "conv1  Conv2d<4, 3> + ReLU  forward   8.000   80.0 %     50.0   0.1     4.000      0.50\n"
+          "       loss                           0.500    5.0 %\n"
+          "       optimiser                      1.000   10.0 %            5.0     0.500      0.50\n"
+          "       the rest                       0.500    5.0 %\n"
+          "total                                10.000  100.0 %     40.0           4.500      0.45\n"
+          "step: 10.000 ms, 12800.0 samples/s; medians of 20 steps on the first device\n"
+          "floor: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n");
+}
