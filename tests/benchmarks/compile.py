@@ -12,7 +12,6 @@ import pathlib
 import shlex
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -103,12 +102,16 @@ def take_turns(commands, rounds, folder):
     return {name: middle(s) for name, s in samples.items()}, busiest
 
 
-def main():
+def options_of(words=None):
     parser = argparse.ArgumentParser(prog="run compile")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="cifar10,layers")
     parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def measure(options):
+    """Measures, prints and writes the page; returns what its JSON has."""
     computer = machine.describe()
     text = [
         "# Cost of compiling",
@@ -161,7 +164,7 @@ def main():
                 *machine.table(
                     ["Cupola over dlib", "measured", "asked for"],
                     [
-                        ["seconds", f"{ratios['seconds']:.2f} ({ratios['processor_seconds']:.2f})", "at most 0.4"],
+                        ["seconds", f"{ratios['seconds']:.2f} ({ratios['processor_seconds']:.2f})", "at most 0.35"],
                         ["memory", f"{ratios['megabytes']:.2f}", "at most 0.5"],
                     ],
                 ),
@@ -219,23 +222,13 @@ def main():
     text.insert(6 + 1, f"- others used at most {busiest:.1%} of the machine meanwhile")
     page = "\n".join(text) + "\n"
     print("\n" + page)
+    result = {"machine": computer, "rounds": options.rounds, "figures": figures, "ratios": ratios, "others_busy": busiest}
     if not options.no_save:
         machine.MEASUREMENTS.mkdir(parents=True, exist_ok=True)
         (machine.MEASUREMENTS / "compile.md").write_text(page)
-        (machine.MEASUREMENTS / "compile.json").write_text(
-            json.dumps(
-                {
-                    "machine": computer,
-                    "rounds": options.rounds,
-                    "figures": figures,
-                    "ratios": ratios,
-                    "others_busy": busiest,
-                },
-                indent=1,
-            )
-            + "\n"
-        )
+        (machine.MEASUREMENTS / "compile.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    measure(options_of())

@@ -74,12 +74,12 @@ def busy_seconds():
     return (user + nice + system + irq + softirq) / ticks, steal / ticks
 
 
-def wait_until_quiet(share, patience):
-    """Returns once the machine has been less busy than `share` for a second, or after `patience` seconds."""
+def wait_until_quiet(share, patience, seconds=1.0):
+    """Returns once the machine has been less busy than `share` for so many seconds, or after `patience` seconds."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         busy, start = busy_seconds()[0], time.monotonic()
-        time.sleep(1)
+        time.sleep(seconds)
         if (busy_seconds()[0] - busy) / (time.monotonic() - start) / os.cpu_count() < share:
             return
 
@@ -90,6 +90,11 @@ def process_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def peak_bytes(pid):
+    """The most memory that a process ever held."""
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
+
+
 def table(header, rows):
     """A Markdown table whose columns are aligned in the text too."""
     rows = [[str(cell) for cell in row] for row in [header, *rows]]
@@ -97,3 +102,17 @@ def table(header, rows):
     text = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
     text.insert(1, " | ".join("-" * width for width in widths))
     return [f"| {line} |" for line in text]
+
+
+def bar(row, measured, least=None, most=None, digits=2, unit=""):
+    """A row of the table of what is asked for: (row, asked, measured, met). `measured` is a number, a spread of numbers or None."""
+    asked = f">= {least:,}{unit}" if least is not None else f"<= {most:,}{unit}"
+    if measured is None:
+        return [row, asked, "not measured", ""]
+    spread = measured if isinstance(measured, dict) else None
+    value = spread["median"] if spread else measured
+    met = value >= least if least is not None else value <= most
+    words = f"{value:,.{digits}f}{unit}"
+    if spread:
+        words += f" ({spread['least']:,.{digits}f} to {spread['most']:,.{digits}f})"
+    return [row, asked, words, "yes" if met else "no"]

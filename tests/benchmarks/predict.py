@@ -61,7 +61,7 @@ def sizes_of(program, folder):
 def main():
     parser = argparse.ArgumentParser(prog="run predict")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--program", type=pathlib.Path, default=machine.PEERS / "build" / "predict")
+    parser.add_argument("--program", type=pathlib.Path, default=machine.ROOT / "build" / "release" / "examples" / "predict")
     parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
     options = parser.parse_args()
     computer = machine.describe()

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer's side of the conversation with throughput.py: it says what it is, then runs so many steps for each line it gets.
+"""A peer's side of the conversation with turns.py: it says what it is, then runs so many steps for each line it gets.
 
-Start-up, building a graph and the first steps happen before the first answer, so they are never timed. Between two lines the
-program waits in a read of its standard input.
+Start-up, building a graph and the first steps (WARM_UP of them, 5 if the environment says nothing) happen before the first answer, so
+they are not among the steps timed. Between two lines the program waits in a read of its standard input.
 """
 
 import json
+import os
 import sys
 import time
 
 
-def serve(description, step, warm_up=5):
+def serve(description, step):
     """`step(i)` runs training step i to its end and returns its loss as a number."""
     done = 0
-    for _ in range(warm_up):
+    for _ in range(int(os.environ.get("WARM_UP", "5"))):
         step(done)
         done += 1
     print(json.dumps(description), flush=True)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cupola on the CPU beside its peers and beside the limits of the machine: measures the parts that are named (all but the curve where none
+is) and writes docs/measurements/cpu.md and cpu.json: what is asked for, what was measured, and the details. Parts that are not measured
+now stay as they were, if they are of the same processor.
+
+    run cpu [PART...] [--rounds N] [--turn SECONDS] [--quick] [--only NETWORKS] [--programs NAMES] [--out FOLDER] [--no-save]
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import inference
+import machine
+import small_parts
+import steps
+import turns
+
+PARTS = {
+    "steps": steps,
+    "profile": small_parts.Profile,
+    "curve": small_parts.Curve,
+    "winograd": small_parts.Winograd,
+    "replicas": small_parts.Replicas,
+    "averaging": small_parts.Averaging,
+    "distortions": small_parts.Distortions,
+    "training": small_parts.WholeRun,
+    "inference": inference,
+    "start": small_parts.Start,
+    "compile": small_parts.Compile,
+}
+
+
+def page(sections):
+    computers = [section["machine"] for section in sections.values()]
+    last = max(computers, key=lambda c: c["date"])
+    lines = [
+        "# On the CPU: what is asked for, and what was measured",
+        "",
+        "Written by `tests/benchmarks/run`. Programs that are compared are started once, warmed up, and take turns while the others wait; "
+        "ratios are of medians within a round. Medians over the rounds, with the least and the most.",
+        "",
+        *machine.lines(last),
+    ]
+    for name, section in sections.items():
+        q = section["quiet"]
+        commit = "" if section["machine"]["commit"] == last["commit"] else f" Measured at commit {section['machine']['commit']}."
+        lines.append(
+            f"- {name}: {section['rounds']} rounds; others used at most {q['others_busy']:.1%} of the machine, its host took {q['stolen']:.1%}; "
+            f"{q['turns_repeated']} turns were repeated; it took {section['seconds']:.0f} s.{commit}"
+        )
+    rows = [row for name, part in PARTS.items() for row in part.bars(sections[name]["result"] if name in sections else {})]
+    lines += ["", *machine.table(["", "asked for", "measured", "met"], rows), ""]
+    for name, part in PARTS.items():
+        if name in sections:
+            lines += part.text(sections[name]["result"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[], metavar="PART", help=", ".join(PARTS))
+    turns.add_options(parser)
+    steps.add_options(parser)
+    parser.add_argument("--quick", action="store_true", help="a smoke test: one round of short turns, nothing repeated, nothing written")
+    parser.add_argument("--out", type=pathlib.Path, default=machine.MEASUREMENTS, help="where the pages go")
+    parser.add_argument("--no-save", action="store_true", help="print, but write nothing")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.turn, options.wait, options.patience = 1, 0.1, 0.5, 0
+        options.no_save = options.out == machine.MEASUREMENTS
+    machine.MEASUREMENTS = options.out
+    computer = machine.describe()
+    if options.threads > computer["cores"]:
+        raise SystemExit(f"{options.threads} threads were asked for and this machine has {computer['cores']} cores")
+    file = options.out / "cpu.json"
+    kept = json.loads(file.read_text())["sections"] if file.exists() else {}
+    sections = {name: s for name, s in kept.items() if name in PARTS and s["machine"]["processor"] == computer["processor"]}
+    for name in options.parts or [name for name in PARTS if name != "curve"]:
+        print(f"-- {name}", flush=True)
+        quiet, begun = turns.Quiet(), time.perf_counter()
+        result = PARTS[name].measure(options, quiet)
+        if name == "steps" and name in sections:  # a choice of networks replaces only those
+            result = {**sections[name]["result"], **result}
+        sections[name] = {
+            "machine": computer,
+            "rounds": options.rounds,
+            "seconds": time.perf_counter() - begun,
+            "quiet": quiet.report(),
+            "result": result,
+        }
+        # After each part: what was measured is kept when a later one fails.
+        sections = {key: sections[key] for key in PARTS if key in sections}
+        if not options.no_save:
+            options.out.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({"sections": sections}, indent=1) + "\n")
+            file.with_suffix(".md").write_text(page(sections))
+    print("\n" + page(sections))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

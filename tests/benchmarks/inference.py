@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inference: Cupola's Predictor beside ONNX Runtime, the same weights and samples; their outputs are compared before anything is timed."""
+
+import array
+import math
+import pathlib
+import subprocess
+import tempfile
+
+import machine
+import turns
+
+TITLES = {"lrn": "tutorial network", "resnet44": "ResNet-44"}
+BATCHES = (1, 128)
+MOST_DIFFERENCE = 1e-4
+
+
+def difference(path, reference):
+    """norm(a - b) / norm(b) of two files of floats."""
+    a, b = (array.array("f", pathlib.Path(p).read_bytes()) for p in (path, reference))
+    if len(a) != len(b) or not all(map(math.isfinite, a)):
+        return math.inf
+    return math.dist(a, b) / math.hypot(*b)
+
+
+def measure(options, quiet):
+    results = {}
+    python, script = machine.PEERS / "onnxruntime/bin/python", turns.HERE / "peers/onnxruntime_predict.py"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for network in TITLES:
+            files = [folder / f"{network}.safetensors", folder / f"{network}.samples"]
+            subprocess.run([python, script, "make", network, str(max(BATCHES)), *files], check=True)
+            for batch in BATCHES:
+                print(f"-- {network}, batch {batch}", flush=True)
+                outputs = {key: folder / f"{key}.outputs" for key in ("cupola", "onnxruntime")}
+                words = (network, batch, options.threads, *files)
+                described, rounds = turns.take(
+                    options,
+                    {
+                        "cupola": [turns.BUILD / "prediction", *words, outputs["cupola"]],
+                        "onnxruntime": [python, script, *words, outputs["onnxruntime"]],
+                    },
+                    quiet,
+                )
+                apart = difference(outputs["cupola"], outputs["onnxruntime"])
+                if apart > MOST_DIFFERENCE:
+                    raise SystemExit(f"{network}, batch {batch}: the outputs differ by {apart:.1e}, so different things were measured")
+                seconds = {key: turns.step_seconds(r) for key, r in rounds.items()}
+                results[f"{network}-{batch}"] = {
+                    "programs": described,
+                    "difference": apart,
+                    "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in seconds.items()},
+                    "ratio": turns.ratios(seconds["onnxruntime"], seconds["cupola"]),
+                }
+    return results
+
+
+def bars(results):
+    return [
+        machine.bar(
+            f"inference, {title}, batch {batch}: over ONNX Runtime", results.get(f"{network}-{batch}", {}).get("ratio"), least=1.0
+        )
+        for network, title in TITLES.items()
+        for batch in BATCHES
+    ]
+
+
+def text(results):
+    versions = {d["name"]: d["version"] for r in results.values() for d in r["programs"].values()}
+    rows = []
+    for network, title in TITLES.items():
+        for batch in BATCHES:
+            r = results[f"{network}-{batch}"]
+            times = [turns.text_of(r["milliseconds"][key], 3) for key in ("cupola", "onnxruntime")]
+            rows.append([title, batch, *times, turns.text_of(r["ratio"], 2), f"{r['difference']:.1e}"])
+    return [
+        "## Inference",
+        "",
+        f"`Predictor` beside ONNX Runtime {versions.get('ONNX Runtime', '')} (all optimisations, its own layout, the model built from the "
+        "same file of weights), random weights and samples. The difference is that of the outputs, norm over norm.",
+        "",
+        *machine.table(["network", "batch", "Cupola, ms", "ONNX Runtime, ms", "Cupola over it", "difference"], rows),
+        "",
+    ]

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step after another of one of the networks that are measured, synthetic samples already in memory; it talks to
+// turns.py as peers/protocol.py does.
+//
+//   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]
+//
+// NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or bfloat16. Each
+// of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean. `unfused` switches the fusion
+// pass off, `winograd` takes Winograd's convolution where it is faster.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/models/resnet.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
+
+#include "../../examples/cifar10_train/cifar10_net.hpp"
+
+using namespace cupola;
+
+namespace {
+
+using cifar10::Cifar10Loss, cifar10::Cifar10Net, cifar10::medium, cifar10::small, cifar10::tenth;
+
+// clang-format off
+struct PlainNet : Sequential<Input<24, 24, 3>,
+    Named<"conv1", Conv2d<64, 5, small>>, ReLU, MaxPool2d<3, 2>,
+    Named<"conv2", Conv2d<64, 5, small, tenth>>, ReLU, MaxPool2d<3, 2>,
+    Flatten,
+    Named<"local3", Linear<384, medium, tenth>>, ReLU,
+    Named<"local4", Linear<192, medium, tenth>>, ReLU,
+    Named<"softmax_linear", Linear<10, weights(truncated_normal(1.0 / 192))>>> {};
+
+struct Mlp : Sequential<Input<784>, Named<"hidden", Linear<128>>, ReLU, Named<"logits", Linear<10>>> {};
+// clang-format on
+
+struct Choice {
+    std::string_view network, precision;
+    std::int64_t batch = 0;
+    int threads = 0, replicas = 1;
+    bool unfused = false, winograd = false;
+};
+
+// Four global batches in turn, as the peers have. Values are uniform with a variance of one, which costs the start least.
+constexpr std::size_t batch_count = 4;
+
+struct Synthetic {
+    std::vector<float> samples;
+    std::vector<std::int32_t> labels;
+    std::size_t batch, replicas, sample;
+
+    Synthetic(std::int64_t of_a_replica, int replica_count, std::int64_t sample_size)
+        : batch(static_cast<std::size_t>(of_a_replica)),
+          replicas(static_cast<std::size_t>(replica_count)),
+          sample(static_cast<std::size_t>(sample_size)) {
+        const std::size_t count = batch_count * batch * replicas;
+        samples.resize(count * sample);
+        for (std::size_t i = 0; i < samples.size(); i += 4) {
+            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+            for (std::size_t k = 0; k < 4 && i + k < samples.size(); ++k) samples[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            labels.push_back(static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10)));
+        }
+    }
+
+    BatchView operator()(std::int64_t step, int replica, HostContext&) const {
+        const std::size_t first = (static_cast<std::size_t>(step) % batch_count * replicas + static_cast<std::size_t>(replica)) * batch;
+        return {samples.data() + first * sample, labels.data() + first, static_cast<std::int64_t>(batch)};
+    }
+};
+
+template <class Net, class Loss>
+int serve(const Choice& choice, const Sgd& optimizer) {
+    const Synthetic batches(choice.batch, choice.replicas, Net::input_shape.size());
+    const HostOptions device{.threads = choice.threads, .convolution = choice.winograd ? &winograd : nullptr};
+    DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.replicas = choice.replicas,
+                                                             .devices = choice.replicas,
+                                                             .device = device,
+                                                             .batch_size = choice.batch,
+                                                             .seed = 1,
+                                                             .optimizer = optimizer});
+    const char* const warm_up = std::getenv("WARM_UP");  // as protocol.py
+    for (int i = warm_up != nullptr ? std::atoi(warm_up) : 5; i > 0; --i) training.step(batches);
+    std::printf("{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s\"}\n",
+                CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, choice.replicas,
+                static_cast<long long>(choice.batch), choice.threads, choice.threads == 1 ? "" : "s",
+                choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "");
+    std::fflush(stdout);
+    char line[64];
+    while (std::fgets(line, sizeof line, stdin) != nullptr) {
+        std::vector<double> seconds;
+        double loss = 0;
+        for (int i = std::atoi(line); i > 0; --i) {
+            const auto start = std::chrono::steady_clock::now();
+            loss = training.step(batches).loss;
+            seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        }
+        std::printf("{\"seconds\": [");
+        for (std::size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.7f", i == 0 ? "" : ", ", seconds[i]);
+        std::printf("], \"loss\": %.6f}\n", loss);
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
+template <class Net, class Loss>
+int serve_in_precision(const Choice& choice, const Sgd& optimizer = {.learning_rate = 0.01}) {
+    if (choice.precision == "float") return serve<Net, Loss>(choice, optimizer);
+    require(choice.precision == "bfloat16", "PRECISION is float or bfloat16, not ", choice.precision);
+    using Net16 = InPrecision<MixedBFloat16, Net>;
+    static constexpr Sentence problem = Net16::template untrainable<Host, MixedBFloat16>();
+    if constexpr (problem.empty()) {
+        return serve<Net16, Loss>(choice, optimizer);
+    } else {
+        throw InvalidArgument(std::string(problem.characters, problem.size));
+    }
+}
+
+int run(const Choice& choice) {
+    if (choice.network == "lrn" && choice.unfused) return serve_in_precision<Unfused<Cifar10Net>, Cifar10Loss>(choice);
+    require(!choice.unfused, "only the network lrn is built unfused");
+    if (choice.network == "lrn") return serve_in_precision<Cifar10Net, Cifar10Loss>(choice);
+    if (choice.network == "plain") return serve_in_precision<PlainNet, Cifar10Loss>(choice);
+    require(choice.network == "resnet44" || choice.network == "mlp", "NETWORK is lrn, plain, resnet44 or mlp, not ", choice.network);
+    require(choice.precision == "float", "the network ", choice.network, " is built in float");
+    if (choice.network == "mlp") return serve<Mlp, LossCollection<CrossEntropy<10>>>(choice, {.learning_rate = 0.01});
+    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>>(choice, {.learning_rate = 0.01, .momentum = 0.9});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+    require(argc >= 5, "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]");
+    Choice choice{.network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
+    for (int i = 5; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        if (word == "unfused") {
+            choice.unfused = true;
+        } else if (word == "winograd") {
+            choice.winograd = true;
+        } else {
+            choice.replicas = std::atoi(argv[i]);
+        }
+    }
+    return run(choice);
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "training_step: %s\n", error.what());
+    return 1;
+}

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that are measured side by side: each is started once and warmed up; then they take turns, one working while the others
+wait in a read, for several rounds in changing order. Ratios are taken within a round, so that a machine which slows down does not favour
+anyone."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+
+import machine
+
+HERE = machine.ROOT / "tests" / "benchmarks"
+BUILD = machine.PEERS / "build"
+
+
+def add_options(parser):
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turn", type=float, default=1.0, help="seconds of work in a turn, about; at least three steps")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--disturbed", type=float, default=0.04, help="a turn is repeated when others used more of the machine")
+    parser.add_argument("--wait", type=float, default=20, help="seconds to wait for a quiet machine before a turn, at most")
+    parser.add_argument("--patience", type=int, default=3, help="times that a turn is repeated, at most")
+
+
+class Quiet:
+    """How much of the machine others used during the turns."""
+
+    def __init__(self):
+        self.busiest = self.stolen = 0.0
+        self.repeated = 0
+
+    def note(self, others, stolen):
+        self.busiest, self.stolen = max(self.busiest, others), max(self.stolen, stolen)
+
+    def report(self):
+        return {"others_busy": self.busiest, "stolen": self.stolen, "turns_repeated": self.repeated}
+
+
+class Missing(Exception):
+    """A program that ended before it said what it is."""
+
+
+class Program:
+    """A program that speaks peers/protocol.py. It exists from its start to stop(); ready() waits for its description."""
+
+    def __init__(self, key, command, threads, **environment):
+        self.key, self.begun = key, time.perf_counter()
+        self.log = machine.PEERS / f"{key}.log"
+        numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+        self.process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **numbers, **environment},
+            stderr=self.log.open("w"),
+        )
+
+    def answer(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self.process.wait()
+        raise Missing(f"{self.key} stopped: {self.log.read_text()[-1000:].strip()}")
+
+    def ready(self):
+        """Returns once it is warmed up; `start_seconds` is the time since its process began."""
+        self.described = self.answer()
+        self.start_seconds = time.perf_counter() - self.begun
+        return self
+
+    def work(self, count):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def seconds(self):
+        return machine.process_seconds(self.process.pid)
+
+    def peak_megabytes(self):
+        return machine.peak_bytes(self.process.pid) / 1e6
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def cupola_step(network, precision, batch, threads, *words):
+    return [BUILD / "training_step", network, precision, batch, threads, *words]
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def text_of(value, digits=0):
+    return f"{value['median']:.{digits}f} ({value['least']:.{digits}f} to {value['most']:.{digits}f})"
+
+
+def ratios(above, below):
+    """The spread of a ratio that is taken round by round."""
+    return spread([a / b for a, b in zip(above, below)])
+
+
+def step_seconds(rounds):
+    """The median step of each round."""
+    return [statistics.median(r["seconds"]) for r in rounds]
+
+
+def amount_for(result, turn):
+    """How much work fills a turn, from one that was a trial: steps, or repetitions of oneDNN's primitives."""
+    one = result["pass_median"] / 1e3 if "pass_median" in result else statistics.median(result["seconds"])
+    return max(3, min(20_000, round(turn / one)))
+
+
+def one_turn(options, program, running, amount):
+    """What the program answered, the shares of the machine that others used and that its host took, and what share of a
+    processor each waiting program used."""
+    time.sleep(0.2)  # threads that still spin after their last region go to sleep
+    machine.wait_until_quiet(options.disturbed, options.wait, 0.3)
+    busy, steal = machine.busy_seconds()
+    before = {other.key: other.seconds() for other in running}
+    start = time.perf_counter()
+    result = program.work(amount)
+    elapsed = time.perf_counter() - start
+    used = {other.key: other.seconds() - before[other.key] for other in running}
+    busy_after, steal_after = machine.busy_seconds()
+    all_of_it = elapsed * os.cpu_count()
+    idle = {key: seconds / elapsed for key, seconds in used.items() if key != program.key}
+    return result, max(0.0, busy_after - busy - used[program.key]) / all_of_it, (steal_after - steal) / all_of_it, idle
+
+
+def take(options, commands, quiet):
+    """Starts the programs (`commands`, by key), lets them take turns and stops them. Returns their descriptions with the peak of
+    their memory, and what each answered in each round. One that cannot be started is left out, and "missing" says why."""
+    # The same processors for each: a peer that starts more threads than it was told to gains nothing by it.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
+    running, missing = [], {}
+    for key, command in commands.items():
+        try:
+            running.append(Program(key, command, options.threads).ready())
+        except (Missing, OSError) as error:
+            missing[key] = str(error)
+            print(f"{key} is left out: {error}", flush=True)
+    amounts = {p.key: amount_for(p.work(3), options.turn) for p in running}
+    rounds, awake = {p.key: [] for p in running}, {}
+    for number in range(options.rounds):
+        for program in running[number % len(running) :] + running[: number % len(running)]:
+            for attempt in range(options.patience + 1):
+                result, others, stolen, idle = one_turn(options, program, running, amounts[program.key])
+                if others <= options.disturbed or attempt == options.patience:
+                    break
+                quiet.repeated += 1
+            quiet.note(others, stolen)
+            for key, share in idle.items():
+                awake[key] = max(awake.get(key, 0.0), share)
+            rounds[program.key].append(result)
+            one = result["sum_median"] if "sum_median" in result else 1e3 * statistics.median(result["seconds"])
+            print(f"round {number + 1}: {program.key}: {one:.3g} ms, others used {others:.0%} of the machine", flush=True)
+    described = {"missing": missing} if missing else {}
+    for program in running:
+        described[program.key] = {**program.described, "peak_megabytes": program.peak_megabytes()}
+        program.stop()
+        if awake.get(program.key, 0.0) > 0.05:
+            raise SystemExit(f"{program.key} used {awake[program.key]:.0%} of a processor while another was measured")
+    return described, rounds
+
+
+def json_of(options, quiet, command, **environment):
+    """The JSON in the last line of a program that measures by itself, run while the machine is quiet."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads), **environment}
+    for attempt in range(options.patience + 1):
+        time.sleep(0.2)
+        machine.wait_until_quiet(options.disturbed, options.wait, 0.3)
+        busy, steal = machine.busy_seconds()
+        start = time.perf_counter()
+        with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, env=environment) as process:
+            output = process.stdout.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise SystemExit(f"{command[0]} ended with status {process.returncode}")
+        all_of_it = (time.perf_counter() - start) * os.cpu_count()
+        busy_after, steal_after = machine.busy_seconds()
+        others = max(0.0, busy_after - busy - usage.ru_utime - usage.ru_stime) / all_of_it
+        if others <= options.disturbed or attempt == options.patience:
+            quiet.note(others, (steal_after - steal) / all_of_it)
+            return json.loads(output.strip().splitlines()[-1])
+        quiet.repeated += 1
