@@ -27,6 +27,9 @@ using reference::Floats;
 
 namespace {
 
+/// A whole image stays below 5e-6; an image of one pixel takes one output of a tile, whose rounding nothing averages.
+constexpr double winograd_tolerance = 3e-5;
+
 template <std::size_t T, std::size_t K>
 struct Tiles {
     static constexpr std::size_t tile = T, kernel = K;
@@ -113,9 +116,9 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees 
             const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const Outcome outcome = run<W>(c, problem);
-            CHECK(distance(outcome.output, r.forward(x, w, b)) < reference::tolerance);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < reference::tolerance);
-            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+            CHECK(distance(outcome.output, r.forward(x, w, b)) < winograd_tolerance);
+            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < winograd_tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < winograd_tolerance);
             if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
         }
     }
