@@ -63,6 +63,12 @@ TrainingState trained(int replicas, int devices, std::vector<double>* losses = n
 
 }  // namespace
 
+TEST_CASE("the summary has the bytes of bfloat16") {
+    CHECK(contains(summary<tutorial::Net>(128), "18.9 MB"));
+    CHECK(contains(summary<NarrowTutorial>(128), "9.4 MB"));
+    CHECK(!contains(summary<NarrowTutorial>(128), "18.9 MB"));
+}
+
 TEST_CASE("a step in bfloat16 has the loss and the gradient of float to bfloat16's rounding") {
     if (!has_bfloat16()) return;
     Training<Narrow> narrow(options<Training<Narrow>>(1, 1));

@@ -43,12 +43,12 @@ namespace impl {
 }
 
 [[nodiscard]] inline std::string summary(std::span<const Row> rows, const Shape& input, bool fusion, std::int64_t batch,
-                                         std::size_t activation_arena) {
+                                         std::size_t activation_arena, std::size_t element_bytes) {
     std::vector<StageInfo> stages(rows.size());
     stages.resize(fuse(rows, fusion, stages));
     std::vector<std::vector<std::string>> cells{{"name", "layer", "output", "parameters", "multiply-adds", "activations"}};
     const auto bytes = [&](const Shape& shape) {
-        return bytes_text(static_cast<std::size_t>(batch * shape.size()) * sizeof(float));
+        return bytes_text(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
     };
     cells.push_back({"", "Input", to_string(input), "", "", bytes(input)});
     std::int64_t work = 0;
@@ -81,7 +81,7 @@ namespace impl {
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
-    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch));
+    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch), sizeof(typename Net::Precision::Activation));
 }
 
 }  // namespace cupola::inline CUPOLA_ABI
