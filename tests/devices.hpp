@@ -16,17 +16,17 @@ using Devices = std::tuple<cupola::Host>;
 
 /// A device and the element type of the activations on it. A device alone stands for float on it.
 template <cupola::Device D, class T>
-struct On {
+struct OnDevice {
     using Device = D;
     using Element = T;
 };
-using DevicesAndElements = std::tuple<On<cupola::Host, float>, On<cupola::Host, cupola::BFloat16>>;
+using DevicesAndElements = std::tuple<OnDevice<cupola::Host, float>, OnDevice<cupola::Host, cupola::BFloat16>>;
 
 namespace devices_impl {
 template <class D>
-struct Place : On<D, float> {};
+struct Place : OnDevice<D, float> {};
 template <class D, class T>
-struct Place<On<D, T>> : On<D, T> {};
+struct Place<OnDevice<D, T>> : OnDevice<D, T> {};
 }  // namespace devices_impl
 
 template <class D>

@@ -93,10 +93,10 @@ TEST_CASE(
                         for (int r = first; r < 3; r += devices) {
                             const BatchView batch = batches(step, r, context);
                             reference.fill(step, r, samples.data(), labels.data());
-                            const bool same = batch.size == 21 &&
+                            const bool equal = batch.size == 21 &&
                                               std::equal(samples.begin(), samples.end(), batch.samples) &&
                                               std::equal(labels.begin(), labels.end(), batch.labels);
-                            if (!same) ++wrong;
+                            if (!equal) ++wrong;
                         }
                     }
                 };

@@ -106,9 +106,9 @@ TEST_CASE("an element depends on the seed, the parameter and its place, and on n
         CHECK(std::equal(shorter.begin(), shorter.end(), values.begin()));
 
         const auto equal_places = [&](const std::vector<float>& other) {
-            int same = 0;
-            for (std::size_t i = 0; i < values.size(); ++i) same += values[i] == other[i] ? 1 : 0;
-            return same;
+            int alike = 0;
+            for (std::size_t i = 0; i < values.size(); ++i) alike += values[i] == other[i] ? 1 : 0;
+            return alike;
         };
         CHECK(equal_places(draw(initializer, 2, 0, 9, 9, 1000)) < 5);
         CHECK(equal_places(draw(initializer, 1, 1, 9, 9, 1000)) < 5);

@@ -25,7 +25,7 @@ static_assert(all_on_host<Conv2d<64, 5>, Linear<10>, ReLU, MaxPool2d<3, 2>, AvgP
                           Dropout<0.5>>);
 
 /// The least that a layer is: y = x.
-struct Identity {
+struct Unchanging {
     static constexpr Inferred output(const Shape& input) { return input; }
     struct Operation {
         template <class Pass>
@@ -38,13 +38,13 @@ struct Identity {
         return {};
     }
 };
-static_assert(Layer<Identity> && LayerOn<Identity, Host> && HasOperation<Identity, Host>);
-static_assert(!HasParameters<Identity> && !HasTraits<Identity>);
-static_assert(parameters_of<Identity>(Shape{4}).count == 0 && multiply_adds_of<Identity>(Shape{4}) == 0);
+static_assert(Layer<Unchanging> && LayerOn<Unchanging, Host> && HasOperation<Unchanging, Host>);
+static_assert(!HasParameters<Unchanging> && !HasTraits<Unchanging>);
+static_assert(parameters_of<Unchanging>(Shape{4}).count == 0 && multiply_adds_of<Unchanging>(Shape{4}) == 0);
 // The defaults are the safe ones: everything is kept for backward, nothing is fused, nothing is a view.
-static_assert(traits_of<Identity>().backward_reads_input && traits_of<Identity>().backward_reads_output);
-static_assert(!traits_of<Identity>().view && !traits_of<Identity>().absorbs_relu &&
-              !traits_of<Identity>().masks_for_relu && traits_of<Identity>().activation == Activation::none);
+static_assert(traits_of<Unchanging>().backward_reads_input && traits_of<Unchanging>().backward_reads_output);
+static_assert(!traits_of<Unchanging>().view && !traits_of<Unchanging>().absorbs_relu &&
+              !traits_of<Unchanging>().masks_for_relu && traits_of<Unchanging>().activation == Activation::none);
 
 struct Empty {};
 static_assert(!Layer<Empty> && !Layer<int> && !Layer<void>);
@@ -83,13 +83,13 @@ struct WithoutForward {
 };
 static_assert(!HasForward<OperationOf<WithoutForward, Host>, Host> && !LayerOn<WithoutForward, Host>);
 
-struct ParametersOfAnotherKind : Identity {
+struct ParametersOfAnotherKind : Unchanging {
     static constexpr int parameters(const Shape&) { return 3; }
 };
 static_assert(!HasParameters<ParametersOfAnotherKind>);
 
 // An operation that names no memory needs none.
-static_assert(Operation<Identity::Operation, Host> && !Operation<WithoutBackward::Operation, Host>);
+static_assert(Operation<Unchanging::Operation, Host> && !Operation<WithoutBackward::Operation, Host>);
 
 }  // namespace
 
@@ -102,7 +102,7 @@ TEST_CASE("an inferred output is a shape or a mistake") {
 }
 
 TEST_CASE("an operation that says nothing of memory needs none") {
-    const MemoryNeeds needs = memory_needs(Identity::Operation{});
+    const MemoryNeeds needs = memory_needs(Unchanging::Operation{});
     CHECK(needs.packed == 0);
     CHECK(needs.saved == 0);
     CHECK(needs.scratch == 0);

@@ -288,7 +288,7 @@ TEST_CASE("a convolution that oneDNN would compute by its reference code is refu
 
 TEST_CASE("child: a convolution in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{1, 12, 6, 16, 16, 5, 1};
-    using D = On<Host, BFloat16>;
+    using D = OnDevice<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 convolutions need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));
@@ -305,7 +305,7 @@ TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only refe
 
 TEST_CASE("a convolution in bfloat16 rounds its weights to nearest, and none of its sums") {
     if (!computes_bfloat16()) return;
-    using D = On<Host, BFloat16>;
+    using D = OnDevice<Host, BFloat16>;
     const Case c{2, 12, 12, 64, 64, 5, 1};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);

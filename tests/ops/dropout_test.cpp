@@ -122,9 +122,9 @@ TEST_CASE_TEMPLATE_DEFINE("dropout's mask differs by seed, step, layer and sampl
     const Problem problem = problem_of(2, 256, 1);
     const Floats mask = run<D>(problem, 0.5).output;
     const auto agreement = [&](const Floats& other) {
-        int same = 0;
-        for (std::size_t i = 0; i < mask.size(); ++i) same += mask[i] == other[i] ? 1 : 0;
-        return static_cast<double>(same) / static_cast<double>(mask.size());
+        int alike = 0;
+        for (std::size_t i = 0; i < mask.size(); ++i) alike += mask[i] == other[i] ? 1 : 0;
+        return static_cast<double>(alike) / static_cast<double>(mask.size());
     };
     const auto changed = [&](auto change) {
         Problem other = problem;

@@ -246,7 +246,7 @@ TEST_CASE_TEMPLATE_APPLY(linear_nan, DevicesAndElements);
 
 TEST_CASE("child: a linear layer in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{3, 5, 3};
-    using D = On<Host, BFloat16>;
+    using D = OnDevice<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 linear layers need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));
@@ -263,7 +263,7 @@ TEST_CASE("a linear layer in bfloat16 that oneDNN would emulate, or has only ref
 
 TEST_CASE("a linear layer in bfloat16 rounds its weights to nearest") {
     if (!computes_bfloat16()) return;
-    using D = On<Host, BFloat16>;
+    using D = OnDevice<Host, BFloat16>;
     const Case c{17, 65, 63};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);

@@ -193,7 +193,7 @@ TEST_CASE_TEMPLATE_APPLY(pooling_inference, DevicesAndElements);
 
 TEST_CASE("child: pooling in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{PoolingKind::average, 2, 6, 6, 16, 3, 2};
-    using D = On<Host, BFloat16>;
+    using D = OnDevice<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 pooling needs AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));

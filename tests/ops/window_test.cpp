@@ -55,11 +55,11 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
                 CAPTURE(input);
                 CAPTURE(window);
                 CAPTURE(stride);
-                const reference::Axis same = reference::same(input, window, stride);
-                CHECK(is(window_axis(input, window, stride, Padding::same), same.output, same.pad_begin, same.pad_end));
+                const reference::Axis padded = reference::same(input, window, stride);
+                CHECK(is(window_axis(input, window, stride, Padding::same), padded.output, padded.pad_begin, padded.pad_end));
                 if (window > input) continue;
-                const reference::Axis valid = reference::valid(input, window, stride);
-                CHECK(is(window_axis(input, window, stride, Padding::valid), valid.output, 0, 0));
+                const reference::Axis unpadded = reference::valid(input, window, stride);
+                CHECK(is(window_axis(input, window, stride, Padding::valid), unpadded.output, 0, 0));
             }
         }
     }

@@ -112,9 +112,9 @@ TEST_CASE("tensors of any size are updated whole, the padding between them not a
             for (std::uint32_t step = 0; step < 3; ++step) arena.step(step, stepping::numbers(total, 100 + step));
             CHECK(arena.padding_untouched());
             auto& result = trained[threads - 1] = arena.gather(arena.w);
-            std::size_t same = 0;
-            for (std::size_t i = 0; i < total; ++i) same += result[i] == initial[i] ? 1 : 0;
-            CHECK(same < total / 100);
+            std::size_t alike = 0;
+            for (std::size_t i = 0; i < total; ++i) alike += result[i] == initial[i] ? 1 : 0;
+            CHECK(alike < total / 100);
         }
         CHECK(trained[0] == trained[1]);
     });

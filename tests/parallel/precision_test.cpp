@@ -73,8 +73,8 @@ TEST_CASE("a step in bfloat16 has the loss and the gradient of float to bfloat16
     if (!has_bfloat16()) return;
     Training<Narrow> narrow(options<Training<Narrow>>(1, 1));
     Training<tutorial::AnyNet> wide(options<Training<tutorial::AnyNet>>(1, 1));
-    auto batches = batches_of(1), same = batches_of(1);
-    const double loss = narrow.step(batches).loss, expected = wide.step(same).loss;
+    auto batches = batches_of(1), again = batches_of(1);
+    const double loss = narrow.step(batches).loss, expected = wide.step(again).loss;
     CHECK(loss == doctest::Approx(expected).epsilon(5e-3));
     CHECK(loss != expected);
     CHECK(tutorial::difference(narrow.gradient(0), wide.gradient(0)) < 3e-2);
