@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t pixels = 8 * 8 * 3, batch = 6;
 
-struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, MaxPool2d<2>, Named<"conv2", Conv2d<6, 3>>, Flatten,
+struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, MaxPool2d<2, 2>, Named<"conv2", Conv2d<6, 3>>, Flatten,
                           Named<"fc", Linear<10>>> {};
 struct Normed : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU, Flatten,
                            Named<"fc", Linear<10>>> {};
@@ -72,8 +72,8 @@ TEST_CASE("a profile has every part of a step in the order of the step, and thei
     const StepProfile one = profile(training, numbers, {.steps = 1, .warm_up = 2});
     CHECK(titles(one) == std::vector<std::string>{
                              "regularisers' losses", "data", "packing of weights", "conv1: Conv2d<4, 3> + ReLU, forward",
-                             "MaxPool2d<2>, forward", "conv2: Conv2d<6, 3>, forward", "fc: Linear<10>, forward", "loss",
-                             "fc: Linear<10>, backward", "conv2: Conv2d<6, 3>, backward", "MaxPool2d<2>, backward",
+                             "MaxPool2d<2, 2>, forward", "conv2: Conv2d<6, 3>, forward", "fc: Linear<10>, forward", "loss",
+                             "fc: Linear<10>, backward", "conv2: Conv2d<6, 3>, backward", "MaxPool2d<2, 2>, backward",
                              "conv1: Conv2d<4, 3> + ReLU, backward", "waiting for other devices", "check of the gradient", "optimiser",
                              "moving average"});
     CHECK(training.step() == 3);
