@@ -90,6 +90,8 @@ struct LayerTraits {
     /// become one operation.
     PoolingShape (*pooling)(const Shape& input) = nullptr;
     LocalResponseNormShape (*local_norm)(const Shape& input) = nullptr;
+    /// Whether it has them: under a sanitizer, g++ 12 compares no function's address with null in a constant.
+    bool pools = false, normalizes_locally = false;
     /// The device that it is placed on (layers/on.hpp); empty for the network's own.
     std::string_view placed_on{};
 };

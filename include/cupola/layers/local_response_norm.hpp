@@ -16,7 +16,7 @@ struct LocalResponseNorm {
         return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha), static_cast<float>(beta)};
     }
 
-    static constexpr LayerTraits traits{.backward_reads_output = false, .local_norm = &shape};
+    static constexpr LayerTraits traits{.backward_reads_output = false, .local_norm = &shape, .normalizes_locally = true};
 
     static constexpr Inferred output(const Shape& input) {
         if (radius < 0) return Mistake{"has a negative radius"};

@@ -28,8 +28,7 @@ struct PlacedLayer {
         LayerTraits traits = traits_of<L>();
         traits.activation = Activation::none;
         traits.view = traits.absorbs_relu = traits.absorbs_norm = traits.masks_for_relu = false;
-        traits.pooling = nullptr;
-        traits.local_norm = nullptr;
+        traits.pools = traits.normalizes_locally = false;
         traits.placed_on = Device::name;
         return traits;
     }();

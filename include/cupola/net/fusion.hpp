@@ -46,9 +46,9 @@ struct StageInfo {
 /// What rows i and i + 1 are together.
 [[nodiscard]] constexpr FusedPair fused_pair(std::span<const Row> rows, std::size_t i) {
     const LayerTraits &first = rows[i].traits, &second = rows[i + 1].traits;
-    const auto pools = [&](std::size_t k) { return rows[k].traits.pooling != nullptr && place_is_a_byte(rows[k].traits.pooling(rows[k].input)); };
-    if (second.local_norm != nullptr && pools(i)) return FusedPair::pooled_norm;
-    if (first.local_norm != nullptr && pools(i + 1)) return FusedPair::normed_pool;
+    const auto pools = [&](std::size_t k) { return rows[k].traits.pools && place_is_a_byte(rows[k].traits.pooling(rows[k].input)); };
+    if (second.normalizes_locally && pools(i)) return FusedPair::pooled_norm;
+    if (first.normalizes_locally && pools(i + 1)) return FusedPair::normed_pool;
     return FusedPair::none;
 }
 

@@ -23,7 +23,8 @@ struct Pool2d {
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_output = false,
                                         .masks_for_relu = kind == PoolingKind::max,
-                                        .pooling = &shape};
+                                        .pooling = &shape,
+                                        .pools = true};
 
     static constexpr Inferred output(const Shape& input) {
         if (window < 1 || stride < 1) return Mistake{"has a size of zero"};
