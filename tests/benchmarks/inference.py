@@ -33,17 +33,18 @@ def measure(options, quiet):
             subprocess.run([python, script, "make", network, str(max(BATCHES)), *files], check=True)
             for batch in BATCHES:
                 print(f"-- {network}, batch {batch}", flush=True)
-                outputs = {key: folder / f"{key}.outputs" for key in ("cupola", "onnxruntime")}
+                outputs = {key: folder / f"{key}.outputs" for key in ("cupola", "direct", "onnxruntime")}
                 words = (network, batch, options.threads, *files)
                 described, rounds = turns.take(
                     options,
                     {
-                        "cupola": [turns.BUILD / "prediction", *words, outputs["cupola"]],
+                        "cupola": [turns.BUILD / "prediction", *words, outputs["cupola"], "winograd"],
+                        "direct": [turns.BUILD / "prediction", *words, outputs["direct"]],
                         "onnxruntime": [python, script, *words, outputs["onnxruntime"]],
                     },
                     quiet,
                 )
-                apart = difference(outputs["cupola"], outputs["onnxruntime"])
+                apart = max(difference(outputs[key], outputs["onnxruntime"]) for key in ("cupola", "direct"))
                 if apart > MOST_DIFFERENCE:
                     raise SystemExit(f"{network}, batch {batch}: the outputs differ by {apart:.1e}, so different things were measured")
                 seconds = {key: turns.step_seconds(r) for key, r in rounds.items()}
@@ -52,17 +53,18 @@ def measure(options, quiet):
                     "difference": apart,
                     "milliseconds": {key: turns.spread([1e3 * s for s in values]) for key, values in seconds.items()},
                     "ratio": turns.ratios(seconds["onnxruntime"], seconds["cupola"]),
+                    "ratio_direct": turns.ratios(seconds["onnxruntime"], seconds["direct"]),
                 }
     return results
 
 
 def bars(results):
+    ways = (("ratio", "over ONNX Runtime"), ("ratio_direct", "the same with oneDNN's direct convolutions"))
     return [
-        machine.bar(
-            f"inference, {title}, batch {batch}: over ONNX Runtime", results.get(f"{network}-{batch}", {}).get("ratio"), least=1.0
-        )
+        machine.bar(f"inference, {title}, batch {batch}: {what}", results.get(f"{network}-{batch}", {}).get(key), least=1.0)
         for network, title in TITLES.items()
         for batch in BATCHES
+        for key, what in ways
     ]
 
 
@@ -72,7 +74,7 @@ def text(results):
     for network, title in TITLES.items():
         for batch in BATCHES:
             r = results[f"{network}-{batch}"]
-            times = [turns.text_of(r["milliseconds"][key], 3) for key in ("cupola", "onnxruntime")]
+            times = [turns.text_of(r["milliseconds"][key], 3) for key in ("cupola", "direct", "onnxruntime")]
             rows.append([title, batch, *times, turns.text_of(r["ratio"], 2), f"{r['difference']:.1e}"])
     return [
         "## Inference",
@@ -80,6 +82,6 @@ def text(results):
         f"`Predictor` beside ONNX Runtime {versions.get('ONNX Runtime', '')} (all optimisations, its own layout, the model built from the "
         "same file of weights), random weights and samples. The difference is that of the outputs, norm over norm.",
         "",
-        *machine.table(["network", "batch", "Cupola, ms", "ONNX Runtime, ms", "Cupola over it", "difference"], rows),
+        *machine.table(["network", "batch", "Cupola, Winograd, ms", "Cupola, direct, ms", "ONNX Runtime, ms", "Winograd over it", "difference"], rows),
         "",
     ]

@@ -105,14 +105,15 @@ def table(header, rows):
 
 
 def bar(row, measured, least=None, most=None, digits=2, unit=""):
-    """A row of the table of what is asked for: (row, asked, measured, met). `measured` is a number, a spread of numbers or None."""
-    asked = f">= {least:,}{unit}" if least is not None else f"<= {most:,}{unit}"
+    """A row of the table of what is asked for: (row, asked, measured, met). `measured` is a number, a spread of numbers or None. Where
+    nothing is asked the row explains the one above it."""
+    asked = f">= {least:,}{unit}" if least is not None else f"<= {most:,}{unit}" if most is not None else ""
     if measured is None:
         return [row, asked, "not measured", ""]
     spread = measured if isinstance(measured, dict) else None
     value = spread["median"] if spread else measured
-    met = value >= least if least is not None else value <= most
+    met = value >= least if least is not None else value <= most if most is not None else None
     words = f"{value:,.{digits}f}{unit}"
     if spread:
         words += f" ({spread['least']:,.{digits}f} to {spread['most']:,.{digits}f})"
-    return [row, asked, words, "yes" if met else "no"]
+    return [row, asked, words, {True: "yes", False: "no", None: ""}[met]]

@@ -18,7 +18,27 @@ EXAMPLES = machine.ROOT / "build" / "release" / "examples"
 
 class Replicas:
     @staticmethod
-    def measure(options, quiet):
+    def two_processes(options, quiet, threads):
+        """How much two processes that know nothing of each other do, a replica of 64 on one thread each, over what one does alone: the
+        most that any two replicas could."""
+        command = turns.cupola_step("lrn", "float", 64, threads)
+        both = [turns.Program(f"process{i}", command, threads).ready() for i in range(2)]
+        amount = turns.amount_for(both[0].work(3), options.turn)
+        over = []
+        for _ in range(options.rounds):
+            result, others, stolen, _ = turns.one_turn(options, both[0], both, amount)
+            quiet.note(others, stolen)
+            alone = statistics.median(result["seconds"])
+            for program in both:
+                program.ask(amount)
+            together = [statistics.median(program.answer()["seconds"]) for program in both]
+            over.append(sum(alone / seconds for seconds in together))
+        for program in both:
+            program.stop()
+        return turns.spread(over)
+
+    @classmethod
+    def measure(cls, options, quiet):
         half = options.threads // 2
         described, rounds = turns.take(
             options,
@@ -30,12 +50,14 @@ class Replicas:
             quiet,
         )
         whole, two, one = (turns.step_seconds(rounds[key]) for key in ("1 x 128", "2 x 64", "1 x 64"))
+        scaling = cls.two_processes(options, quiet, half)
         rates = {"1 x 128": [128 / s for s in whole], "2 x 64": [128 / s for s in two], "1 x 64": [64 / s for s in one]}
         return {
             "programs": described,
             "images_per_second": {key: turns.spread(values) for key, values in rates.items()},
             "over_one_of_128": turns.ratios(rates["2 x 64"], rates["1 x 128"]),
             "over_one_of_64": turns.ratios(rates["2 x 64"], rates["1 x 64"]),
+            "two_processes": scaling,
         }
 
     @staticmethod
@@ -44,6 +66,7 @@ class Replicas:
         return [
             machine.bar(f"{name} over 1 x 128 on two threads", r.get("over_one_of_128"), least=1.0),
             machine.bar(f"{name} over 1 x 64 on one thread", r.get("over_one_of_64"), least=1.9),
+            machine.bar("two processes of 1 x 64 at once over one of them alone: what the machine allows", r.get("two_processes")),
         ]
 
     @staticmethod

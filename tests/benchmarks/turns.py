@@ -71,9 +71,12 @@ class Program:
         self.start_seconds = time.perf_counter() - self.begun
         return self
 
-    def work(self, count):
+    def ask(self, count):
         self.process.stdin.write(f"{count}\n")
         self.process.stdin.flush()
+
+    def work(self, count):
+        self.ask(count)
         return self.answer()
 
     def seconds(self):
