@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Host`: three oneDNN matrix products on the arena in place, and one pass over the gradient that
-// applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
+// Linear layers on `Host`: three oneDNN matrix products on the arena in place (few samples go forward by a kernel of our
+// own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
 // `prepare` rounds, and write the weights' gradient to the arena in float.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include <cupola/ops/host/impl/row_products.hpp>
 #include <cupola/ops/linear.hpp>
 #include <cupola/ops/onednn/convert.hpp>
 #include <cupola/ops/onednn/impl/element.hpp>
@@ -53,6 +54,9 @@ template <impl::HostElement T>
 class Linear<Host, T> {
     /// Whether the products read a rounded copy of the weights.
     static constexpr bool rounds = !std::same_as<T, float>;
+    /// The largest batch that goes forward by rows. Measured with sixteen lanes: 2.4 times as fast as oneDNN's product for 1
+    /// sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for the processor, this is for what the file is compiled for.
+    static constexpr std::int64_t few_samples = impl::lane_count * impl::lane_count / 16;
 
 public:
     [[gnu::cold]] Linear(const Site<Host, T>& site, const LinearShape& shape)
@@ -67,8 +71,10 @@ public:
         const auto output_transposed = impl::dnnl_tensor({out, n}, dnnl_ba, type);
         const auto weight_gradient = impl::dnnl_tensor({out, in}, dnnl_ab);
         const auto bias = impl::dnnl_tensor({1, out}, dnnl_ab);
-        forward_ = product(site.context, input.get(), weight_transposed.get(), shape.bias ? bias.get() : nullptr,
-                           output.get(), relu_, false);
+        if (!by_rows()) {
+            forward_ = product(site.context, input.get(), weight_transposed.get(), shape.bias ? bias.get() : nullptr,
+                               output.get(), relu_, false);
+        }
         if (!site.training) return;
         backward_weights_ = product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, false);
         backward_weights_adding_ =
@@ -94,6 +100,12 @@ public:
     }
 
     void forward(const Pass<Host, T>& pass) {
+        if constexpr (!rounds) {
+            if (by_rows()) {
+                return impl::linear_by_rows(pass.context, pass.input, pass.parameters[0], shape_.bias ? pass.parameters[1] : nullptr,
+                                            relu_, batch_, shape_.in_features, shape_.out_features, pass.output);
+            }
+        }
         if (shape_.bias) {
             forward_.run(pass.scratch, {pass.input, weights(pass), pass.output, pass.parameters[1]});
         } else {
@@ -115,6 +127,7 @@ public:
     }
 
 private:
+    [[nodiscard]] bool by_rows() const { return !rounds && batch_ <= few_samples; }
     [[nodiscard]] std::int64_t weight_count() const { return shape_.in_features * shape_.out_features; }
     [[nodiscard]] static const void* weights(const Pass<Host, T>& pass) {
         if constexpr (rounds) {
