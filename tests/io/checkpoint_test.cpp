@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -261,9 +263,52 @@ TEST_CASE("A checkpoint that lacks one of the averages or of the optimiser's ten
 TEST_CASE("A tensor of another type is refused with its name") {
     const TemporaryFolder folder;
     auto tensors = tensors_of_net();
-    tensors[2].type = "BF16";
+    tensors[2].type = "I32";
     write_zeros(folder.path("x"), tensors);
-    CHECK(refusal(folder.path("x")) == folder.path("x") + ": fc.weight has elements of type BF16; only F32 is read");
+    CHECK(refusal(folder.path("x")) == folder.path("x") + ": fc.weight has elements of type I32; F32, F16, BF16 and F64 are read");
+}
+
+TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats that they are") {
+    const TemporaryFolder folder;
+    const std::array<std::uint16_t, 3> half{0x3C00, 0xC0A0, 0x7BFF}, brain{0x3F80, 0xC014, 0x0001};
+    const std::array<double, 2> wide{0.1, -3e9};
+    auto tensors = tensors_of_net();
+    tensors[1].type = "F16";
+    tensors[3].type = "F64";
+    for (const bool first : {true, false}) {
+        if (!first) tensors[1].type = "BF16";
+        SafetensorsWriter file(folder.path("x"), tensors, {});
+        for (const TensorHeader& tensor : tensors) {
+            std::uint64_t bytes = impl::safetensors_element_bytes(tensor.type);
+            for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
+            if (tensor.name == "conv1.bias") {
+                file.write(std::as_bytes(std::span(first ? half : brain)));
+            } else if (tensor.name == "fc.bias") {
+                file.write(std::as_bytes(std::span(wide)));
+            } else {
+                file.write(std::vector<std::byte>(bytes));
+            }
+        }
+        file.commit();
+        const std::vector<float> values = read_checkpoint(folder.path("x"), Net::rows).state.parameters;
+        const auto at = [&](std::size_t row, std::size_t i) { return values[static_cast<std::size_t>(Net::rows[row].offsets[1]) + i]; };
+        std::size_t conv = 0, fc = 0;
+        for (std::size_t row = 0; row < Net::rows.size(); ++row) {
+            if (Net::rows[row].name == "conv1") conv = row;
+            if (Net::rows[row].name == "fc") fc = row;
+        }
+        CHECK(at(conv, 0) == 1.0F);
+        CHECK(at(conv, 1) == -2.3125F);
+        CHECK(at(conv, 2) == (first ? 65504.0F : 9.183549615799121e-41F));
+        CHECK(at(fc, 0) == 0.1F);
+        CHECK(at(fc, 1) == -3e9F);
+    }
+    CHECK(impl::float_of_half(0x0001) == 0x1p-24F);
+    CHECK(impl::float_of_half(0x83FF) == -0x1.FF8p-15F);
+    CHECK(impl::float_of_half(0x0400) == 0x1p-14F);
+    CHECK(impl::float_of_half(0xFC00) == -std::numeric_limits<float>::infinity());
+    CHECK(std::isnan(impl::float_of_half(0x7E01)));
+    CHECK(std::signbit(impl::float_of_half(0x8000)));
 }
 
 TEST_CASE("A checkpoint of another version is refused, and one whose own texts are wrong") {

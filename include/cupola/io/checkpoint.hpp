@@ -25,6 +25,7 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/checkpoint_metadata.hpp>
 #include <cupola/io/impl/checkpoint_tensors.hpp>
+#include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/net/table.hpp>
@@ -86,9 +87,9 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
         std::vector<float>& values = impl::arena_of(checkpoint.state, a);
         values.assign(static_cast<std::size_t>(arenas[a].elements), 0.0F);
         for (const impl::StoredTensor& tensor : arenas[a].tensors) {
-            const std::span<const std::byte> bytes = file.bytes(*file.find(arenas[a].prefix + tensor.name));
-            piece.resize(tensor.size());  // a copy: nothing aligns a tensor in a file
-            std::memcpy(piece.data(), bytes.data(), bytes.size());
+            const SafeTensor& stored = *file.find(arenas[a].prefix + tensor.name);
+            piece.resize(tensor.size());
+            impl::read_stored_floats(stored.type, file.bytes(stored), piece.data());
             impl::from_file(tensor, piece.data(), values.data());
         }
     }

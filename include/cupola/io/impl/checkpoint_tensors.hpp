@@ -14,6 +14,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/io/impl/checkpoint_layout.hpp>
+#include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
@@ -64,8 +65,8 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
             refuse_network(file.path(), text("its ", name, " is [", shown(stored->extents), "], and this network's is ",
                                              to_string(tensor.shape)));
         }
-        require<DataError>(stored->type == "F32", file.path(), ": ", name, " has elements of type ",
-                           shown(stored->type), "; only F32 is read");
+        require<DataError>(is_stored_float(stored->type), file.path(), ": ", name, " has elements of type ",
+                           shown(stored->type), "; F32, F16, BF16 and F64 are read");
     }
 }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Floating-point elements of a file as float: F32, and what others save a model in to make it smaller, F16 and BF16, which
+// are floats exactly, and F64, which is rounded to the nearest.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// IEEE 754's binary16 as float.
+[[nodiscard]] inline float float_of_half(std::uint16_t bits) {
+    const std::uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3FFU;
+    if (exponent == 0) {
+        const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+        return sign != 0 ? -magnitude : magnitude;
+    }
+    // Exponents count from -15 there and from -127 here; 31 is infinity or no number, as 255 is here.
+    return std::bit_cast<float>(sign | (exponent == 31 ? 255U : exponent + 112) << 23 | fraction << 13);
+}
+
+/// Whether `read_stored_floats` knows elements of this type, by its name in a safetensors header.
+[[nodiscard]] inline bool is_stored_float(std::string_view type) {
+    return type == "F32" || type == "F16" || type == "BF16" || type == "F64";
+}
+
+/// Writes the elements in `bytes` to `to`. Nothing aligns a tensor in a file.
+inline void read_stored_floats(std::string_view type, std::span<const std::byte> bytes, float* to) {
+    const auto each = [&]<class Stored>(Stored, auto convert) {
+        for (std::size_t at = 0; at < bytes.size(); at += sizeof(Stored)) {
+            Stored element;
+            std::memcpy(&element, bytes.data() + at, sizeof element);
+            *to++ = convert(element);
+        }
+    };
+    if (type == "F16") {
+        each(std::uint16_t{}, &float_of_half);
+    } else if (type == "BF16") {
+        each(std::uint16_t{}, [](std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); });
+    } else if (type == "F64") {
+        each(double{}, [](double value) { return static_cast<float>(value); });
+    } else {
+        std::memcpy(to, bytes.data(), bytes.size());
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl
