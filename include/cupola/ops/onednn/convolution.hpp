@@ -2,7 +2,8 @@
 //
 // Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
 // handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
-// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout.
+// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is the
+// faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
 #pragma once
 
 #include <concepts>
@@ -11,6 +12,7 @@
 
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/weight_gradient.hpp>
 #include <cupola/ops/onednn/activation.hpp>
 #include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/ops/onednn/primitive.hpp>
@@ -59,22 +61,25 @@ public:
         if (!site.training) return;
 
         const auto attributes = impl::dnnl_attributes();
-        // The gradient of the weights is a sum: float, whatever the activations are.
-        const auto packed_sums =
-            impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
-        impl::DnnlPrimitiveDesc weights_description;
-        status = dnnl_convolution_backward_weights_primitive_desc_create(
-            weights_description.out(), context.engine(), algorithm, source.get(), packed_sums.get(), bias_or_none,
-            target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
-        backward_weights_ =
-            impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
-        backward_weights_.add(DNNL_ARG_SRC, source.get());
-        backward_weights_.add(DNNL_ARG_DIFF_DST, target.get());
-        backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
-        if (shape.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, bias.get());
-        const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
-        unpack_ = impl::dnnl_reorder(context, packed_gradient, plain.get());
-        unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, plain.get(), true);
+        weight_gradient_ = make_weight_gradient(site, shape);
+        if (!weight_gradient_) {
+            // The gradient of the weights is a sum: float, whatever the activations are.
+            const auto packed_sums =
+                impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
+            impl::DnnlPrimitiveDesc weights_description;
+            status = dnnl_convolution_backward_weights_primitive_desc_create(
+                weights_description.out(), context.engine(), algorithm, source.get(), packed_sums.get(), bias_or_none,
+                target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
+            backward_weights_ =
+                impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
+            backward_weights_.add(DNNL_ARG_SRC, source.get());
+            backward_weights_.add(DNNL_ARG_DIFF_DST, target.get());
+            backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
+            if (shape.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, bias.get());
+            const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
+            unpack_ = impl::dnnl_reorder(context, packed_gradient, plain.get());
+            unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, plain.get(), true);
+        }
 
         if (!site.input_gradient) return;
         impl::DnnlPrimitiveDesc data_description;
@@ -96,8 +101,9 @@ public:
                                            &pack_backward_, &unpack_, &unpack_adding_}) {
             scratch = std::max(scratch, aligned(call->scratch_bytes()));
         }
-        return {.packed = packed_forward_bytes_ + packed_backward_bytes_,
-                .scratch = scratch + packed_gradient_bytes() + bias_bytes()};
+        scratch += packed_gradient_bytes() + bias_bytes();
+        if (weight_gradient_) scratch = std::max(scratch, aligned(weight_gradient_->scratch_bytes()));
+        return {.packed = packed_forward_bytes_ + packed_backward_bytes_, .scratch = scratch};
     }
 
     /// Packs the weights. Called once after each change of the parameters.
@@ -127,6 +133,19 @@ public:
         if (mask_) {
             impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
         }
+        if (weight_gradient_) {
+            weight_gradient_->run(pass);
+        } else {
+            backward_weights(pass);
+        }
+        if (pass.input_gradient != nullptr) {
+            backward_data_.run(pass.scratch,
+                               {pass.output_gradient, pass.packed + packed_forward_bytes_, pass.input_gradient});
+        }
+    }
+
+private:
+    void backward_weights(const Pass<Host, T>& pass) {
         std::byte* const packed_gradient = pass.scratch;
         auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
         std::byte* const scratch = packed_gradient + packed_gradient_bytes() + bias_bytes();
@@ -140,13 +159,7 @@ public:
             backward_weights_.run(scratch, {pass.input, pass.output_gradient, packed_gradient});
         }
         (pass.accumulate ? unpack_adding_ : unpack_).run(scratch, {packed_gradient, pass.parameter_gradients[0]});
-        if (pass.input_gradient != nullptr) {
-            backward_data_.run(scratch,
-                               {pass.output_gradient, pass.packed + packed_forward_bytes_, pass.input_gradient});
-        }
     }
-
-private:
     [[nodiscard]] std::size_t packed_gradient_bytes() const {
         return aligned(backward_weights_.bytes(dnnl_query_diff_weights_md));
     }
@@ -156,6 +169,8 @@ private:
 
     /// What computes it instead, where the device was asked for another algorithm that knows the shape.
     std::unique_ptr<HostConvolution> other_;
+    /// What computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
+    std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
     ConvolutionShape shape_;
     bool relu_, mask_;
     std::int64_t outputs_;

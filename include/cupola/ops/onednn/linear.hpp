@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Host`: three oneDNN matrix products on the arena in place (few samples go forward by a kernel of our
-// own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
+// Linear layers on `Host`: three oneDNN matrix products on the arena in place (outside training few samples go forward by a
+// kernel of our own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
 // `prepare` rounds, and write the weights' gradient to the arena in float.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include <cupola/ops/host/impl/row_products.hpp>
+#include <cupola/ops/host/linear_by_rows.hpp>
 #include <cupola/ops/linear.hpp>
 #include <cupola/ops/onednn/convert.hpp>
 #include <cupola/ops/onednn/impl/element.hpp>
@@ -54,13 +54,15 @@ template <impl::HostElement T>
 class Linear<Host, T> {
     /// Whether the products read a rounded copy of the weights.
     static constexpr bool rounds = !std::same_as<T, float>;
-    /// The largest batch that goes forward by rows. Measured with sixteen lanes: 2.4 times as fast as oneDNN's product for 1
-    /// sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for the processor, this is for what the file is compiled for.
+    /// The largest batch that goes forward by rows, outside training: there a sample's outputs may not depend on how many are
+    /// beside it, or replicas with a small batch would part from one with a large. Measured with sixteen lanes: 2.4 times as
+    /// fast as oneDNN's product for 1 sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for the processor, this is for
+    /// what the file is compiled for.
     static constexpr std::int64_t few_samples = impl::lane_count * impl::lane_count / 16;
 
 public:
     [[gnu::cold]] Linear(const Site<Host, T>& site, const LinearShape& shape)
-        : shape_(shape), batch_(site.batch), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next) {
+        : shape_(shape), batch_(site.batch), by_rows_(!rounds && site.inference && site.batch <= few_samples), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next) {
         impl::require_instructions<T>("bfloat16 linear layers need");
         constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         const std::int64_t n = site.batch, in = shape.in_features, out = shape.out_features;
@@ -71,7 +73,7 @@ public:
         const auto output_transposed = impl::dnnl_tensor({out, n}, dnnl_ba, type);
         const auto weight_gradient = impl::dnnl_tensor({out, in}, dnnl_ab);
         const auto bias = impl::dnnl_tensor({1, out}, dnnl_ab);
-        if (!by_rows()) {
+        if (!by_rows_) {
             forward_ = product(site.context, input.get(), weight_transposed.get(), shape.bias ? bias.get() : nullptr,
                                output.get(), relu_, false);
         }
@@ -101,7 +103,7 @@ public:
 
     void forward(const Pass<Host, T>& pass) {
         if constexpr (!rounds) {
-            if (by_rows()) {
+            if (by_rows_) {
                 return impl::linear_by_rows(pass.context, pass.input, pass.parameters[0], shape_.bias ? pass.parameters[1] : nullptr,
                                             relu_, batch_, shape_.in_features, shape_.out_features, pass.output);
             }
@@ -127,7 +129,6 @@ public:
     }
 
 private:
-    [[nodiscard]] bool by_rows() const { return !rounds && batch_ <= few_samples; }
     [[nodiscard]] std::int64_t weight_count() const { return shape_.in_features * shape_.out_features; }
     [[nodiscard]] static const void* weights(const Pass<Host, T>& pass) {
         if constexpr (rounds) {
@@ -153,7 +154,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_, mask_;
+    bool by_rows_, relu_, mask_;
     impl::DnnlCall forward_, backward_weights_, backward_weights_adding_, backward_data_;
 };
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gradients of a convolution's weight and bias from activations in bfloat16, by a kernel of our own where the machine has
+// one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float, in an order that depends on
+// the shape and on the number of threads.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/impl/amx_weight_gradient.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// For activations in `T`.
+template <class T>
+class HostWeightGradient {
+public:
+    HostWeightGradient() = default;
+    HostWeightGradient(const HostWeightGradient&) = delete;
+    HostWeightGradient& operator=(const HostWeightGradient&) = delete;
+    virtual ~HostWeightGradient() = default;
+
+    [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
+    /// Writes or adds to both parameters' gradients, from the pass' input and a gradient of the output that is masked.
+    virtual void run(const Pass<Host, T>& pass) const = 0;
+};
+
+namespace impl {
+
+#if defined(CUPOLA_HOST_AMX)
+class AmxBFloat16WeightGradient final : public HostWeightGradient<BFloat16> {
+public:
+    AmxBFloat16WeightGradient(const Site<Host, BFloat16>& site, const ConvolutionShape& shape)
+        : bias_(shape.bias), gradient_(shape, site.batch, site.context.threads()) {}
+    [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
+    void run(const Pass<Host, BFloat16>& pass) const override {
+        gradient_.run(pass.context, pass.input, pass.output_gradient, pass.parameter_gradients[0],
+                      bias_ ? pass.parameter_gradients[1] : nullptr, pass.accumulate, pass.scratch);
+    }
+
+private:
+    bool bias_;
+    AmxWeightGradient gradient_;
+};
+#endif
+
+}  // namespace impl
+
+/// Null where the convolution is better left to oneDNN.
+template <class T>
+[[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient([[maybe_unused]] const Site<Host, T>& site,
+                                                                                     [[maybe_unused]] const ConvolutionShape& shape) {
+#if defined(CUPOLA_HOST_AMX)
+    if constexpr (std::same_as<T, BFloat16>) {
+        if (impl::AmxWeightGradient::suits(shape, site.batch, site.context.threads()) && impl::has_amx()) {
+            return std::make_unique<impl::AmxBFloat16WeightGradient>(site, shape);
+        }
+    }
+#endif
+    return nullptr;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

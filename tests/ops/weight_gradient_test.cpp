@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The weight gradients of convolutions in bfloat16 by our own kernel, inside the operation that uses it, against plain loops
+// in double. Where the processor has no AMX the same is asked of oneDNN.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/host/weight_gradient.hpp>
+#include <cupola/ops/onednn/convolution.hpp>
+
+#include "../child_process.hpp"
+#include "../devices.hpp"
+#include "../instructions.hpp"
+#include "../reference/convolution.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using reference::distance;
+using reference::Floats;
+
+namespace {
+
+using D = OnDevice<Host, BFloat16>;
+
+struct Case {
+    std::int64_t batch, height, width, in, out, window_height, window_width, stride = 1, pad_begin = 0, pad_end = 0;
+    bool bias = true;
+};
+
+std::string describe(const Case& c) {
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out, ", window ", c.window_height, " x ",
+                c.window_width, ", stride ", c.stride, ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
+}
+
+WindowAxis axis(const Case& c, std::int64_t size, std::int64_t window) {
+    return {size, window, c.stride, (size + c.pad_begin + c.pad_end - window) / c.stride + 1, c.pad_begin, c.pad_end};
+}
+
+ConvolutionShape shape_of(const Case& c) {
+    return {axis(c, c.height, c.window_height), axis(c, c.width, c.window_width), c.in, c.out, c.bias};
+}
+
+reference::Convolution oracle(const Case& c) {
+    const auto plain = [](const WindowAxis& a) {
+        return reference::Axis{a.input, a.window, a.stride, a.output, a.pad_begin, a.pad_end};
+    };
+    const ConvolutionShape shape = shape_of(c);
+    return {c.batch, plain(shape.height), plain(shape.width), c.in, c.out};
+}
+
+Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
+    const reference::Convolution r = oracle(c);
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.height, c.width, c.in};
+    problem.output = {r.height.output, r.width.output, c.out};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    problem.x = operation_run::rounded<D>(random.normal(r.input_size(), 1.0, 1.0));
+    problem.dy = operation_run::rounded<D>(random.normal(r.output_size(), 1.0, 1.0));
+    problem.parameters = {random.normal(r.weight_size())};
+    problem.gradients_before = {random.normal(r.weight_size())};
+    if (c.bias) {
+        problem.parameters.push_back(random.normal(c.out));
+        problem.gradients_before.push_back(random.normal(c.out));
+    }
+    return problem;
+}
+
+Outcome run(const Case& c, const Problem& problem) {
+    return operation_run::run<D>(problem, [&](const auto& site) { return ops::Convolution<Host, BFloat16>(site, shape_of(c)); });
+}
+
+bool is_ours(const Case& c, int threads = 1) {
+    HostContext context(0, {.threads = threads});
+    const Site<Host, BFloat16> site{
+        .context = context, .batch = c.batch, .input = {c.height, c.width, c.in}, .output = {1, 1, c.out}};
+    return make_weight_gradient(site, shape_of(c)) != nullptr;
+}
+
+bool has_amx() {
+    if (is_ours({32, 8, 8, 64, 64, 3, 3, 1, 1, 1})) return true;
+    MESSAGE("no AMX here: what follows is computed by oneDNN");
+    return false;
+}
+
+/// Channels that are whole tiles and that are not, more than a block of rows, batches that leave a tile's images over, images
+/// smaller than the filter, filters with all numbers of taps from 1 to 7, strides, and padding on one side only.
+std::vector<Case> cases() {
+    return {
+        {32, 5, 6, 64, 64, 5, 5, 1, 2, 2},
+        {32, 12, 12, 16, 32, 5, 5, 1, 2, 2},
+        {33, 3, 4, 64, 16, 3, 3, 1, 1, 1},
+        {17, 4, 3, 64, 48, 3, 3, 1, 1, 1, false},
+        {57, 7, 5, 16, 5, 3, 3, 1, 1, 1},
+        {64, 8, 8, 32, 32, 3, 3, 1, 1, 1},
+        {31, 8, 9, 3, 64, 5, 5, 1, 2, 2},
+        {32, 30, 30, 3, 16, 3, 3, 1, 1, 1},
+        {32, 20, 22, 16, 16, 3, 3, 1, 1, 1},
+        {32, 9, 8, 16, 16, 3, 3, 2, 0, 1},
+        {28, 9, 8, 5, 20, 5, 5, 2, 1, 2, false},
+        {32, 13, 11, 32, 16, 3, 5, 3, 1, 1},
+        {32, 13, 11, 6, 16, 2, 3, 3, 1, 1},
+        {32, 9, 7, 32, 16, 4, 3},
+        {32, 6, 8, 20, 50, 2, 6},
+        {32, 7, 9, 16, 1, 1, 7, 1, 0, 1},
+        {32, 9, 7, 1, 1, 7, 1, 1, 1, 0},
+        {32, 8, 4, 48, 33, 3, 2, 1, 0, 1},
+        {32, 2, 2, 16, 16, 5, 5, 1, 2, 2},
+        {32, 1, 1, 16, 16, 3, 3, 1, 1, 1},
+        {30, 1, 1, 3, 5, 3, 3, 1, 1, 1},
+        {32, 4, 4, 16, 16, 3, 3, 1, 2, 0},
+        {32, 4, 4, 7, 16, 3, 3, 1, 0, 2},
+    };
+}
+
+}  // namespace
+
+TEST_CASE("weight gradients in bfloat16 agree with plain loops") {
+    if (!computes_bfloat16()) return;
+    const bool ours = has_amx();
+    for (const Case& c : cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        CHECK(is_ours(c) == ours);
+        const reference::Convolution r = oracle(c);
+        Problem problem = problem_of(c, seed, 1);
+        const reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
+        reference::Doubles dw_added = dw, db_added = db;
+        for (std::size_t i = 0; i < dw.size(); ++i) dw_added[i] += static_cast<double>(problem.gradients_before[0][i]);
+        for (std::size_t i = 0; c.bias && i < db.size(); ++i) db_added[i] += static_cast<double>(problem.gradients_before[1][i]);
+        for (const int threads : {1, 2, 3}) {
+            CAPTURE(threads);
+            problem.threads = threads;
+            problem.accumulate = false;
+            const Outcome written = run(c, problem);
+            CHECK(distance(written.parameter_gradients[0], dw) < reference::tolerance);
+            if (c.bias) CHECK(distance(written.parameter_gradients[1], db) < reference::tolerance);
+            problem.accumulate = true;
+            const Outcome added = run(c, problem);
+            CHECK(distance(added.parameter_gradients[0], dw_added) < reference::tolerance);
+            if (c.bias) CHECK(distance(added.parameter_gradients[1], db_added) < reference::tolerance);
+        }
+    }
+}
+
+TEST_CASE("a weight gradient in bfloat16 has the same bits in every operation of as many threads") {
+    if (!computes_bfloat16()) return;
+    for (const Case& c : {Case{64, 5, 6, 64, 64, 5, 5, 1, 2, 2}, Case{64, 9, 7, 3, 16, 5, 5, 1, 2, 2}}) {
+        INFO(describe(c));
+        for (const int threads : {1, 2, 3}) {
+            CAPTURE(threads);
+            const Problem problem = problem_of(c, 7, threads);
+            const Outcome once = run(c, problem), again = run(c, problem);
+            CHECK(reference::same_bits(once.parameter_gradients[0], again.parameter_gradients[0]));
+            CHECK(reference::same_bits(once.parameter_gradients[1], again.parameter_gradients[1]));
+        }
+    }
+}
+
+TEST_CASE("a weight gradient in bfloat16 shows a NaN of either operand, in its channel and in no other") {
+    if (!computes_bfloat16()) return;
+    const Case c{32, 6, 6, 16, 32, 3, 3, 1, 1, 1};
+    for (const bool in_input : {true, false}) {
+        CAPTURE(in_input);
+        Problem problem = problem_of(c, reference::fresh_seed(), 2);
+        // The second channel of a pixel in the middle, which every tap sees.
+        Floats& values = in_input ? problem.x : problem.dy;
+        values[static_cast<std::size_t>((6 * 3 + 3) * (in_input ? c.in : c.out) + 1)] = std::numeric_limits<float>::quiet_NaN();
+        const Outcome outcome = run(c, problem);
+        const Floats& dw = outcome.parameter_gradients[0];
+        for (std::size_t i = 0; i < dw.size(); ++i) {
+            const std::size_t o = i / (9 * 16), in = i % 16;
+            CHECK(std::isnan(dw[i]) == (in_input ? in == 1 : o == 1));
+        }
+        for (std::size_t o = 0; o < 32; ++o) CHECK(std::isnan(outcome.parameter_gradients[1][o]) == (!in_input && o == 1));
+    }
+}
+
+TEST_CASE("a weight gradient is our own where that is the faster one, and oneDNN's elsewhere") {
+    if (!computes_bfloat16() || !has_amx()) return;
+    CHECK(is_ours({128, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
+    CHECK(is_ours({64, 12, 12, 64, 64, 5, 5, 1, 2, 2}));
+    CHECK(is_ours({100, 8, 8, 64, 64, 3, 3, 1, 1, 1}));
+    CHECK_FALSE(is_ours({100, 32, 32, 16, 16, 3, 3, 1, 1, 1}));  // a fifth of the last tile's images is missing
+    CHECK_FALSE(is_ours({8, 12, 12, 64, 64, 5, 5, 1, 2, 2}));
+    CHECK_FALSE(is_ours({1, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
+    CHECK_FALSE(is_ours({128, 8, 8, 64, 64, 1, 1}));
+    CHECK_FALSE(is_ours({128, 8, 8, 3, 64, 1, 5}));
+    // In float it is oneDNN's, or that of the algorithm that the device was asked for.
+    HostContext context(0, {});
+    const Site<Host> site{.context = context, .batch = 128, .input = {8, 8, 64}, .output = {8, 8, 64}};
+    CHECK(make_weight_gradient(site, shape_of({128, 8, 8, 64, 64, 3, 3, 1, 1, 1})) == nullptr);
+}
+
+TEST_CASE("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX" * doctest::skip()) {
+    CHECK_FALSE(is_ours({32, 8, 8, 64, 64, 3, 3, 1, 1, 1}));
+}
+
+TEST_CASE("a weight gradient in bfloat16 is oneDNN's where oneDNN is told to do without AMX") {
+    if (!computes_bfloat16()) return;
+    const ChildResult child = run_in_child("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX",
+                                           {{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}});
+    INFO(child.output);
+    CHECK(child.passed);
+}
