@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the headers, the CMake package (one file of targets a component) and the pkg-config files. All of it is
-# independent of the architecture and lies under share/ and include/.
+# independent of the architecture and lies under share/ and include/, but for the library of cupola::ops where it is built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -13,11 +13,26 @@ foreach(component IN ITEMS core host data tensorboard)
     endif()
 endforeach()
 
+# Those of cupola::cuda that hold kernels are a set of their own.
+if(TARGET cupola_cuda)
+    install(TARGETS cupola_cuda EXPORT cupola_cuda FILE_SET HEADERS FILE_SET kernels)
+    install(EXPORT cupola_cuda NAMESPACE cupola:: FILE cupola-cuda.cmake DESTINATION ${package_dir})
+endif()
+if(TARGET cupola_nccl)
+    install(TARGETS cupola_nccl EXPORT cupola_nccl FILE_SET HEADERS)
+    install(EXPORT cupola_nccl NAMESPACE cupola:: FILE cupola-nccl.cmake DESTINATION ${package_dir})
+endif()
+if(TARGET cupola_ops)
+    install(TARGETS cupola_ops EXPORT cupola_ops ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT cupola_ops NAMESPACE cupola:: FILE cupola-ops.cmake DESTINATION ${package_dir})
+endif()
+
 configure_package_config_file(cmake/cupola-config.cmake.in cupola-config.cmake INSTALL_DESTINATION ${package_dir}
     NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(cupola-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES
     ${CMAKE_CURRENT_BINARY_DIR}/cupola-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/cupola-config-version.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/cupola-cuda-libraries.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-onednn.cmake
     ${PROJECT_SOURCE_DIR}/cmake/cupola-protozero.cmake
     DESTINATION ${package_dir})

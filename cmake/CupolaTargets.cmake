@@ -2,7 +2,8 @@
 #
 # The targets. Each header belongs to the target that carries the libraries which it reaches: what includes oneDNN,
 # or OpenMP, itself or through another header, to cupola_host; what includes libarchive or libjpeg to
-# cupola_data; what includes protozero or libpng to cupola_tensorboard; all the rest to cupola_core. So no list of headers has to be kept.
+# cupola_data; what includes protozero or libpng to cupola_tensorboard; what includes NCCL to cupola_nccl, and other headers of CUDA or
+# kernels (.cuh), to cupola_cuda; all the rest to cupola_core. So no list of headers has to be kept.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${include_dir} ${include_dir}/cupola/*.hpp)
@@ -34,9 +35,16 @@ endfunction()
 cupola_headers_that_reach("^(oneapi/dnnl/|dnnl|omp\\.h$)" host_headers)
 cupola_headers_that_reach("^(archive\\.h$|archive_entry\\.h$|jpeglib\\.h$)" data_headers)
 cupola_headers_that_reach("^(protozero/|png\\.h$)" tensorboard_headers)
+cupola_headers_that_reach("^nccl\\.h$" nccl_headers)
+cupola_headers_that_reach("^(cuda_|cudnn|cublas|nccl|cupti|cub/|thrust/)|\\.cuh$" cuda_headers)
+cupola_headers_that_reach("\\.cuh$" kernel_headers)
 set(core_headers ${headers})
-list(REMOVE_ITEM core_headers ${host_headers} ${data_headers} ${tensorboard_headers})
-list(REMOVE_ITEM data_headers ${host_headers})
+list(REMOVE_ITEM core_headers ${host_headers} ${data_headers} ${tensorboard_headers} ${cuda_headers})
+list(REMOVE_ITEM host_headers ${cuda_headers})
+list(REMOVE_ITEM data_headers ${host_headers} ${cuda_headers})
+list(REMOVE_ITEM tensorboard_headers ${cuda_headers})
+list(REMOVE_ITEM cuda_headers ${nccl_headers} ${kernel_headers})
+list(REMOVE_ITEM nccl_headers ${kernel_headers})
 
 function(cupola_add_target name)
     add_library(cupola_${name} INTERFACE)
@@ -54,7 +62,8 @@ find_package(Threads REQUIRED)
 cupola_add_target(core)
 target_compile_features(cupola_core INTERFACE cxx_std_20)
 # The vector loops are marked `#pragma omp simd`, which needs no OpenMP runtime.
-target_compile_options(cupola_core INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-fopenmp-simd>)
+target_compile_options(cupola_core INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-fopenmp-simd>
+    $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-fopenmp-simd>)
 target_link_libraries(cupola_core INTERFACE Threads::Threads)
 
 add_library(cupola INTERFACE)
@@ -75,6 +84,7 @@ if(CUPOLA_ENABLE_HOST)
     endif()
     cupola_add_target(host)
     target_link_libraries(cupola_host INTERFACE cupola_core OpenMP::OpenMP_CXX DNNL::dnnl)
+    target_compile_options(cupola_host INTERFACE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-fopenmp>)
     # oneDNN's own need of an OpenMP library is to be met from the program's list of folders: see cupola-onednn.cmake.
     target_link_options(cupola_host INTERFACE $<$<CXX_COMPILER_ID:Clang>:LINKER:--disable-new-dtags>)
     target_link_libraries(cupola INTERFACE cupola_host)
@@ -97,4 +107,47 @@ if(CUPOLA_ENABLE_TENSORBOARD)
     cupola_add_target(tensorboard)
     target_link_libraries(cupola_tensorboard INTERFACE cupola_core cupola::protozero PNG::PNG)
     target_link_libraries(cupola INTERFACE cupola_tensorboard)
+endif()
+
+if(CUPOLA_CUDA)
+    cupola_add_target(cuda)
+    target_link_libraries(cupola_cuda INTERFACE cupola_core cupola::cudart cupola::cublaslt cupola::cudnn)
+    # CMake 3.25 does not know that nvcc has C++20.
+    target_compile_options(cupola_cuda INTERFACE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20>)
+    # What only nvcc can compile is installed too, and not verified with the C++ compiler.
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${include_dir}/cupola/*.cuh)
+    list(TRANSFORM kernel_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE kernel_files)
+    target_sources(cupola_cuda INTERFACE FILE_SET kernels TYPE HEADERS BASE_DIRS ${include_dir} FILES ${kernels} ${kernel_files})
+    set_target_properties(cupola_cuda PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+    target_link_libraries(cupola INTERFACE cupola_cuda)
+    if(CUPOLA_ENABLE_NCCL)
+        cupola_add_target(nccl)
+        target_link_libraries(cupola_nccl INTERFACE cupola_cuda cupola::libnccl)
+        target_link_libraries(cupola INTERFACE cupola_nccl)
+    endif()
+endif()
+
+# cupola::ops, for those who want to compile less: cupola::host with what depends on no user's network compiled once, in one library
+# for each instruction set of CUPOLA_OPS_LEVELS. The inline namespace keeps them apart, and a file takes those of the flags that it is
+# compiled with. `native` is a level too, for the machine at hand alone.
+if(CUPOLA_BUILD_OPS)
+    if(NOT CUPOLA_ENABLE_HOST)
+        message(FATAL_ERROR "cupola::ops holds the operations of cupola::host: CUPOLA_BUILD_OPS needs CUPOLA_ENABLE_HOST.")
+    endif()
+    set(CUPOLA_OPS_LEVELS "x86-64;x86-64-v3;x86-64-v4" CACHE STRING "What cupola::ops is compiled for: values of -march")
+    file(GLOB ops_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/ops/*.cpp)
+    add_library(cupola_ops STATIC)
+    add_library(cupola::ops ALIAS cupola_ops)
+    foreach(level IN LISTS CUPOLA_OPS_LEVELS)
+        add_library(cupola_ops_${level} OBJECT ${ops_sources})
+        # A build without a type is not optimised, and these are the kernels.
+        target_compile_options(cupola_ops_${level} PRIVATE -march=${level} $<$<CONFIG:>:-O2>)
+        target_compile_definitions(cupola_ops_${level} PRIVATE CUPOLA_OPS)
+        target_link_libraries(cupola_ops_${level} PRIVATE cupola_host)
+        set_target_properties(cupola_ops_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+        target_sources(cupola_ops PRIVATE $<TARGET_OBJECTS:cupola_ops_${level}>)
+    endforeach()
+    set_target_properties(cupola_ops PROPERTIES EXPORT_NAME ops LINKER_LANGUAGE CXX)
+    target_compile_definitions(cupola_ops INTERFACE CUPOLA_OPS)
+    target_link_libraries(cupola_ops PUBLIC cupola_host)
 endif()

@@ -3,6 +3,7 @@
 // The CPU backend: the device `Host`, its operations through oneDNN, and averaging on the host.
 #pragma once
 
+#include <cupola/compiled_training.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
 #include <cupola/ops/host/normed_pool.hpp>

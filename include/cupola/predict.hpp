@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/compiled.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/io/checkpoint.hpp>

@@ -351,15 +351,18 @@ class Compile:
     def bars(r):
         ratios = r.get("ratios", {})
         sizes = {name: size / 1e6 for name, size in r.get("stripped_bytes", {}).items()}
-        growth = ratios.get("growth, g++")
+        ops, headers = ratios.get("ops", {}), ratios.get("headers", {})
+        growth = ratios.get("growth, g++ with cupola::ops")
         # A further layer of a long network costs what one of a short network does, with a little for what the clock cannot tell.
         slopes = [growth[f"ms_a_layer_{span}"] for span in ("20_to_100", "100_to_400")] if growth else []
         linear = ["compiling 400 layers: milliseconds a layer from 100 on", "as from 20 to 100"]
         linear += [f"{slopes[1]:.1f} (before: {slopes[0]:.1f})", "yes" if slopes[1] <= max(1.25 * slopes[0], 5.0) else "no"] if slopes else [
             "not measured", ""]  # fmt: skip
         return [
-            machine.bar("compiling one file, -O2, g++: seconds over dlib's", ratios.get("seconds"), most=0.35),
-            machine.bar("compiling one file, -O2, g++: memory over dlib's", ratios.get("megabytes"), most=0.5),
+            machine.bar("compiling one file, -O2, g++, with cupola::ops: seconds over dlib's", ops.get("seconds"), most=0.35),
+            machine.bar("compiling one file, -O2, g++, with cupola::ops: memory over dlib's", ops.get("megabytes"), most=0.5),
+            machine.bar("the same with headers alone: seconds", headers.get("seconds")),
+            machine.bar("the same with headers alone: memory", headers.get("megabytes")),
             linear,
             machine.bar("stripped cifar10_train, MB", sizes.get("cifar10_train"), most=2.0),
             machine.bar("stripped predict example, MB", sizes.get("predict"), most=1.0),

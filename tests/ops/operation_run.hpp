@@ -142,7 +142,8 @@ template <class Where, class Make>
                                .masked_by_next = problem.masked_by_next,
                                .masks_for_previous = problem.masks_for_previous,
                                .training = problem.site_training,
-                               .input_gradient = problem.site_input_gradient};
+                               .input_gradient = problem.site_input_gradient,
+                               .inference = !problem.site_training};
     auto operation = make(site);
     static_assert(cupola::Operation<decltype(operation), D, T>);
 

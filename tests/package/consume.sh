@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, from
-# nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:
+# Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, or with the
+# compiled library, from nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:
 #   SOURCE (the checkout), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,6 +54,31 @@ case $way in
     plain)
         "$CXX" -O2 -std=c++20 -fopenmp -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" \
             "$PROGRAM" -L "$DNNL_PREFIX/lib" -ldnnl -Wl,-rpath,"$DNNL_PREFIX/lib" -o "$folder/consumer"
+        ;;
+    ops)
+        # The library, compiled quickly, for one instruction set; installed; and a program that links to it.
+        cmake -S "$SOURCE" -B "$folder/library" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_BUILD_TYPE=None \
+            -DCUPOLA_BUILD_OPS=ON -DCUPOLA_OPS_LEVELS=x86-64 -DCUPOLA_BUILD_TESTS=OFF -DCUPOLA_BUILD_EXAMPLES=OFF \
+            -DCUPOLA_ENABLE_DATA=OFF -DCUPOLA_ENABLE_TENSORBOARD=OFF -DDNNL_DIR="$DNNL_DIR"
+        cmake --build "$folder/library"
+        cmake --install "$folder/library" --prefix "$folder/prefix"
+        cmake -S "$here/ops" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Release \
+            -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DCMAKE_PREFIX_PATH="$folder/prefix" -DDNNL_DIR="$DNNL_DIR"
+        cmake --build "$folder"
+        object=$folder/CMakeFiles/consumer.dir/consumer.cpp.o
+        # No kernel, no plan and no worker is compiled with the program.
+        if nm -C --defined-only "$object" | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|pass|forward)|impl::DeviceWorker<.*>::start|impl::StageOf<.*ops::)'; then
+            echo "this is compiled with the program, and should be in the library"
+            exit 1
+        fi
+        # Each function that linking to the library takes out of the headers is in it: its header is reached from functions.cpp.
+        reached=$("$CXX" -std=c++20 -fopenmp -M -I "$SOURCE/include" -isystem "$DNNL_PREFIX/include" "$SOURCE/cmake/ops/functions.cpp")
+        while IFS= read -r header; do
+            case $reached in
+                *"$header"*) ;;
+                *) echo "$header has functions marked CUPOLA_INLINE, and cmake/ops/functions.cpp does not reach it"; exit 1 ;;
+            esac
+        done < <(grep -rl --include='*.hpp' '^CUPOLA_INLINE\|^\[\[.*\]\] CUPOLA_INLINE' "$SOURCE/include")
         ;;
     examples)
         cmake -S "$SOURCE/examples" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_PREFIX_PATH="$PREFIX" \

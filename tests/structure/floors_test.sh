@@ -24,6 +24,7 @@ expect() {
 expect accepted layers/a.hpp '#include <cupola/ops/b.hpp>'
 expect accepted layers/a.hpp '#include <cupola/layers/impl/b.hpp>'
 expect accepted cupola.hpp '#include <cupola/train/b.hpp>'
+expect accepted host.hpp '#include <cupola/compiled.hpp>'
 expect accepted ops/onednn/impl/a.hpp '#include <cupola/ops/onednn/impl/b.hpp>'
 expect refused layers/a.hpp '#include <cupola/net/b.hpp>'
 expect refused core/a.hpp '#  include <cupola/device/b.hpp>'

@@ -19,6 +19,25 @@
 #define CUPOLA_ABI v0_1_baseline
 #endif
 
+// cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines CUPOLA_OPS:
+// functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the templates.
+#ifndef CUPOLA_INLINE
+#define CUPOLA_INLINE inline
+#endif
+
+// nvcc calls a function from a kernel only if it is marked so, constexpr or not. Other compilers see nothing.
+#ifdef __CUDACC__
+#define CUPOLA_HOST_DEVICE __host__ __device__
+#else
+#define CUPOLA_HOST_DEVICE
+#endif
+// Kept out of line to save code, which a kernel has no use for.
+#ifdef __CUDA_ARCH__
+#define CUPOLA_HOST_NOINLINE
+#else
+#define CUPOLA_HOST_NOINLINE [[gnu::noinline]]
+#endif
+
 namespace cupola::inline CUPOLA_ABI {
 
 struct Version {

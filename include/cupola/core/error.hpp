@@ -78,27 +78,7 @@ public:
     TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}    // NOLINT
     TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
-    void append_to(std::string& result) const {
-        char digits[32];
-        std::uint64_t magnitude = 0;
-        switch (kind_) {
-            case Kind::text: result += text_; return;
-            case Kind::character: result += character_; return;
-            case Kind::real:
-                if (real_ != real_) {
-                    result += "nan";  // never "-nan"
-                } else {
-                    result.append(digits, std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
-                }
-                return;
-            case Kind::integer:
-                if (integer_ < 0) result += '-';
-                magnitude = integer_ < 0 ? 0 - static_cast<std::uint64_t>(integer_) : static_cast<std::uint64_t>(integer_);
-                break;
-            case Kind::natural: magnitude = natural_; break;
-        }
-        result.append(digits, std::to_chars(digits, digits + sizeof digits, magnitude).ptr);
-    }
+    void append_to(std::string& result) const;
 
 private:
     enum class Kind : std::uint8_t { text, character, integer, natural, real };
@@ -112,16 +92,44 @@ private:
     };
 };
 
-[[nodiscard, gnu::cold]] inline std::string join(std::initializer_list<TextPart> parts) {
-    std::string result;
-    for (const TextPart& part : parts) part.append_to(result);
-    return result;
-}
+[[nodiscard, gnu::cold]] std::string join(std::initializer_list<TextPart> parts);
 
 template <class Exception>
 [[noreturn, gnu::cold, gnu::noinline]] void throw_joined(std::initializer_list<TextPart> parts) {
     throw Exception(join(parts));
 }
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
+    char digits[32];
+    std::uint64_t magnitude = 0;
+    switch (kind_) {
+        case Kind::text: result += text_; return;
+        case Kind::character: result += character_; return;
+        case Kind::real:
+            if (real_ != real_) {
+                result += "nan";  // never "-nan"
+            } else {
+                result.append(digits, std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
+            }
+            return;
+        case Kind::integer:
+            if (integer_ < 0) result += '-';
+            magnitude = integer_ < 0 ? 0 - static_cast<std::uint64_t>(integer_) : static_cast<std::uint64_t>(integer_);
+            break;
+        case Kind::natural: magnitude = natural_; break;
+    }
+    result.append(digits, std::to_chars(digits, digits + sizeof digits, magnitude).ptr);
+}
+
+CUPOLA_INLINE std::string join(std::initializer_list<TextPart> parts) {
+    std::string result;
+    for (const TextPart& part : parts) part.append_to(result);
+    return result;
+}
+
+#endif
 
 }  // namespace impl
 

@@ -70,18 +70,7 @@ struct BatchOptions {
 template <Dataset Data, SampleTransform<Data> Transform>
 class TrainingBatches {
 public:
-    TrainingBatches(const Data& data, Transform transform, BatchOptions options)
-        : data_(&data),
-          transform_(std::move(transform)),
-          options_(options),
-          shape_(transform_.output(data.sample_shape())),
-          order_(data.size(), options.seed) {
-        require(options.batch_size >= 1, "a batch has at least 1 sample, not ", options.batch_size);
-        require(options.replicas >= 1, "there is at least 1 replica, not ", options.replicas);
-        require<DataError>(options.batch_size <= data.size() / options.replicas, "the global batch (", options.replicas,
-                           options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size,
-                           " samples) is larger than the data set ", data.name(), ", which has ", data.size());
-    }
+    TrainingBatches(const Data& data, Transform transform, BatchOptions options);
     TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // the data would be gone at once
 
     [[nodiscard]] const Data& data() const { return *data_; }
@@ -93,26 +82,7 @@ public:
 
     /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
-              std::int32_t* labels) const {
-        require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
-                step, " in batches of ", global_batch_size(), " samples");
-        require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ",
-                options_.replicas);
-        const std::int64_t first = step * global_batch_size() + replica * options_.batch_size;
-        std::array<SampleOfEpoch, 32> places;
-        while (begin < end) {
-            const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
-            order_.look_up(first + begin, std::span(places).first(static_cast<std::size_t>(count)));
-            for (std::int64_t i = 0; i < count; ++i) {
-                const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
-                const RandomStream random(options_.seed, Purpose::distortion, place.epoch, place.index);
-                transform_(data_->sample(place.index), data_->sample_shape(), random,
-                           samples + (begin + i) * shape_.size());
-                labels[begin + i] = data_->label(place.index);
-            }
-            begin += count;
-        }
-    }
+              std::int32_t* labels) const;
     /// Fills the whole batch.
     void fill(std::int64_t step, int replica, float* samples, std::int32_t* labels) const {
         fill(step, replica, 0, options_.batch_size, samples, labels);
@@ -125,5 +95,45 @@ private:
     Shape shape_;
     ShuffledOrder order_;
 };
+
+// Out of the class, and so not inline: what cupola::ops has compiled is not instantiated by those who link to it.
+
+template <Dataset Data, SampleTransform<Data> Transform>
+TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+    : data_(&data),
+      transform_(std::move(transform)),
+      options_(options),
+      shape_(transform_.output(data.sample_shape())),
+      order_(data.size(), options.seed) {
+    require(options.batch_size >= 1, "a batch has at least 1 sample, not ", options.batch_size);
+    require(options.replicas >= 1, "there is at least 1 replica, not ", options.replicas);
+    require<DataError>(options.batch_size <= data.size() / options.replicas, "the global batch (", options.replicas,
+                       options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size,
+                       " samples) is larger than the data set ", data.name(), ", which has ", data.size());
+}
+
+template <Dataset Data, SampleTransform<Data> Transform>
+void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica,
+                                                          std::int64_t begin, std::int64_t end,
+                                                          float* samples, std::int32_t* labels) const {
+    require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
+            step, " in batches of ", global_batch_size(), " samples");
+    require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ",
+            options_.replicas);
+    const std::int64_t first = step * global_batch_size() + replica * options_.batch_size;
+    std::array<SampleOfEpoch, 32> places;
+    while (begin < end) {
+        const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
+        order_.look_up(first + begin, std::span(places).first(static_cast<std::size_t>(count)));
+        for (std::int64_t i = 0; i < count; ++i) {
+            const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
+            const RandomStream random(options_.seed, Purpose::distortion, place.epoch, place.index);
+            transform_(data_->sample(place.index), data_->sample_shape(), random,
+                       samples + (begin + i) * shape_.size());
+            labels[begin + i] = data_->label(place.index);
+        }
+        begin += count;
+    }
+}
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -23,13 +23,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// Fills `order` with the permutation of 0 .. size-1 of one epoch (Fisher and Yates; draw i decides place i).
-inline void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch) {
-    std::iota(order.begin(), order.end(), 0U);
-    for (std::size_t i = order.size(); i-- > 1;) {
-        const std::uint32_t word = RandomStream(seed, Purpose::shuffle, epoch, i).words(0)[0];
-        std::swap(order[i], order[uniform_below(word, static_cast<std::uint32_t>(i) + 1)]);
-    }
-}
+void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch);
 
 /// One place of the stream: which sample, and in which epoch, for its random distortions.
 struct SampleOfEpoch {
@@ -40,27 +34,13 @@ struct SampleOfEpoch {
 /// behind a lock, and no look-up allocates.
 class ShuffledOrder {
 public:
-    ShuffledOrder(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
-        require(size >= 1 && size <= max_size, "a data set of ", size, " samples cannot be shuffled; 1 to ", max_size,
-                " can");
-        for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
-    }
+    ShuffledOrder(std::int64_t size, std::uint64_t seed);
 
     [[nodiscard]] std::int64_t size() const { return size_; }
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
     /// The samples at the places [first, first + places.size()).
-    void look_up(std::int64_t first, std::span<SampleOfEpoch> places) const {
-        require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "place ", first,
-                " of the stream of samples is in no epoch of 0 to ", max_epoch);
-        const std::scoped_lock lock(cache_->mutex);
-        for (SampleOfEpoch& place : places) {
-            const std::int64_t epoch = first / size_;
-            const Permutation& permutation = at(epoch);
-            place = {permutation.order[static_cast<std::size_t>(first % size_)], static_cast<std::uint32_t>(epoch)};
-            ++first;
-        }
-    }
+    void look_up(std::int64_t first, std::span<SampleOfEpoch> places) const;
 
 private:
     static constexpr std::int64_t max_size = 0xFFFF'FFFF, max_epoch = 0xFFFF'FFFF;
@@ -73,18 +53,50 @@ private:
         std::array<Permutation, 2> permutations;
     };
 
-    const Permutation& at(std::int64_t epoch) const {
-        Permutation& permutation = cache_->permutations[static_cast<std::size_t>(epoch % 2)];
-        if (permutation.epoch != epoch) {
-            shuffle(permutation.order, seed_, static_cast<std::uint32_t>(epoch));
-            permutation.epoch = epoch;
-        }
-        return permutation;
-    }
+    const Permutation& at(std::int64_t epoch) const;
 
     std::int64_t size_;
     std::uint64_t seed_;
     std::unique_ptr<Cache> cache_;
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch) {
+    std::iota(order.begin(), order.end(), 0U);
+    for (std::size_t i = order.size(); i-- > 1;) {
+        const std::uint32_t word = RandomStream(seed, Purpose::shuffle, epoch, i).words(0)[0];
+        std::swap(order[i], order[uniform_below(word, static_cast<std::uint32_t>(i) + 1)]);
+    }
+}
+
+CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
+    require(size >= 1 && size <= max_size, "a data set of ", size, " samples cannot be shuffled; 1 to ", max_size,
+            " can");
+    for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
+}
+
+CUPOLA_INLINE void ShuffledOrder::look_up(std::int64_t first, std::span<SampleOfEpoch> places) const {
+    require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "place ", first,
+            " of the stream of samples is in no epoch of 0 to ", max_epoch);
+    const std::scoped_lock lock(cache_->mutex);
+    for (SampleOfEpoch& place : places) {
+        const std::int64_t epoch = first / size_;
+        const Permutation& permutation = at(epoch);
+        place = {permutation.order[static_cast<std::size_t>(first % size_)], static_cast<std::uint32_t>(epoch)};
+        ++first;
+    }
+}
+
+CUPOLA_INLINE const ShuffledOrder::Permutation& ShuffledOrder::at(std::int64_t epoch) const {
+    Permutation& permutation = cache_->permutations[static_cast<std::size_t>(epoch % 2)];
+    if (permutation.epoch != epoch) {
+        shuffle(permutation.order, seed_, static_cast<std::uint32_t>(epoch));
+        permutation.epoch = epoch;
+    }
+    return permutation;
+}
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -78,7 +78,11 @@ inline constexpr std::size_t alignment = 64;
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
-[[nodiscard, gnu::cold]] inline std::string bytes_text(std::size_t bytes) {
+[[nodiscard, gnu::cold]] std::string bytes_text(std::size_t bytes);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string bytes_text(std::size_t bytes) {
     const auto write = [&](std::size_t unit, const char* name) {
         const std::size_t tenth = unit / 10, t = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
         return text(t / 10, '.', t % 10, ' ', name);
@@ -89,5 +93,7 @@ inline constexpr std::size_t alignment = 64;
     if (bytes >= 1'000) return write(1'000, "kB");
     return text(bytes, " bytes");
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -33,14 +33,7 @@ class HostArena {
 public:
     HostArena() = default;
     /// `what` names the arena in the error: "the activations of device 0".
-    HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
-        if (bytes == 0) return;
-        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which the system refused");
-        constexpr std::size_t huge_page = std::size_t{1} << 21;
-        if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: no error where there are none
-        data_ = static_cast<std::byte*>(memory);
-    }
+    HostArena(std::size_t bytes, std::string_view what);
     HostArena(HostArena&& other) noexcept
         : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     HostArena& operator=(HostArena&& other) noexcept {
@@ -77,23 +70,7 @@ struct HostOptions {
 class HostContext {
 public:
     /// Throws DeviceError if the OpenMP runtime grants fewer threads than asked for.
-    HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
-        require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
-                " threads, not ", options.threads);
-        const Team scope = team();
-        int granted = 0;
-#pragma omp parallel
-        {
-#pragma omp single
-            granted = omp_get_num_threads();
-        }
-        require<DeviceError>(granted == threads_, "host device ", ordinal, " asked for ", threads_,
-                             " OpenMP threads and was given ", granted,
-                             "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
-        impl::check_dnnl(dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "dnnl_engine_create");
-        impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags),
-                         "dnnl_stream_create");
-    }
+    HostContext(int ordinal, const HostOptions& options);
 
     /// While one of these lives, OpenMP regions that this thread starts have this device's number of threads.
     class Team {
@@ -120,37 +97,11 @@ public:
 
     /// Lets every thread of the team treat numbers below 1e-38 as zero, as every training system does: they cost
     /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
-    void flush_denormals() const {
-#if defined(__SSE__)
-        constexpr unsigned flags = 0x8040U;  // flush to zero, denormals are zero
-        const Team scope = team();
-        // LLVM's runtime gives a team the calling thread's setting and takes back what a region changes; g++'s lets each
-        // thread keep its own.
-        _mm_setcsr(_mm_getcsr() | flags);
-#pragma omp parallel
-        _mm_setcsr(_mm_getcsr() | flags);
-#endif
-    }
+    void flush_denormals() const;
 
     /// Binds each thread of the team to a processor of its own, if it is to be and `devices` such devices use exactly the
     /// processors that this process may use. For a thread that belongs to the device.
-    void pin_threads(int devices) const {
-        cpu_set_t allowed;
-        if (!pinned_ || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-        if (CPU_COUNT(&allowed) != devices * threads_) return;
-        const Team scope = team();
-#pragma omp parallel
-        {
-            int place = ordinal_ * threads_ + omp_get_thread_num();
-            for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-                if (!CPU_ISSET(cpu, &allowed) || place-- != 0) continue;
-                cpu_set_t one;
-                CPU_ZERO(&one);
-                CPU_SET(cpu, &one);
-                sched_setaffinity(0, sizeof one, &one);  // a wish: where it is refused the thread moves as before
-            }
-        }
-    }
+    void pin_threads(int devices) const;
 
 private:
     static constexpr int max_threads = 4096;
@@ -161,6 +112,34 @@ private:
     impl::DnnlEngine engine_;
     impl::DnnlStream stream_;
 };
+
+/// The CPU as a device.
+struct Host {
+    static constexpr std::string_view name = "Host";
+    /// What its pointers point to, the host can read.
+    static constexpr bool host_memory = true;
+    using Options = HostOptions;
+    using Context = HostContext;
+    using Arena = HostArena;
+
+    /// Bytes that this process can still take: the least of what the system says is available, what its control group
+    /// leaves and what its limit of address space (`ulimit -v`) leaves.
+    [[nodiscard]] static std::size_t available_memory();
+    static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
+    }
+    static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes != 0) std::memcpy(to, from, bytes);
+    }
+    /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,
+    /// what the bits of a result depend on.
+    [[nodiscard]] static std::string library_version();
+    [[nodiscard]] static std::string library_isa();
+};
+
+static_assert(Device<Host>);
+
+#ifndef CUPOLA_OPS
 
 namespace impl {
 
@@ -183,47 +162,84 @@ inline std::size_t number_in_file(const char* path, std::string_view key, std::s
 
 }  // namespace impl
 
-/// The CPU as a device.
-struct Host {
-    static constexpr std::string_view name = "Host";
-    /// What its pointers point to, the host can read.
-    static constexpr bool host_memory = true;
-    using Options = HostOptions;
-    using Context = HostContext;
-    using Arena = HostArena;
+CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
+    if (bytes == 0) return;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which the system refused");
+    constexpr std::size_t huge_page = std::size_t{1} << 21;
+    if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: no error where there are none
+    data_ = static_cast<std::byte*>(memory);
+}
 
-    /// Bytes that this process can still take: the least of what the system says is available, what its control group
-    /// leaves and what its limit of address space (`ulimit -v`) leaves.
-    [[nodiscard]] static std::size_t available_memory() {
-        constexpr std::size_t unlimited = ~std::size_t{0};
-        const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
-        const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
-        const std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
-        const std::size_t group = limit == unlimited ? unlimited : limit - (used < limit ? used : limit);
-        std::size_t space = unlimited;
-        rlimit most{};
-        if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
-            const std::size_t taken = impl::number_in_file("/proc/self/status", "VmSize:", 0) * 1024;
-            space = most.rlim_cur - (taken < most.rlim_cur ? taken : most.rlim_cur);
+CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
+    require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
+            " threads, not ", options.threads);
+    const Team scope = team();
+    int granted = 0;
+#pragma omp parallel
+    {
+#pragma omp single
+        granted = omp_get_num_threads();
+    }
+    require<DeviceError>(granted == threads_, "host device ", ordinal, " asked for ", threads_,
+                         " OpenMP threads and was given ", granted,
+                         "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
+    impl::check_dnnl(dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "dnnl_engine_create");
+    impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags),
+                     "dnnl_stream_create");
+}
+
+CUPOLA_INLINE void HostContext::flush_denormals() const {
+#if defined(__SSE__)
+    constexpr unsigned flags = 0x8040U;  // flush to zero, denormals are zero
+    const Team scope = team();
+    // LLVM's runtime gives a team the calling thread's setting and takes back what a region changes; g++'s lets each
+    // thread keep its own.
+    _mm_setcsr(_mm_getcsr() | flags);
+#pragma omp parallel
+    _mm_setcsr(_mm_getcsr() | flags);
+#endif
+}
+
+CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
+    cpu_set_t allowed;
+    if (!pinned_ || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    if (CPU_COUNT(&allowed) != devices * threads_) return;
+    const Team scope = team();
+#pragma omp parallel
+    {
+        int place = ordinal_ * threads_ + omp_get_thread_num();
+        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+            if (!CPU_ISSET(cpu, &allowed) || place-- != 0) continue;
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);  // a wish: where it is refused the thread moves as before
         }
-        return std::min({system, group, space});
     }
-    static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
-        if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
-    }
-    static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
-        if (bytes != 0) std::memcpy(to, from, bytes);
-    }
-    /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,
-    /// what the bits of a result depend on.
-    [[nodiscard]] static std::string library_version() {
-        const dnnl_version_t* v = dnnl_version();
-        return text(v->major, '.', v->minor, '.', v->patch);
-    }
-    [[nodiscard]] static std::string library_isa();
-};
+}
 
-inline std::string Host::library_isa() {
+CUPOLA_INLINE std::size_t Host::available_memory() {
+    constexpr std::size_t unlimited = ~std::size_t{0};
+    const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
+    const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
+    const std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
+    const std::size_t group = limit == unlimited ? unlimited : limit - (used < limit ? used : limit);
+    std::size_t space = unlimited;
+    rlimit most{};
+    if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
+        const std::size_t taken = impl::number_in_file("/proc/self/status", "VmSize:", 0) * 1024;
+        space = most.rlim_cur - (taken < most.rlim_cur ? taken : most.rlim_cur);
+    }
+    return std::min({system, group, space});
+}
+
+CUPOLA_INLINE std::string Host::library_version() {
+    const dnnl_version_t* v = dnnl_version();
+    return text(v->major, '.', v->minor, '.', v->patch);
+}
+
+CUPOLA_INLINE std::string Host::library_isa() {
     switch (dnnl_get_effective_cpu_isa()) {
         case dnnl_cpu_isa_sse41: return "sse41";
         case dnnl_cpu_isa_avx: return "avx";
@@ -237,6 +253,6 @@ inline std::string Host::library_isa() {
     }
 }
 
-static_assert(Device<Host>);
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

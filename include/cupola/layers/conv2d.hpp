@@ -20,12 +20,12 @@ namespace cupola::inline CUPOLA_ABI {
 template <std::int64_t channels, std::int64_t kernel, auto... options>
 struct Conv2d {
     static constexpr bool options_known =
-        (impl::one_of<std::remove_cv_t<decltype(options)>, StrideOption, PadOption, BiasOption, WeightsOption, BiasesOption,
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, PadOption, BiasOption, WeightsOption, BiasesOption,
                        Padding> &&
          ...);
     static constexpr int paddings =
-        (0 + ... + (impl::one_of<std::remove_cv_t<decltype(options)>, PadOption, Padding> ? 1 : 0));
-    static constexpr bool has_pad = (impl::one_of<std::remove_cv_t<decltype(options)>, PadOption> || ...);
+        (0 + ... + (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, Padding> ? 1 : 0));
+    static constexpr bool has_pad = (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption> || ...);
     static constexpr std::int64_t stride = impl::option_or(StrideOption{}, options...).value;
     static constexpr Padding padding = impl::option_or(Padding::same, options...);
     static constexpr std::int64_t pad_each = impl::option_or(PadOption{}, options...).value;
@@ -76,7 +76,7 @@ struct Conv2d {
     static ops::Convolution<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
         ConvolutionShape folded = shape(site.input);
         folded.bias = folded.bias || site.folded_norm;
-        return {site, folded};
+        return make_operation<ops::Convolution<typename Site::DeviceType, typename Site::Element>>(site, folded);
     }
 };
 

@@ -38,8 +38,13 @@ struct Initializer {
 [[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
 
 /// Writes the initial values of parameter number `parameter` of the network.
-inline void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
-                       std::uint64_t seed, std::uint32_t parameter) {
+void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
+                       std::uint64_t seed, std::uint32_t parameter);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initializer,
+                              std::int64_t fan_in, std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
     const double value = initializer.value;
     for (std::size_t i = 0; i < values.size(); ++i) {
         const RandomStream stream(seed, Purpose::initialization, parameter, i);
@@ -68,5 +73,7 @@ inline void initialize(std::span<float> values, const Initializer& initializer, 
         values[i] = static_cast<float>(result);
     }
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -19,7 +19,7 @@ namespace cupola::inline CUPOLA_ABI {
 template <std::int64_t features, auto... options>
 struct Linear {
     static constexpr bool options_known =
-        (impl::one_of<std::remove_cv_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...);
+        (impl::one_of<std::remove_cvref_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...);
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
@@ -47,7 +47,7 @@ struct Linear {
 
     template <class Site>
     static ops::Linear<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return {site, LinearShape{site.input[0], features, has_bias}};
+        return make_operation<ops::Linear<typename Site::DeviceType, typename Site::Element>>(site, LinearShape{site.input[0], features, has_bias});
     }
 };
 

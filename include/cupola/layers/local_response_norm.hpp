@@ -26,7 +26,7 @@ struct LocalResponseNorm {
 
     template <class Site>
     static ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return {site, shape(site.input)};
+        return make_operation<ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>>(site, shape(site.input));
     }
 };
 

@@ -54,6 +54,7 @@ template <class Option, class... Options>
     return fallback;
 }
 
+/// `Option` is without const and without reference: nvcc writes decltype(options) as decltype((options)).
 template <class Option, class... Known>
 inline constexpr bool one_of = (std::same_as<Option, Known> || ...);
 

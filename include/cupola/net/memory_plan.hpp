@@ -79,15 +79,17 @@ namespace impl {
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
         if (lifetimes[i].bytes > 0) order.push_back(i);
     }
-    const auto larger = [&](std::size_t a, std::size_t b) {
+    bool longest_first = false;  // one comparison for both orders: a sort is a lot to compile
+    const auto before = [&](std::size_t a, std::size_t b) {
+        const std::size_t length = lifetimes[a].last - lifetimes[a].first, other_length = lifetimes[b].last - lifetimes[b].first;
+        if (longest_first && length != other_length) return length > other_length;
         return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
     };
-    std::sort(order.begin(), order.end(), larger);
+    std::sort(order.begin(), order.end(), before);
     const std::size_t total = impl::place_in_order(lifetimes, order);
     if (total == impl::most_alive(lifetimes)) return total;
-    const auto length = [&](std::size_t i) { return lifetimes[i].last - lifetimes[i].first; };
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return length(a) != length(b) ? length(a) > length(b) : larger(a, b); });
+    longest_first = true;
+    std::sort(order.begin(), order.end(), before);
     std::vector<Lifetime> other(lifetimes.begin(), lifetimes.end());
     const std::size_t other_total = impl::place_in_order(other, order);
     if (other_total >= total) return total;

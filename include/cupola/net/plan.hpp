@@ -4,7 +4,6 @@
 // stages with their operations, and the place of every tensor in the arena. Running it allocates nothing.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/net/impl/folded_norm.hpp>
 #include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/step_times.hpp>
@@ -59,6 +57,14 @@ struct PlanBytes {
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
 };
 
+namespace impl {
+
+/// `activation_bytes` of a network for a batch in training, found when the program runs.
+[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const Row> rows, bool fusion, std::int64_t batch,
+                                                              std::size_t element_bytes);
+
+}  // namespace impl
+
 /// `T` is what activations are kept in. The batch, the output and their gradients are float whatever it is: a plan in another
 /// type converts them, once each.
 template <class Device, class T = float>
@@ -73,6 +79,9 @@ public:
     static Plan make(Context& context, const PlanOptions& options) {
         return Plan(context, options, Net::rows, Net::fusion, &Net::template stage<Device, T>);
     }
+
+    Plan(Plan&& other) noexcept;
+    ~Plan();
 
     [[nodiscard]] const PlanOptions& options() const { return options_; }
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }
@@ -93,22 +102,11 @@ public:
 
     /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for training
     /// folds batch normalisations into the weights before them, and takes the running statistics for it.
-    void prepare(Context& context, const float* parameters, const float* running = nullptr) {
-        const Stopwatch watch(times_, StepPart::packing);
-        for (std::size_t i = 0; i < stages_.size(); ++i) {
-            if (infos_[i].folded_norm != no_row) impl::fold_norm<Device>(context, rows_, infos_[i], parameters, running, packed_ + packed_at_[i]);
-            stages_[i]->prepare(pass(context, i, nullptr, parameters, nullptr, {}));
-        }
-    }
+    void prepare(Context& context, const float* parameters, const float* running = nullptr);
 
     /// Runs the network on `batch` and returns its output, in the arena.
     const float* forward(Context& context, const float* batch, const float* parameters, const PassKey& key,
-                         const PassBuffers& buffers = {}) {
-        check_buffers(key, buffers);
-        const T* const samples = ends_.take_batch(context, batch);
-        run_forward(context, 0, stages_.size(), samples, parameters, key, buffers);
-        return ends_.give_output(context, value(infos_.size(), samples));
-    }
+                         const PassBuffers& buffers = {});
 
     /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
     /// visit(row, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
@@ -132,11 +130,7 @@ public:
 
     /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const PassKey& key,
-                  bool accumulate = false) {
-        ends_.take_output_gradient(context, gradient_at(infos_.size()));
-        run_backward(context, infos_.size(), lowest_, ends_.batch(batch), parameters, gradients, key, accumulate);
-        if (options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
-    }
+                  bool accumulate = false);
 
     // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
     // step: a pass is exchanges() + 1 segments, and between two of them the replicas' sums are merged.
@@ -160,49 +154,12 @@ public:
     /// Segment k of forward: goes on with the merged sums of exchange k - 1, runs up to exchange k and writes its sums to
     /// `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
     const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
-                                 const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial) {
-        std::size_t begin = 0;
-        const T* const samples = k == 0 ? ends_.take_batch(context, batch) : ends_.batch(batch);
-        if (k > 0) {
-            begin = exchanging(Direction::forward, k - 1);
-            const Stopwatch watch(times_, Direction::forward, begin);
-            stages_[begin]->apply_sums(Direction::forward, pass(context, begin, samples, parameters, nullptr, key, buffers),
-                                       merged);
-            ++begin;
-        }
-        const std::size_t end = k == exchanges() ? stages_.size() : exchanging(Direction::forward, k);
-        run_forward(context, begin, end, samples, parameters, key, buffers);
-        if (k == exchanges()) return ends_.give_output(context, value(infos_.size(), samples));
-        const Stopwatch watch(times_, Direction::forward, end);
-        stages_[end]->write_sums(Direction::forward, pass(context, end, samples, parameters, nullptr, key, buffers), partial);
-        return nullptr;
-    }
+                                 const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial);
 
     /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean over
     /// its own samples, as the averaging policies weigh it.
     void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters, float* gradients,
-                          const PassKey& key, bool accumulate, const double* merged, double* partial) {
-        const T* const samples = ends_.batch(batch);
-        const auto call = [&](std::size_t i) {
-            Pass<Device, T> p = pass(context, i, samples, parameters, gradients, key);
-            p.accumulate = accumulate;
-            return p;
-        };
-        if (k == 0) ends_.take_output_gradient(context, gradient_at(infos_.size()));
-        std::size_t end = infos_.size();
-        if (k > 0) {
-            end = exchanging(Direction::backward, k - 1);
-            const Stopwatch watch(times_, Direction::backward, end);
-            stages_[end]->apply_sums(Direction::backward, call(end), merged);
-        }
-        const std::size_t begin = k == exchanges() ? lowest_ : exchanging(Direction::backward, k) + 1;
-        run_backward(context, end, begin, samples, parameters, gradients, key, accumulate);
-        if (k < exchanges()) {
-            const Stopwatch watch(times_, Direction::backward, begin - 1);
-            stages_[begin - 1]->write_sums(Direction::backward, call(begin - 1), partial);
-        }
-        if (k == exchanges() && options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
-    }
+                          const PassKey& key, bool accumulate, const double* merged, double* partial);
 
     /// Value `v` of the stages: 0 the batch, k + 1 the output of stage k. Valid only while the memory plan keeps it.
     [[nodiscard]] const T* value(std::size_t v, const T* batch) {
@@ -213,41 +170,7 @@ public:
 private:
     using StageFunction = std::unique_ptr<Stage<Device, T>> (*)(const StageInfo&, const Site<Device, T>&);
 
-    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
-        : options_(options), rows_(rows), infos_(rows.size()) {
-        infos_.resize(fuse(rows, fusion && !options.inspect, infos_, options.training || options.inspect));
-        lifetimes_.resize(lifetimes_of(infos_.size()));
-        const bool backward = options.training && !options.inspect;
-        bytes_.activations = plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
-        const Shape &input = rows.front().input, &output = rows.back().output;
-        ends_ = {plan_ends(input, output, options.batch, backward, options.input_gradient, sizeof(T)), options.batch * input.size(),
-                 options.batch * output.size()};
-        bytes_.activations += ends_.bytes();
-        lowest_ = lowest_stage(infos_, options.input_gradient);
-        saved_at_.resize(infos_.size());
-        packed_at_.resize(infos_.size());
-        for (std::size_t i = 0; i < infos_.size(); ++i) {
-            const Site<Device, T> site{.context = context,
-                                    .batch = options.batch,
-                                    .input = infos_[i].input,
-                                    .output = infos_[i].output,
-                                    .layer = static_cast<std::uint32_t>(infos_[i].row),
-                                    .activation = infos_[i].activation,
-                                    .masked_by_next = infos_[i].masked_by_next,
-                                    .masks_for_previous = infos_[i].masks_for_previous,
-                                    .folded_norm = infos_[i].folded_norm != no_row,
-                                    .training = backward,
-                                    .input_gradient = backward && wants_gradient(infos_[i].reads)};
-            stages_.push_back(make_one(infos_[i], site));
-            if (options.synchronized && stages_.back()->exchange_size() > 0) exchanges_.push_back(i);
-            const MemoryNeeds needs = stages_.back()->needs();
-            saved_at_[i] = bytes_.saved;
-            packed_at_[i] = bytes_.packed;
-            if (backward) bytes_.saved += aligned(needs.saved);
-            bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(rows, infos_[i]).bytes;
-            bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
-        }
-    }
+    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one);
 
     [[nodiscard]] bool wants_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
     [[nodiscard]] std::size_t exchanging(Direction direction, std::size_t k) const {
@@ -257,78 +180,19 @@ private:
     [[nodiscard]] T* at(const Lifetime& lifetime) { return reinterpret_cast<T*>(arena_ + lifetime.offset); }
     [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
 
-    [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const {
-        if (trains(key) || buffers.running != nullptr) return;
-        for (std::size_t i = 0; i < rows_.size(); ++i) {
-            require(rows_[i].buffers.count == 0, "outside training the network reads running statistics (",
-                    rows_[i].buffers.count == 0 ? std::string() : buffer_name(rows_, i, 0), "), and was given none");
-        }
-    }
+    [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is one of training, backward or not.
     [[nodiscard]] bool trains(const PassKey& key) const { return key.training && (options_.training || options_.inspect); }
 
     void run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
-                     const PassKey& key, const PassBuffers& buffers) {
-        for (std::size_t i = begin; i < end; ++i) {
-            if (infos_[i].view) continue;
-            const Stopwatch watch(times_, Direction::forward, i);
-            stages_[i]->forward(pass(context, i, batch, parameters, nullptr, key, buffers));
-        }
-    }
+                     const PassKey& key, const PassBuffers& buffers);
 
     /// From stage `end` - 1 down to stage `begin`.
     void run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
-                      float* gradients, const PassKey& key, bool accumulate) {
-        for (std::size_t i = end; i-- > begin;) {
-            if (infos_[i].view && infos_[i].second_reader == no_value) continue;
-            const Stopwatch watch(times_, Direction::backward, i);
-            Pass<Device, T> p = pass(context, i, batch, parameters, gradients, key);
-            p.accumulate = accumulate;
-            stages_[i]->backward(p);
-        }
-    }
+                      float* gradients, const PassKey& key, bool accumulate);
 
     Pass<Device, T> pass(Context& context, std::size_t i, const T* batch, const float* parameters, float* gradients,
-                         const PassKey& key, const PassBuffers& buffers = {}) {
-        const StageInfo& info = infos_[i];
-        const bool two_inputs = info.also_reads != no_value;
-        Pass<Device, T> p{.context = context};
-        p.input = value(info.reads, batch);
-        if (two_inputs) p.second_input = value(info.also_reads, batch);
-        // Only a view of the batch itself has the batch as its output, and a view is never run forward.
-        p.output = const_cast<T*>(value(i + 1, batch));
-        if (gradients != nullptr) {
-            const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
-            p.output_gradient = gradient(gradient_entry(infos_, i + 1));
-            if (wants_gradient(info.reads)) p.input_gradient = gradient(input_gradient_entry(infos_, i, false));
-            if (two_inputs && wants_gradient(info.also_reads)) {
-                p.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
-            }
-            if (info.second_reader != no_value) p.second_output_gradient = gradient(second_gradient_entry(infos_, i));
-        }
-        const Row& row = rows_[info.row];
-        for (std::size_t k = 0; k < row.parameters.count; ++k) {
-            p.parameters[k] = parameters + row.offsets[k];
-            if (gradients != nullptr) p.parameter_gradients[k] = gradients + row.offsets[k];
-        }
-        for (std::size_t k = 0; k < row.buffers.count; ++k) {
-            if (buffers.running != nullptr) p.buffers[k] = buffers.running + row.buffer_offsets[k];
-            if (buffers.batch != nullptr) p.statistics[k] = buffers.batch + row.buffer_offsets[k];
-        }
-        p.saved = saved_ + saved_at_[i];
-        const impl::FoldedNormPlaces folded = impl::folded_norm_places(rows_, info);
-        p.packed = packed_ + packed_at_[i] + folded.bytes;
-        if (folded.bytes != 0) {
-            p.parameters[0] = reinterpret_cast<const float*>(packed_ + packed_at_[i]);
-            p.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
-        }
-        p.scratch = scratch_;
-        p.training = trains(key);
-        p.seed = key.seed;
-        p.step = key.step;
-        p.first_sample = key.first_sample;
-        return p;
-    }
+                         const PassKey& key, const PassBuffers& buffers = {});
 
     PlanOptions options_;
     std::span<const Row> rows_;
@@ -350,3 +214,5 @@ template <Network Net, class Device>
 using PlanOf = Plan<Device, typename Net::Precision::Activation>;
 
 }  // namespace cupola::inline CUPOLA_ABI
+
+#include <cupola/net/impl/plan_passes.hpp>

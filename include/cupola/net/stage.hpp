@@ -96,15 +96,20 @@ struct StageTypeOf<Device, T, Op> {
     using Type = ExchangingStageOf<Device, T, Op>;
 };
 
+/// The stage of an operation: a function of its own, so that all layers with one operation share it.
+template <class Op, class Device, class T>
+[[nodiscard]] std::unique_ptr<Stage<Device, T>> stage_of(Op (*make)(const Site<Device, T>&), const Site<Device, T>& site) {
+    // Not make_unique, which would instantiate a second pointer type for each operation.
+    return std::unique_ptr<Stage<Device, T>>(new typename StageTypeOf<Device, T, Op>::Type(make, site));
+}
+
 }  // namespace impl
 
 /// Makes the stage of layer `L`.
 template <class L, class Device, class T = float>
 [[nodiscard]] std::unique_ptr<Stage<Device, T>> make_stage(const Site<Device, T>& site) {
     using Op = OperationOf<L, Device, T>;
-    // Not make_unique, which would instantiate a second pointer type for each operation.
-    return std::unique_ptr<Stage<Device, T>>(
-        new typename impl::StageTypeOf<Device, T, Op>::Type([](const Site<Device, T>& s) -> Op { return L::operation(s); }, site));
+    return impl::stage_of<Op, Device, T>([](const Site<Device, T>& s) -> Op { return L::operation(s); }, site);
 }
 
 template <class Device, class T = float>

@@ -94,18 +94,7 @@ namespace impl {
 }
 
 /// What the buffers hold before the first step.
-[[nodiscard, gnu::cold]] inline std::vector<float> initial_buffers(std::span<const Row> rows) {
-    std::vector<float> values(static_cast<std::size_t>(buffer_elements(rows)));
-    for (const Row& row : rows) {
-        for (std::size_t b = 0; b < row.buffers.count; ++b) {
-            const Parameter& buffer = row.buffers.list[b];
-            initialize(std::span(values).subspan(static_cast<std::size_t>(row.buffer_offsets[b]),
-                                                 static_cast<std::size_t>(buffer.shape.size())),
-                       buffer.initializer, buffer.fan_in, buffer.fan_out, 0, 0);
-        }
-    }
-    return values;
-}
+[[nodiscard, gnu::cold]] std::vector<float> initial_buffers(std::span<const Row> rows);
 
 /// A layer's running statistics in the array of buffers: what a policy that updates them goes over. A batch's statistics
 /// lie at the same places of an array of their own: the mean, and the biased variance over all elements of a channel. The
@@ -124,7 +113,24 @@ struct RunningStatistics {
     }
 };
 
-[[nodiscard, gnu::cold]] inline std::vector<RunningStatistics> running_statistics(std::span<const Row> rows) {
+[[nodiscard, gnu::cold]] std::vector<RunningStatistics> running_statistics(std::span<const Row> rows);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::vector<float> initial_buffers(std::span<const Row> rows) {
+    std::vector<float> values(static_cast<std::size_t>(buffer_elements(rows)));
+    for (const Row& row : rows) {
+        for (std::size_t b = 0; b < row.buffers.count; ++b) {
+            const Parameter& buffer = row.buffers.list[b];
+            initialize(std::span(values).subspan(static_cast<std::size_t>(row.buffer_offsets[b]),
+                                                 static_cast<std::size_t>(buffer.shape.size())),
+                       buffer.initializer, buffer.fan_in, buffer.fan_out, 0, 0);
+        }
+    }
+    return values;
+}
+
+CUPOLA_INLINE std::vector<RunningStatistics> running_statistics(std::span<const Row> rows) {
     std::vector<RunningStatistics> result;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Row& row = rows[i];
@@ -135,5 +141,7 @@ struct RunningStatistics {
     }
     return result;
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

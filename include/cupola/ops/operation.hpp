@@ -50,6 +50,8 @@ struct Site {
     /// Whether backward is called at all, and whether it is asked for the gradient of the input.
     bool training = true;
     bool input_gradient = true;
+    /// Whether its outputs may have other bits than training's: not so in a plan that shows what training computed.
+    bool inference = false;
 };
 
 /// The tensors of one call. `T` is the element type of activations; parameters and their gradients are float.
@@ -85,6 +87,12 @@ struct Pass {
     std::uint32_t step = 0;
     std::int64_t first_sample = 0;
 };
+
+/// Makes an operation. A function of its own, because cupola::ops has it compiled for each operation of `Host`.
+template <class Op, class Site, class Shape>
+[[nodiscard]] Op make_operation(const Site& site, const Shape& shape) {
+    return {site, shape};
+}
 
 template <class Op, class Device, class T = float>
 concept HasForward = requires(Op& op, const Pass<Device, T>& pass) { op.forward(pass); };

@@ -25,17 +25,36 @@ namespace cupola::inline CUPOLA_ABI {
 }
 
 /// rate, times `factor` after every `epochs` epochs of images seen: the tutorial's 0.1 and 350 epochs.
-[[nodiscard]] inline Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs = 350,
-                                           double factor = 0.1) {
+[[nodiscard]] Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs = 350,
+                                           double factor = 0.1);
+
+/// The same with the steps of one replica's batch, as the multi-GPU script had it until November 2018: `replicas` times as
+/// many epochs are seen between two decays.
+[[nodiscard]] Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
+                                                    double epochs = 350, double factor = 0.1);
+
+/// values[0] before epoch boundaries[0], values[1] from it on, and so on; an epoch has images / global_batch whole steps.
+/// (TensorFlow's estimator, whose edges these are, keeps the old rate for one step more.)
+[[nodiscard]] Schedule piecewise_epochs(std::int64_t images, std::int64_t global_batch,
+                                               const std::vector<std::int64_t>& boundaries, std::vector<double> values);
+
+/// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and 300
+/// epochs of 45,000 images.
+[[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
+    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate * 0.1, rate * 0.01, rate * 0.002});
+}
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs,
+                                    double factor) {
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, global_batch), factor);
     return decay.described(
         text(decay.description(), ": ", epochs, " epochs of ", images, " images seen, ", global_batch, " a step"));
 }
 
-/// The same with the steps of one replica's batch, as the multi-GPU script had it until November 2018: `replicas` times as
-/// many epochs are seen between two decays.
-[[nodiscard]] inline Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
-                                                    double epochs = 350, double factor = 0.1) {
+CUPOLA_INLINE Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
+                                             double epochs, double factor) {
     require(replicas > 0, "a schedule is for 1 or more replicas, not ", replicas);
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, batch), factor);
     return decay.described(text(decay.description(), ": ", epochs, " epochs by one replica's batch of ", batch, ", which is ",
@@ -43,10 +62,8 @@ namespace cupola::inline CUPOLA_ABI {
                                 replicas == 1 ? " replica" : " replicas"));
 }
 
-/// values[0] before epoch boundaries[0], values[1] from it on, and so on; an epoch has images / global_batch whole steps.
-/// (TensorFlow's estimator, whose edges these are, keeps the old rate for one step more.)
-[[nodiscard]] inline Schedule piecewise_epochs(std::int64_t images, std::int64_t global_batch,
-                                               const std::vector<std::int64_t>& boundaries, std::vector<double> values) {
+CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global_batch,
+                                        const std::vector<std::int64_t>& boundaries, std::vector<double> values) {
     require(global_batch > 0 && images >= global_batch, "an epoch of ", images, " images in batches of ", global_batch,
             " has no steps");
     const std::int64_t steps = images / global_batch;
@@ -57,10 +74,6 @@ namespace cupola::inline CUPOLA_ABI {
         text(schedule.description(), ": epochs of ", steps, " steps, ", images, " images, ", global_batch, " a step"));
 }
 
-/// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and 300
-/// epochs of 45,000 images.
-[[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
-    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate * 0.1, rate * 0.01, rate * 0.002});
-}
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

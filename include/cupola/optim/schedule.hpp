@@ -19,9 +19,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-inline void require_rate(double rate) {
-    require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
-}
+void require_rate(double rate);
 
 }  // namespace impl
 
@@ -30,13 +28,11 @@ inline void require_rate(double rate) {
 class Schedule {
 public:
     /// A constant rate.
-    Schedule(double rate) : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {  // NOLINT
-        impl::require_rate(rate);
-    }
+    Schedule(double rate);  // NOLINT: a number is a schedule
     template <class Function>
         requires std::is_invocable_r_v<double, const Function&, std::int64_t>
     Schedule(Function function, std::string description = "custom")  // NOLINT: any function of the step is a schedule
-        : rate_(std::make_shared<RateOf<Function>>(std::move(function))), description_(std::move(description)) {}
+        : rate_(static_cast<const Rate*>(new RateOf<Function>(std::move(function)))), description_(std::move(description)) {}
 
     [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
@@ -62,13 +58,32 @@ private:
         Function function;
     };
 
+    /// Made from a pointer to the base, so that one kind of shared pointer is compiled and not one for each function.
     std::shared_ptr<const Rate> rate_;
     std::string description_;
 };
 
 /// rate * factor^floor(step / decay_steps), TensorFlow's exponential_decay with `staircase`; without it the exponent is
 /// not rounded.
-[[nodiscard]] inline Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase = true) {
+[[nodiscard]] Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase = true);
+
+/// values[0] before boundaries[0], values[1] from boundaries[0] on, and so on; one value more than boundaries.
+[[nodiscard]] Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values);
+
+/// From `rate` to `last` along half a cosine over `steps` steps, and `last` after them (Loshchilov, Hutter 2016).
+[[nodiscard]] Schedule cosine(double rate, std::int64_t steps, double last = 0.0);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void impl::require_rate(double rate) {
+    require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
+}
+
+CUPOLA_INLINE Schedule::Schedule(double rate) : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {
+    impl::require_rate(rate);
+}
+
+CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase) {
     impl::require_rate(rate);
     require(decay_steps > 0, "a schedule decays every 1 or more steps, not every ", decay_steps);
     return {[=](std::int64_t step) {
@@ -79,8 +94,7 @@ private:
             text(rate, ", times ", factor, " every ", decay_steps, " steps")};
 }
 
-/// values[0] before boundaries[0], values[1] from boundaries[0] on, and so on; one value more than boundaries.
-[[nodiscard]] inline Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
+CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
     require(values.size() == boundaries.size() + 1, "a piecewise schedule of ", boundaries.size(), " boundaries has ",
             boundaries.size() + 1, " values, not ", values.size());
     for (const double value : values) impl::require_rate(value);
@@ -100,8 +114,7 @@ private:
             std::move(description)};
 }
 
-/// From `rate` to `last` along half a cosine over `steps` steps, and `last` after them (Loshchilov, Hutter 2016).
-[[nodiscard]] inline Schedule cosine(double rate, std::int64_t steps, double last = 0.0) {
+CUPOLA_INLINE Schedule cosine(double rate, std::int64_t steps, double last) {
     impl::require_rate(rate);
     impl::require_rate(last);
     require(steps > 0, "a cosine schedule lasts 1 or more steps, not ", steps);
@@ -113,5 +126,7 @@ private:
             },
             text("cosine from ", rate, " to ", last, " over ", steps, " steps")};
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

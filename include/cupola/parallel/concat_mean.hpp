@@ -21,23 +21,48 @@ namespace cupola::inline CUPOLA_ABI {
 struct ConcatMean {
     static constexpr std::string_view name = "ConcatMean";
 
-    void average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const {
-        float* const to = mean.data();
-        for_each_block(context, gradients.columns, [&, to](std::int64_t begin, std::int64_t end) {
-            for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
-                const float* const row = gradients.rows[r];
-                const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /
-                                                       static_cast<double>(gradients.total_samples));
-                if (r == 0) {
-#pragma omp simd
-                    for (std::int64_t i = begin; i < end; ++i) to[i] = weight * row[i];
-                } else {
-#pragma omp simd
-                    for (std::int64_t i = begin; i < end; ++i) to[i] += weight * row[i];
-                }
-            }
-        });
+    void average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const;
+
+    /// On a device whose memory the host does not read, through the host: parallel/cuda_concat_mean.hpp.
+    template <class Context>
+        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) {
+            concat_mean_through_host(context, gradients, mean);
+        }
+    void average(Context& context, const GradientRows& gradients, std::span<float> mean) const {
+        concat_mean_through_host(context, gradients, mean);
     }
 };
+
+namespace impl {
+
+/// The columns [begin, end) of the mean, on the calling thread.
+void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end);
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void ConcatMean::average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const {
+    for_each_block(context, gradients.columns, [&, to = mean.data()](std::int64_t begin, std::int64_t end) {
+        impl::mean_of_columns(gradients, to, begin, end);
+    });
+}
+
+[[gnu::noinline]] CUPOLA_INLINE void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end) {
+    for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
+        const float* const row = gradients.rows[r];
+        const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /
+                                               static_cast<double>(gradients.total_samples));
+        if (r == 0) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] = weight * row[i];
+        } else {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] += weight * row[i];
+        }
+    }
+}
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

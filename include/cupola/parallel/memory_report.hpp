@@ -20,14 +20,20 @@ struct MemoryReport {
     int arenas = 1;
     /// In all.
     std::size_t gradients = 0, average = 0, statistics = 0;
-    [[nodiscard]] std::size_t total() const {
-        return static_cast<std::size_t>(devices) *
-                   (parameters + optimizer_state + moving_average + buffers + static_cast<std::size_t>(arenas) * plan.total()) +
-               gradients + average + statistics;
-    }
+    [[nodiscard]] std::size_t total() const;
 };
 
-[[nodiscard, gnu::cold]] inline std::string to_string(const MemoryReport& memory) {
+[[nodiscard, gnu::cold]] std::string to_string(const MemoryReport& memory);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::size_t MemoryReport::total() const {
+    return static_cast<std::size_t>(devices) *
+               (parameters + optimizer_state + moving_average + buffers + static_cast<std::size_t>(arenas) * plan.total()) +
+           gradients + average + statistics;
+}
+
+CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     const auto part = [](std::size_t bytes, const char* what) { return bytes == 0 ? std::string() : text(bytes_text(bytes), what, " + "); };
     std::string activations = text(bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved),
                                    " saved + ", bytes_text(memory.plan.packed), " packed weights + ",
@@ -39,5 +45,7 @@ struct MemoryReport {
                 bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
                 part(memory.statistics, " their statistics"), bytes_text(memory.average), " average");
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

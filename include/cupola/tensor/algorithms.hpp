@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <type_traits>
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
@@ -26,41 +25,44 @@ inline constexpr std::int64_t block_size = 4096;
 
 namespace impl {
 
-/// A loop body behind two pointers, so that the parallel region is compiled once and not for each loop. A call costs a
+/// A loop body behind two pointers, so that a parallel region is compiled once and not for each loop. A call costs a
 /// nanosecond and does the work of thousands of elements.
-struct IndexedCall {
+template <class Result, class... Places>
+struct BodyCall {
     void* object;
-    void (*call)(void*, std::int64_t);
-};
+    Result (*call)(void*, Places...);
 
-[[gnu::noinline]] inline void run_in_parallel(const HostContext& context, std::int64_t count, IndexedCall body) {
-    const HostContext::Team team = context.team();
-#pragma omp parallel for schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
-}
+    template <class Function>
+    [[nodiscard]] static BodyCall of(Function& f) {
+        return {const_cast<void*>(static_cast<const void*>(std::addressof(f))), &call_of<Function>};
+    }
+
+private:
+    template <class Function>
+    static Result call_of(void* object, Places... places) {
+        return (*static_cast<Function*>(object))(places...);
+    }
+};
+using IndexedCall = BodyCall<void, std::int64_t>;
+using BlockCall = BodyCall<void, std::int64_t, std::int64_t>;
+using BlockSum = BodyCall<double, std::int64_t, std::int64_t>;
+
+void run_in_parallel(const HostContext& context, std::int64_t count, IndexedCall body);
+void run_blocks(const HostContext& context, std::int64_t count, BlockCall body);
+[[nodiscard]] double add_blocks(const HostContext& context, std::int64_t count, BlockSum sum);
 
 }  // namespace impl
 
 /// Calls f(i) for i in [0, count), in parallel, in no order. For work that is large for each i. `f` must not throw.
 template <class Function>
 void parallel_for(const HostContext& context, std::int64_t count, Function&& f) {
-    if (count <= 0) return;
-    // A region of two threads costs 1.6 microseconds where one call has nobody to share with.
-    if (count == 1 || context.threads() == 1) {
-        for (std::int64_t i = 0; i < count; ++i) f(i);
-        return;
-    }
-    using Body = std::remove_reference_t<Function>;
-    impl::run_in_parallel(context, count, {const_cast<void*>(static_cast<const void*>(std::addressof(f))),
-                                           [](void* object, std::int64_t i) { (*static_cast<Body*>(object))(i); }});
+    impl::run_in_parallel(context, count, impl::IndexedCall::of(f));
 }
 
 /// Calls f(begin, end) for each block of [0, count), in parallel, in no order.
 template <class Function>
 void for_each_block(const HostContext& context, std::int64_t count, Function&& f) {
-    parallel_for(context, (count + block_size - 1) / block_size, [&](std::int64_t block) {
-        f(block * block_size, std::min(count, (block + 1) * block_size));
-    });
+    impl::run_blocks(context, count, impl::BlockCall::of(f));
 }
 
 /// to[i] = f(from[i]).
@@ -75,14 +77,7 @@ void transform(const HostContext& context, std::span<const From> from, std::span
 }
 
 /// values *= factor.
-inline void scale(const HostContext& context, std::span<float> values, double factor) {
-    for_each_block(context, static_cast<std::int64_t>(values.size()), [=](std::int64_t begin, std::int64_t end) {
-        float* data = values.data();
-        const auto by = static_cast<float>(factor);
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) data[i] *= by;
-    });
-}
+void scale(const HostContext& context, std::span<float> values, double factor);
 
 template <class T>
 void fill(const HostContext& context, std::span<T> to, T value) {
@@ -95,6 +90,39 @@ void fill(const HostContext& context, std::span<T> to, T value) {
 /// taken in rounds whose partial sums fit on the stack.
 template <class Function>
 [[nodiscard]] double sum_blocks(const HostContext& context, std::int64_t count, Function&& f) {
+    return impl::add_blocks(context, count, impl::BlockSum::of(f));
+}
+
+/// The sum of the squares.
+[[nodiscard]] double sum_of_squares(const HostContext& context, std::span<const float> values);
+
+/// Whether no value is infinite or not a number.
+[[nodiscard]] bool all_finite(const HostContext& context, std::span<const float> values);
+
+/// A 64-bit hash of the bits of `values`. Each element is mixed with its place and the results are added, so any
+/// device computes the same hash in any order.
+[[nodiscard]] std::uint64_t hash_of(const HostContext& context, std::span<const float> values);
+
+#ifndef CUPOLA_OPS
+
+[[gnu::noinline]] CUPOLA_INLINE void impl::run_in_parallel(const HostContext& context, std::int64_t count, IndexedCall body) {
+    // A region of two threads costs 1.6 microseconds where one call has nobody to share with.
+    if (count <= 1 || context.threads() == 1) {
+        for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
+        return;
+    }
+    const HostContext::Team team = context.team();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
+}
+
+[[gnu::noinline]] CUPOLA_INLINE void impl::run_blocks(const HostContext& context, std::int64_t count, BlockCall body) {
+    parallel_for(context, (count + block_size - 1) / block_size, [=](std::int64_t block) {
+        body.call(body.object, block * block_size, std::min(count, (block + 1) * block_size));
+    });
+}
+
+[[gnu::noinline]] CUPOLA_INLINE double impl::add_blocks(const HostContext& context, std::int64_t count, BlockSum sum) {
     constexpr std::int64_t blocks_a_round = 512;
     double partial[blocks_a_round];
     double total = 0;
@@ -103,15 +131,23 @@ template <class Function>
         const std::int64_t here = std::min(blocks_a_round, blocks - first);
         parallel_for(context, here, [&](std::int64_t i) {
             const std::int64_t begin = (first + i) * block_size;
-            partial[i] = f(begin, std::min(count, begin + block_size));
+            partial[i] = sum.call(sum.object, begin, std::min(count, begin + block_size));
         });
         for (std::int64_t i = 0; i < here; ++i) total += partial[i];
     }
     return total;
 }
 
-/// The sum of the squares.
-[[nodiscard]] inline double sum_of_squares(const HostContext& context, std::span<const float> values) {
+CUPOLA_INLINE void scale(const HostContext& context, std::span<float> values, double factor) {
+    for_each_block(context, static_cast<std::int64_t>(values.size()), [=](std::int64_t begin, std::int64_t end) {
+        float* data = values.data();
+        const auto by = static_cast<float>(factor);
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) data[i] *= by;
+    });
+}
+
+CUPOLA_INLINE double sum_of_squares(const HostContext& context, std::span<const float> values) {
     return sum_blocks(context, static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
         // Four runs of the block at once: in one, each addition would wait for the last.
         const float* const data = values.data() + begin;
@@ -134,8 +170,7 @@ template <class Function>
     });
 }
 
-/// Whether no value is infinite or not a number.
-[[nodiscard]] inline bool all_finite(const HostContext& context, std::span<const float> values) {
+CUPOLA_INLINE bool all_finite(const HostContext& context, std::span<const float> values) {
     // The exponent of such a value is all ones. In integers, because a sum would wait for each of its additions.
     return sum_blocks(context, static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
                const float* const data = values.data();
@@ -149,9 +184,7 @@ template <class Function>
            }) == 0.0;
 }
 
-/// A 64-bit hash of the bits of `values`. Each element is mixed with its place and the results are added, so any
-/// device computes the same hash in any order.
-[[nodiscard]] inline std::uint64_t hash_of(const HostContext& context, std::span<const float> values) {
+CUPOLA_INLINE std::uint64_t hash_of(const HostContext& context, std::span<const float> values) {
     std::uint64_t total = 0;
     constexpr std::int64_t blocks_a_round = 512;
     std::uint64_t partial[blocks_a_round];
@@ -175,5 +208,7 @@ template <class Function>
     }
     return total;
 }
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -43,9 +44,7 @@ struct LogOptions {
 
 class LogEvery {
 public:
-    explicit LogEvery(const LogOptions& options) : options_(options) {
-        require(options.every >= 0, "a line is logged every 0 (never) or more steps, not ", options.every);
-    }
+    explicit LogEvery(const LogOptions& options);
     explicit LogEvery(std::int64_t steps, std::FILE* file = stdout) : LogEvery(LogOptions{.every = steps, .file = file}) {}
 
     /// The smoothed losses of the lines: what a run that goes on sets, for them to go on too.
@@ -53,96 +52,20 @@ public:
 
     void on_begin(Run& run) { last_ = run.started; }
 
-    void on_step(const StepReport& report, Run&) {
-        samples_ += report.samples;
-        ++steps_;
-        if (options_.parts || options_.json) averages_.update(report);
-        if (options_.every == 0 || report.step % options_.every != 0) return;
-        const double now = monotonic_seconds(), seconds = now - last_;
-        line_.clear();
-        const double rate = static_cast<double>(samples_) / seconds, time = seconds / static_cast<double>(steps_);
-        if (options_.json) {
-            write_json(report, rate, time);
-        } else {
-            write_text(report, rate, time);
-        }
-        line_ += '\n';
-        const bool kept = std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
-        require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
-        last_ = now;
-        samples_ = steps_ = 0;
-    }
+    void on_step(const StepReport& report, Run&);
 
 private:
-    template <class... Values>
-    void put(const char* format, Values... values) {
-        char piece[160];
-        std::snprintf(piece, sizeof piece, format, values...);
-        line_ += piece;
-    }
+    [[gnu::format(printf, 2, 3)]] void put(const char* format, ...);
 
-    void write_text(const StepReport& report, double rate, double time) {
-        std::timespec now{};
-        std::timespec_get(&now, TIME_UTC);
-        std::tm local{};
-        localtime_r(&now.tv_sec, &local);
-        char date[32];
-        std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
-        const double loss = options_.loss == LoggedLoss::last_replica ? report.replicas.back().total : report.loss;
-        put("%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
-            static_cast<long long>(report.step), loss, rate, time);
-        if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
-        if (options_.loss == LoggedLoss::each_replica) {
-            line_ += ", losses =";
-            for (const ReplicaReport& replica : report.replicas) put(" %.2f", replica.total);
-        }
-        if (!options_.parts) return;
-        for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
-        put_part(averages_.total());
-    }
+    void write_text(const StepReport& report, double rate, double time);
 
-    void write_json(const StepReport& report, double rate, double time) {
-        put(R"({"step":%lld,"loss":)", static_cast<long long>(report.step));
-        number(report.loss);
-        line_ += R"(,"learning_rate":)";
-        number(report.learning_rate);
-        put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
-        number(rate);
-        line_ += R"(,"seconds_per_step":)";
-        number(time);
-        line_ += R"(,"replicas":[)";
-        for (const ReplicaReport& replica : report.replicas) {
-            if (&replica != &report.replicas.front()) line_ += ',';
-            number(replica.total);
-        }
-        line_ += R"(],"parts":{)";
-        for (const LossAverages::Entry& part : averages_.parts()) {
-            json_part(part);
-            line_ += ',';
-        }
-        json_part(averages_.total());
-        line_ += "}}";
-    }
+    void write_json(const StepReport& report, double rate, double time);
 
-    void put_part(const LossAverages::Entry& part) {
-        put(", %s = %.4f (smoothed %.4f)", part.name.c_str(), part.raw, part.smoothed);
-    }
-    void json_part(const LossAverages::Entry& part) {
-        put(R"("%s":{"raw":)", part.name.c_str());
-        number(part.raw);
-        line_ += R"(,"smoothed":)";
-        number(part.smoothed);
-        line_ += '}';
-    }
+    void put_part(const LossAverages::Entry& part);
+    void json_part(const LossAverages::Entry& part);
 
     /// JSON has no infinity and no NaN.
-    void number(double value) {
-        if (std::isfinite(value)) {
-            put("%.9g", value);
-        } else {
-            line_ += "null";
-        }
-    }
+    void number(double value);
 
     LogOptions options_;
     double last_ = 0;
@@ -151,5 +74,106 @@ private:
     /// Kept, so that a line allocates nothing once the longest has been written.
     std::string line_;
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE LogEvery::LogEvery(const LogOptions& options) : options_(options) {
+    require(options.every >= 0, "a line is logged every 0 (never) or more steps, not ", options.every);
+}
+
+CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
+    samples_ += report.samples;
+    ++steps_;
+    if (options_.parts || options_.json) averages_.update(report);
+    if (options_.every == 0 || report.step % options_.every != 0) return;
+    const double now = monotonic_seconds(), seconds = now - last_;
+    line_.clear();
+    const double rate = static_cast<double>(samples_) / seconds, time = seconds / static_cast<double>(steps_);
+    if (options_.json) {
+        write_json(report, rate, time);
+    } else {
+        write_text(report, rate, time);
+    }
+    line_ += '\n';
+    const bool kept = std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
+    require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
+    last_ = now;
+    samples_ = steps_ = 0;
+}
+
+// printf's own way with values: a template would be compiled for each combination of their types.
+CUPOLA_INLINE void LogEvery::put(const char* format, ...) {
+    char piece[160];
+    std::va_list values;
+    va_start(values, format);
+    std::vsnprintf(piece, sizeof piece, format, values);
+    va_end(values);
+    line_ += piece;
+}
+
+CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, double time) {
+    std::timespec now{};
+    std::timespec_get(&now, TIME_UTC);
+    std::tm local{};
+    localtime_r(&now.tv_sec, &local);
+    char date[32];
+    std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
+    const double loss = options_.loss == LoggedLoss::last_replica ? report.replicas.back().total : report.loss;
+    put("%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
+        static_cast<long long>(report.step), loss, rate, time);
+    if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
+    if (options_.loss == LoggedLoss::each_replica) {
+        line_ += ", losses =";
+        for (const ReplicaReport& replica : report.replicas) put(" %.2f", replica.total);
+    }
+    if (!options_.parts) return;
+    for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
+    put_part(averages_.total());
+}
+
+CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, double time) {
+    put(R"({"step":%lld,"loss":)", static_cast<long long>(report.step));
+    number(report.loss);
+    line_ += R"(,"learning_rate":)";
+    number(report.learning_rate);
+    put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
+    number(rate);
+    line_ += R"(,"seconds_per_step":)";
+    number(time);
+    line_ += R"(,"replicas":[)";
+    for (const ReplicaReport& replica : report.replicas) {
+        if (&replica != &report.replicas.front()) line_ += ',';
+        number(replica.total);
+    }
+    line_ += R"(],"parts":{)";
+    for (const LossAverages::Entry& part : averages_.parts()) {
+        json_part(part);
+        line_ += ',';
+    }
+    json_part(averages_.total());
+    line_ += "}}";
+}
+
+CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {
+    put(", %s = %.4f (smoothed %.4f)", part.name.c_str(), part.raw, part.smoothed);
+}
+
+CUPOLA_INLINE void LogEvery::json_part(const LossAverages::Entry& part) {
+    put(R"("%s":{"raw":)", part.name.c_str());
+    number(part.raw);
+    line_ += R"(,"smoothed":)";
+    number(part.smoothed);
+    line_ += '}';
+}
+
+CUPOLA_INLINE void LogEvery::number(double value) {
+    if (std::isfinite(value)) {
+        put("%.9g", value);
+    } else {
+        line_ += "null";
+    }
+}
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -24,51 +24,65 @@ public:
         double raw = 0, smoothed = 0;
     };
 
-    explicit LossAverages(double decay = 0.9) : decay_(decay) {
-        require(decay >= 0 && decay < 1, "the decay of the losses' averages is from 0 to below 1, not ", decay);
-    }
+    explicit LossAverages(double decay = 0.9);
 
-    void update(const StepReport& report) {
-        for (Entry& entry : entries_) entry.raw = 0;
-        for (const ReplicaReport& replica : report.replicas) {
-            if (replica.samples == 0) continue;
-            const double weight = static_cast<double>(replica.samples) / static_cast<double>(report.samples);
-            for (const LossPart& part : replica.parts) find(part.name).raw += weight * part.value;
-        }
-        total_.raw = report.loss;
-        for (Entry& entry : entries_) smooth(entry);
-        smooth(total_);
-    }
+    void update(const StepReport& report);
 
     /// The parts in the order of the collection.
     [[nodiscard]] std::span<const Entry> parts() const { return entries_; }
     [[nodiscard]] const Entry& total() const { return total_; }
 
     /// The averages, to go on with after a resume; the total under its name.
-    [[nodiscard]] std::vector<LossPart> state() const {
-        std::vector<LossPart> result;
-        for (const Entry& entry : entries_) result.push_back({entry.name, entry.smoothed});
-        result.push_back({total_.name, total_.smoothed});
-        return result;
-    }
-    void restore(std::span<const LossPart> state) {
-        entries_.clear();
-        total_.smoothed = 0;
-        for (const LossPart& part : state) (part.name == total_.name ? total_ : find(part.name)).smoothed = part.value;
-    }
+    [[nodiscard]] std::vector<LossPart> state() const;
+    void restore(std::span<const LossPart> state);
 
 private:
-    Entry& find(const std::string& name) {
-        for (Entry& entry : entries_) {
-            if (entry.name == name) return entry;
-        }
-        return entries_.emplace_back(Entry{name});
-    }
+    Entry& find(const std::string& name);
     void smooth(Entry& entry) const { entry.smoothed = decay_ * entry.smoothed + (1 - decay_) * entry.raw; }
 
     double decay_;
     std::vector<Entry> entries_;
     Entry total_{"total_loss"};
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE LossAverages::LossAverages(double decay) : decay_(decay) {
+    require(decay >= 0 && decay < 1, "the decay of the losses' averages is from 0 to below 1, not ", decay);
+}
+
+CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
+    for (Entry& entry : entries_) entry.raw = 0;
+    for (const ReplicaReport& replica : report.replicas) {
+        if (replica.samples == 0) continue;
+        const double weight = static_cast<double>(replica.samples) / static_cast<double>(report.samples);
+        for (const LossPart& part : replica.parts) find(part.name).raw += weight * part.value;
+    }
+    total_.raw = report.loss;
+    for (Entry& entry : entries_) smooth(entry);
+    smooth(total_);
+}
+
+CUPOLA_INLINE std::vector<LossPart> LossAverages::state() const {
+    std::vector<LossPart> result;
+    for (const Entry& entry : entries_) result.push_back({entry.name, entry.smoothed});
+    result.push_back({total_.name, total_.smoothed});
+    return result;
+}
+
+CUPOLA_INLINE void LossAverages::restore(std::span<const LossPart> state) {
+    entries_.clear();
+    total_.smoothed = 0;
+    for (const LossPart& part : state) (part.name == total_.name ? total_ : find(part.name)).smoothed = part.value;
+}
+
+CUPOLA_INLINE LossAverages::Entry& LossAverages::find(const std::string& name) {
+    for (Entry& entry : entries_) {
+        if (entry.name == name) return entry;
+    }
+    return entries_.emplace_back(Entry{name});
+}
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -36,7 +36,7 @@ struct Pool2d {
 
     template <class Site>
     static ops::Pooling<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return {site, shape(site.input)};
+        return make_operation<ops::Pooling<typename Site::DeviceType, typename Site::Element>>(site, shape(site.input));
     }
 };
 

@@ -16,25 +16,35 @@ namespace ops {
 template <>
 struct GradientNorm<Host> {
     [[nodiscard]] static double sum_of_squares(const HostContext& context, const float* w, const float* gradient,
-                                               std::int64_t count, const GradientTerms& terms) {
-        const GradientAt g_at(terms);
-        return sum_blocks(context, count, [=](std::int64_t begin, std::int64_t end) {
-            return sum_of_span(w + begin, gradient + begin, end - begin, g_at);
-        });
-    }
+                                               std::int64_t count, const GradientTerms& terms);
 
 private:
     // A function of its own: g++ reads what a lambda captured anew in each turn of a loop with a sum, and then gathers.
-    [[nodiscard, gnu::noinline]] static double sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at) {
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t i = 0; i < count; ++i) {
-            const auto g = static_cast<double>(g_at(gradient[i], w[i]));
-            sum += g * g;
-        }
-        return sum;
-    }
+    [[nodiscard]] static double sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at);
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE double GradientNorm<Host>::sum_of_squares(const HostContext& context, const float* w,
+                                                        const float* gradient, std::int64_t count,
+                                                        const GradientTerms& terms) {
+    const GradientAt g_at(terms);
+    return sum_blocks(context, count, [=](std::int64_t begin, std::int64_t end) {
+        return sum_of_span(w + begin, gradient + begin, end - begin, g_at);
+    });
+}
+
+[[gnu::noinline]] CUPOLA_INLINE double GradientNorm<Host>::sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < count; ++i) {
+        const auto g = static_cast<double>(g_at(gradient[i], w[i]));
+        sum += g * g;
+    }
+    return sum;
+}
+
+#endif
 
 }  // namespace ops
 

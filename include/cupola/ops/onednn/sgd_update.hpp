@@ -16,39 +16,46 @@ namespace ops {
 template <>
 struct SgdUpdate<Host> {
     static void run(const HostContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                    const SgdConstants& k) {
-        const GradientAt g_at(k.gradient);
-        const float rate = k.rate, momentum = k.momentum, decoupled = k.decoupled;
-        const bool plain = k.gradient.scale == 1.0F && k.gradient.clip == 0.0F && k.gradient.weight_decay == 0.0F;
-        if (momentum == 0.0F && decoupled == 0.0F && plain) {
-            // The most used case has its terms and no more: half the time where the parameters are in the cache.
-            const float l2 = k.gradient.l2;
-            for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (gradient[i] + l2 * w[i]);
-            });
-            return;
-        }
-        if (momentum == 0.0F) {
-            for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (decoupled * w[i] + g_at(gradient[i], w[i]));
-            });
-            return;
-        }
-        const bool nesterov = k.nesterov;
+                    const SgdConstants& k);
+};
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void SgdUpdate<Host>::run(const HostContext& context, float* w, const float* gradient,
+                                        float* velocity, std::int64_t count, const SgdConstants& k) {
+    const GradientAt g_at(k.gradient);
+    const float rate = k.rate, momentum = k.momentum, decoupled = k.decoupled;
+    const bool plain = k.gradient.scale == 1.0F && k.gradient.clip == 0.0F && k.gradient.weight_decay == 0.0F;
+    if (momentum == 0.0F && decoupled == 0.0F && plain) {
+        // The most used case has its terms and no more: half the time where the parameters are in the cache.
+        const float l2 = k.gradient.l2;
         for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) {
-                const float g = g_at(gradient[i], w[i]);
-                const float v = momentum * velocity[i] + g;
-                velocity[i] = v;
-                const float direction = nesterov ? g + momentum * v : v;
-                w[i] -= rate * (decoupled * w[i] + direction);
-            }
+            for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (gradient[i] + l2 * w[i]);
         });
+        return;
     }
-};
+    if (momentum == 0.0F) {
+        for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * (decoupled * w[i] + g_at(gradient[i], w[i]));
+        });
+        return;
+    }
+    const bool nesterov = k.nesterov;
+    for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+            const float g = g_at(gradient[i], w[i]);
+            const float v = momentum * velocity[i] + g;
+            velocity[i] = v;
+            const float direction = nesterov ? g + momentum * v : v;
+            w[i] -= rate * (decoupled * w[i] + direction);
+        }
+    });
+}
+
+#endif
 
 }  // namespace ops
 

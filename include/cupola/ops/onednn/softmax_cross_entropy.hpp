@@ -21,65 +21,75 @@ public:
 
     /// `batch` rows of logits; `gradient`, where given, is written.
     LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
-                       float* gradient) const {
-        for (std::int64_t n = 0; n < batch; ++n) {
-            require(labels[n] >= 0 && labels[n] < classes_, "sample ", n, " of the batch has label ", labels[n],
-                    ", and the loss has classes 0 to ", classes_ - 1);
-        }
-        constexpr std::int64_t samples_a_round = 512;
-        double losses[samples_a_round];
-        bool correct[samples_a_round];
-        LossResult result;
-        for (std::int64_t first = 0; first < batch; first += samples_a_round) {
-            const std::int64_t here = std::min(samples_a_round, batch - first);
-            constexpr std::int64_t samples_a_task = 16;
-            parallel_for(context, (here + samples_a_task - 1) / samples_a_task, [&](std::int64_t task) {
-                const std::int64_t end = std::min(here, (task + 1) * samples_a_task);
-                for (std::int64_t i = task * samples_a_task; i < end; ++i) {
-                    const std::int64_t n = first + i;
-                    losses[i] = sample(logits + n * classes_, labels[n], batch,
-                                       gradient == nullptr ? nullptr : gradient + n * classes_, correct[i]);
-                }
-            });
-            for (std::int64_t i = 0; i < here; ++i) {
-                result.sum += losses[i];
-                result.correct += correct[i] ? 1 : 0;
-            }
-        }
-        return result;
-    }
+                       float* gradient) const;
 
 private:
-    double sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const {
-        std::int64_t top = 0;
-        double mean = 0;  // of the logits: what smoothing adds
-        for (std::int64_t c = 0; c < classes_; ++c) {
-            if (z[c] > z[top]) top = c;
-            mean += static_cast<double>(z[c]);
-        }
-        mean /= static_cast<double>(classes_);
-        const float largest = z[top];
-        double total = 0;
-        for (std::int64_t c = 0; c < classes_; ++c) total += std::exp(static_cast<double>(z[c] - largest));
-        const double log_total = std::log(total) + static_cast<double>(largest);
-        correct = top == label && !std::isnan(log_total);  // among logits with a NaN none is the largest
-        if (gradient != nullptr) {
-            const double share = 1.0 / static_cast<double>(batch);
-            const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);
-            for (std::int64_t c = 0; c < classes_; ++c) {
-                const double p = std::exp(static_cast<double>(z[c]) - log_total);
-                const double q = (c == label ? 1.0 - static_cast<double>(smoothing_) : 0.0) + spread;
-                gradient[c] = static_cast<float>((p - q) * share);
-            }
-        }
-        const double expected = (1.0 - static_cast<double>(smoothing_)) * static_cast<double>(z[label]) +
-                                static_cast<double>(smoothing_) * mean;
-        return log_total - expected;
-    }
+    double sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const;
 
     std::int64_t classes_;
     float smoothing_;
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& context, const float* logits,
+                                                                   const std::int32_t* labels,
+                                                                   std::int64_t batch, float* gradient) const {
+    for (std::int64_t n = 0; n < batch; ++n) {
+        require(labels[n] >= 0 && labels[n] < classes_, "sample ", n, " of the batch has label ", labels[n],
+                ", and the loss has classes 0 to ", classes_ - 1);
+    }
+    constexpr std::int64_t samples_a_round = 512;
+    double losses[samples_a_round];
+    bool correct[samples_a_round];
+    LossResult result;
+    for (std::int64_t first = 0; first < batch; first += samples_a_round) {
+        const std::int64_t here = std::min(samples_a_round, batch - first);
+        constexpr std::int64_t samples_a_task = 16;
+        parallel_for(context, (here + samples_a_task - 1) / samples_a_task, [&](std::int64_t task) {
+            const std::int64_t end = std::min(here, (task + 1) * samples_a_task);
+            for (std::int64_t i = task * samples_a_task; i < end; ++i) {
+                const std::int64_t n = first + i;
+                losses[i] = sample(logits + n * classes_, labels[n], batch,
+                                   gradient == nullptr ? nullptr : gradient + n * classes_, correct[i]);
+            }
+        });
+        for (std::int64_t i = 0; i < here; ++i) {
+            result.sum += losses[i];
+            result.correct += correct[i] ? 1 : 0;
+        }
+    }
+    return result;
+}
+
+CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const {
+    std::int64_t top = 0;
+    double mean = 0;  // of the logits: what smoothing adds
+    for (std::int64_t c = 0; c < classes_; ++c) {
+        if (z[c] > z[top]) top = c;
+        mean += static_cast<double>(z[c]);
+    }
+    mean /= static_cast<double>(classes_);
+    const float largest = z[top];
+    double total = 0;
+    for (std::int64_t c = 0; c < classes_; ++c) total += std::exp(static_cast<double>(z[c] - largest));
+    const double log_total = std::log(total) + static_cast<double>(largest);
+    correct = top == label && !std::isnan(log_total);  // among logits with a NaN none is the largest
+    if (gradient != nullptr) {
+        const double share = 1.0 / static_cast<double>(batch);
+        const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);
+        for (std::int64_t c = 0; c < classes_; ++c) {
+            const double p = std::exp(static_cast<double>(z[c]) - log_total);
+            const double q = (c == label ? 1.0 - static_cast<double>(smoothing_) : 0.0) + spread;
+            gradient[c] = static_cast<float>((p - q) * share);
+        }
+    }
+    const double expected = (1.0 - static_cast<double>(smoothing_)) * static_cast<double>(z[label]) +
+                            static_cast<double>(smoothing_) * mean;
+    return log_total - expected;
+}
+
+#endif
 
 }  // namespace ops
 

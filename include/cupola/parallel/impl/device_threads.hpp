@@ -23,23 +23,10 @@ namespace impl {
 class DeviceThreads {
 public:
     /// Throws DeviceError if the system gives fewer threads than that.
-    explicit DeviceThreads(int devices)
-        : errors_(static_cast<std::size_t>(devices)), edge_(devices + 1), inside_(devices) {
-        threads_.reserve(static_cast<std::size_t>(devices));
-        try {
-            for (int device = 0; device < devices; ++device) {
-                threads_.emplace_back([this, device] { work(device); });
-            }
-        } catch (const std::system_error& error) {
-            const std::size_t started = threads_.size();
-            for (std::size_t missing = started; missing < errors_.size(); ++missing) edge_.arrive_and_drop();
-            stop();
-            throw DeviceError(text("the system gave threads to ", started, " of ", devices, " devices: ", error.what()));
-        }
-    }
+    explicit DeviceThreads(int devices);
     DeviceThreads(const DeviceThreads&) = delete;
     DeviceThreads& operator=(const DeviceThreads&) = delete;
-    ~DeviceThreads() { stop(); }
+    ~DeviceThreads();
 
     /// Runs job(device) on every thread and waits for all. What a job throws is thrown here, the first device's first.
     template <class Job>
@@ -54,35 +41,11 @@ public:
     void meet() { inside_.arrive_and_wait(); }
 
 private:
-    [[gnu::noinline]] void run_job() {
-        edge_.arrive_and_wait();
-        edge_.arrive_and_wait();
-        std::exception_ptr first;
-        for (std::exception_ptr& error : errors_) {
-            std::exception_ptr taken = std::exchange(error, nullptr);
-            if (!first) first = std::move(taken);
-        }
-        if (first) std::rethrow_exception(first);
-    }
+    void run_job();
 
-    void stop() {
-        call_ = nullptr;
-        edge_.arrive_and_wait();
-        for (std::thread& thread : threads_) thread.join();
-    }
+    void stop();
 
-    void work(int device) {
-        for (;;) {
-            edge_.arrive_and_wait();
-            if (call_ == nullptr) return;
-            try {
-                call_(object_, device);
-            } catch (...) {
-                errors_[static_cast<std::size_t>(device)] = std::current_exception();
-            }
-            edge_.arrive_and_wait();
-        }
-    }
+    void work(int device);
 
     void* object_ = nullptr;
     void (*call_)(void*, int) = nullptr;
@@ -90,6 +53,57 @@ private:
     std::barrier<> edge_, inside_;
     std::vector<std::thread> threads_;
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
+    : errors_(static_cast<std::size_t>(devices)), edge_(devices + 1), inside_(devices) {
+    threads_.reserve(static_cast<std::size_t>(devices));
+    try {
+        for (int device = 0; device < devices; ++device) {
+            threads_.emplace_back([this, device] { work(device); });
+        }
+    } catch (const std::system_error& error) {
+        const std::size_t started = threads_.size();
+        for (std::size_t missing = started; missing < errors_.size(); ++missing) edge_.arrive_and_drop();
+        stop();
+        throw DeviceError(text("the system gave threads to ", started, " of ", devices, " devices: ", error.what()));
+    }
+}
+
+CUPOLA_INLINE DeviceThreads::~DeviceThreads() { stop(); }
+
+[[gnu::noinline]] CUPOLA_INLINE void DeviceThreads::run_job() {
+    edge_.arrive_and_wait();
+    edge_.arrive_and_wait();
+    std::exception_ptr first;
+    for (std::exception_ptr& error : errors_) {
+        std::exception_ptr taken = std::exchange(error, nullptr);
+        if (!first) first = std::move(taken);
+    }
+    if (first) std::rethrow_exception(first);
+}
+
+CUPOLA_INLINE void DeviceThreads::stop() {
+    call_ = nullptr;
+    edge_.arrive_and_wait();
+    for (std::thread& thread : threads_) thread.join();
+}
+
+CUPOLA_INLINE void DeviceThreads::work(int device) {
+    for (;;) {
+        edge_.arrive_and_wait();
+        if (call_ == nullptr) return;
+        try {
+            call_(object_, device);
+        } catch (...) {
+            errors_[static_cast<std::size_t>(device)] = std::current_exception();
+        }
+        edge_.arrive_and_wait();
+    }
+}
+
+#endif
 
 }  // namespace impl
 

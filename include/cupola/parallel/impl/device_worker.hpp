@@ -31,75 +31,34 @@ struct NamedInitializer {
 namespace impl {
 
 /// A parameter arena's initial values.
-[[nodiscard, gnu::cold]] inline std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
-                                                           std::span<const NamedInitializer> named) {
-    std::vector<float> values(static_cast<std::size_t>(arena_elements(rows)));
-    std::uint32_t number = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        for (std::size_t p = 0; p < rows[i].parameters.count; ++p) {
-            const Parameter& parameter = rows[i].parameters.list[p];
-            Initializer initializer = parameter.initializer;
-            for (const NamedInitializer& other : named) {
-                if (other.parameter == parameter_name(rows, i, p)) initializer = other.initializer;
-            }
-            initialize(std::span(values).subspan(static_cast<std::size_t>(rows[i].offsets[p]),
-                                                 static_cast<std::size_t>(parameter.shape.size())),
-                       initializer, parameter.fan_in, parameter.fan_out, seed, number++);
-        }
-    }
-    return values;
-}
+[[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
+                                                           std::span<const NamedInitializer> named);
 
 template <class Device, class T>
 class DeviceWorker {
 public:
     using Context = typename Device::Context;
 
+    DeviceWorker();
+    ~DeviceWorker();
+
     /// Makes the context on the calling thread, which is the device's own from then on.
-    [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options) {
-        context_ = std::make_unique<Context>(ordinal, options);
-        if constexpr (requires { context_->pin_threads(devices); }) context_->pin_threads(devices);
-        if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
-    }
+    [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options);
 
     /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that run
     /// in step have a lane each.
     template <Network Net>
     [[gnu::cold]] void add_plan(const PlanOptions& options, std::size_t lane = 0) {
-        const auto team = context_->team();
-        if (find(options, lane) != nullptr) return;
-        plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{Plan<Device, T>::template make<Net>(*context_, options), lane}));
-        const PlanBytes& bytes = plans_.back()->plan.bytes();
-        if (bytes.total() > largest_.total()) largest_ = bytes;
-        if (lanes_.empty()) return;
-        typename Device::Arena& arena = lanes_[lane].arena;
-        require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
-                             bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena.size()));
-        plans_.back()->plan.bind(arena.data());
+        add_plan(&Plan<Device, T>::template make<Net>, options, lane);
     }
     [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
-    [[gnu::cold]] void allocate(const MemoryReport& memory) {
-        const int ordinal = context_->ordinal();
-        parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
-        state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
-        averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
-        buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
-        for (int lane = 0; lane < memory.arenas; ++lane) {
-            lanes_.push_back({typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
-        }
-        for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
-    }
+    [[gnu::cold]] void allocate(const MemoryReport& memory);
 
     /// From now on the time of the training's plans is added to `times`, until that is null.
-    void time(StepTimes* times) {
-        for (const auto& plan : plans_) {
-            if (plan->plan.options().training) plan->plan.time(times);
-        }
-        times_ = times;
-    }
+    [[gnu::cold]] void time(StepTimes* times);
     [[nodiscard]] StepTimes* times() const { return times_; }
 
     [[nodiscard]] Context& context() { return *context_; }
@@ -109,40 +68,17 @@ public:
     [[nodiscard]] float* buffers() { return reinterpret_cast<float*>(buffers_.data()); }
 
     /// Copies host memory to one of the arenas above.
-    void set(float* arena, std::span<const float> values) {
-        Device::copy_from_host(*context_, reinterpret_cast<std::byte*>(arena), reinterpret_cast<const std::byte*>(values.data()),
-                               values.size_bytes());
-        parameters_changed();
-    }
+    void set(float* arena, std::span<const float> values);
     void parameters_changed() { ++version_; }
 
     /// The plan for a batch, the weights of `parameters` packed; null if none was made. Plans share the arena, packed
     /// weights included: they are packed again when the parameters have changed or another plan has run.
-    [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0) {
-        BatchPlan* const found = find(options, lane);
-        if (found == nullptr) return nullptr;
-        if (lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters) {
-            found->plan.prepare(*context_, parameters, buffers());
-            found->prepared = version_;
-            found->packed_from = parameters;
-            lanes_[lane].last = found;
-        }
-        return &found->plan;
-    }
+    [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
 
     /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
     template <Network Net>
     [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(std::int64_t batch) {
-        if (!inspection_ || inspection_->options().batch != batch) {
-            inspection_ = std::unique_ptr<Plan<Device, T>>(
-                new Plan<Device, T>(Plan<Device, T>::template make<Net>(*context_, {.batch = batch, .inspect = true})));
-            if (inspection_->bytes().total() > inspection_arena_.size()) {
-                inspection_arena_ = typename Device::Arena(inspection_->bytes().total(),
-                                                           text("the layers' outputs for inspection on device ", context_->ordinal()));
-            }
-            inspection_->bind(inspection_arena_.data());
-        }
-        return *inspection_;
+        return inspection_plan(&Plan<Device, T>::template make<Net>, batch);
     }
 
     /// Calls visit(row, values) with each layer's output for a batch.
@@ -156,6 +92,8 @@ public:
     }
 
 private:
+    using MakePlan = Plan<Device, T> (*)(Context&, const PlanOptions&);
+
     struct BatchPlan {
         Plan<Device, T> plan;
         std::size_t lane = 0;
@@ -168,27 +106,13 @@ private:
         const BatchPlan* last = nullptr;
     };
 
-    /// The same values as float, until the next call.
-    [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements) {
-        if constexpr (std::same_as<T, float>) {
-            return values;
-        } else {
-            const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-            if (bytes > converted_.size()) {
-                converted_ = typename Device::Arena(bytes, text("a layer's output for inspection on device ", context_->ordinal()));
-            }
-            auto* const to = reinterpret_cast<float*>(converted_.data());
-            ops::Convert<Device>::run(*context_, values, to, elements);
-            return to;
-        }
-    }
+    [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t lane);
+    [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
 
-    [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t lane) {
-        for (const auto& plan : plans_) {
-            if (plan->lane == lane && plan->plan.options() == options) return plan.get();
-        }
-        return nullptr;
-    }
+    /// The same values as float, until the next call.
+    [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements);
+
+    [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t lane);
 
     std::unique_ptr<Context> context_;
     std::vector<std::unique_ptr<BatchPlan>> plans_;
@@ -200,10 +124,113 @@ private:
     std::int64_t version_ = 0;
 };
 
-/// Throws InvalidArgument unless a part of a training's state has the elements that the network's has.
-[[gnu::cold]] inline void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
-    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ", given);
+// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+
+template <class Device, class T>
+DeviceWorker<Device, T>::DeviceWorker() = default;
+template <class Device, class T>
+DeviceWorker<Device, T>::~DeviceWorker() = default;
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Device::Options& options) {
+    context_ = std::make_unique<Context>(ordinal, options);
+    if constexpr (requires { context_->pin_threads(devices); }) context_->pin_threads(devices);
+    if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
 }
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options, std::size_t lane) {
+    const auto team = context_->team();
+    if (find(options, lane) != nullptr) return;
+    plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{make(*context_, options), lane}));
+    const PlanBytes& bytes = plans_.back()->plan.bytes();
+    if (bytes.total() > largest_.total()) largest_ = bytes;
+    if (lanes_.empty()) return;
+    typename Device::Arena& arena = lanes_[lane].arena;
+    require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
+                         bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena.size()));
+    plans_.back()->plan.bind(arena.data());
+}
+
+template <class Device, class T>
+Plan<Device, T>& DeviceWorker<Device, T>::inspection_plan(MakePlan make, std::int64_t batch) {
+    if (!inspection_ || inspection_->options().batch != batch) {
+        inspection_ = std::unique_ptr<Plan<Device, T>>(new Plan<Device, T>(make(*context_, {.batch = batch, .inspect = true})));
+        if (inspection_->bytes().total() > inspection_arena_.size()) {
+            inspection_arena_ = typename Device::Arena(inspection_->bytes().total(),
+                                                       text("the layers' outputs for inspection on device ", context_->ordinal()));
+        }
+        inspection_->bind(inspection_arena_.data());
+    }
+    return *inspection_;
+}
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::allocate(const MemoryReport& memory) {
+    const int ordinal = context_->ordinal();
+    parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
+    state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
+    averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
+    buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
+    for (int lane = 0; lane < memory.arenas; ++lane) {
+        lanes_.push_back({typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
+    }
+    for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
+}
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::time(StepTimes* times) {
+    for (const auto& plan : plans_) {
+        if (plan->plan.options().training) plan->plan.time(times);
+    }
+    times_ = times;
+}
+
+template <class Device, class T>
+void DeviceWorker<Device, T>::set(float* arena, std::span<const float> values) {
+    Device::copy_from_host(*context_, reinterpret_cast<std::byte*>(arena), reinterpret_cast<const std::byte*>(values.data()),
+                           values.size_bytes());
+    parameters_changed();
+}
+
+template <class Device, class T>
+Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters, std::size_t lane) {
+    BatchPlan* const found = find(options, lane);
+    if (found == nullptr) return nullptr;
+    if (lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters) {
+        found->plan.prepare(*context_, parameters, buffers());
+        found->prepared = version_;
+        found->packed_from = parameters;
+        lanes_[lane].last = found;
+    }
+    return &found->plan;
+}
+
+template <class Device, class T>
+const float* DeviceWorker<Device, T>::in_float(const T* values, std::int64_t elements) {
+    if constexpr (std::same_as<T, float>) {
+        return values;
+    } else {
+        const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
+        if (bytes > converted_.size()) {
+            converted_ = typename Device::Arena(bytes, text("a layer's output for inspection on device ", context_->ordinal()));
+        }
+        auto* const to = reinterpret_cast<float*>(converted_.data());
+        ops::Convert<Device>::run(*context_, values, to, elements);
+        return to;
+    }
+}
+
+template <class Device, class T>
+auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t lane) -> BatchPlan* {
+    for (const auto& plan : plans_) {
+        if (plan->lane == lane && plan->plan.options() == options) return plan.get();
+    }
+    return nullptr;
+}
+
+/// Throws InvalidArgument unless a part of a training's state has the elements that the network's has.
+[[gnu::cold]] void require_elements(const char* what, std::size_t given, std::int64_t wanted);
 
 /// A replica's part in a step.
 struct Replica {
@@ -235,6 +262,33 @@ struct DeviceState {
     std::vector<const float*> slice_rows;
     std::vector<std::int64_t> slice_samples;
 };
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
+                                                    std::span<const NamedInitializer> named) {
+    std::vector<float> values(static_cast<std::size_t>(arena_elements(rows)));
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        for (std::size_t p = 0; p < rows[i].parameters.count; ++p) {
+            const Parameter& parameter = rows[i].parameters.list[p];
+            Initializer initializer = parameter.initializer;
+            for (const NamedInitializer& other : named) {
+                if (other.parameter == parameter_name(rows, i, p)) initializer = other.initializer;
+            }
+            initialize(std::span(values).subspan(static_cast<std::size_t>(rows[i].offsets[p]),
+                                                 static_cast<std::size_t>(parameter.shape.size())),
+                       initializer, parameter.fan_in, parameter.fan_out, seed, number++);
+        }
+    }
+    return values;
+}
+
+CUPOLA_INLINE void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
+    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ", given);
+}
+
+#endif
 
 }  // namespace impl
 

@@ -224,7 +224,7 @@ protected:
         memory.statistics = memory.buffers * static_cast<std::size_t>(options_.replicas) * static_cast<std::size_t>(options_.accumulation);
         memory.gradients = arena * static_cast<std::size_t>(options_.replicas);
         memory.average = options_.replicas > 1 ? arena : 0;
-        memory.plan.activations = activation_bytes<Net>(options_.batch_size);
+        memory.plan.activations = planned_activation_bytes(Net::rows, Net::fusion, options_.batch_size, sizeof(Element));
         require_memory(memory);  // before operations are made for a batch that cannot be
         return memory;
     }
