@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The devices that the tests of operations and layers run on, and the element types that operations are tested with. The
-// bodies name neither: a backend is tested by adding it to these lists.
+// bodies name neither: a backend is tested by adding it to these lists. What is tested is a backend as its users include it.
+// Cuda has its lists to itself, where CUPOLA_TEST_CUDA is defined: nvcc compiles the same files for it (gpu/), without the
+// cases that are of Host alone.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +12,18 @@
 #include <vector>
 
 #include <cupola/core/element_type.hpp>
-#include <cupola/device/host.hpp>
+#ifdef CUPOLA_TEST_CUDA
+#include <cupola/cuda.hpp>
+
+using Devices = std::tuple<cupola::Cuda>;
+#else
+#include <cupola/host.hpp>
 
 using Devices = std::tuple<cupola::Host>;
+#endif
+
+/// For what holds on each.
+using AnyDevice = std::tuple_element_t<0, Devices>;
 
 /// A device and the element type of the activations on it. A device alone stands for float on it.
 template <cupola::Device D, class T>
@@ -20,7 +31,11 @@ struct OnDevice {
     using Device = D;
     using Element = T;
 };
+#ifdef CUPOLA_TEST_CUDA
+using DevicesAndElements = std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>>;
+#else
 using DevicesAndElements = std::tuple<OnDevice<cupola::Host, float>, OnDevice<cupola::Host, cupola::BFloat16>>;
+#endif
 
 namespace devices_impl {
 template <class D>

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The main function of every test program. A run whose filters match no test case fails: a misspelt file name in the
-// build would otherwise be a test that cannot fail.
+// build would otherwise be a test that cannot fail. The program of Cuda's tests (gpu/) ends with status 77, "skipped", and one
+// sentence where there is no GPU.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
+#ifdef CUPOLA_TEST_CUDA
+#include <cupola/device/cuda.hpp>
+#else
 #include "instructions.hpp"
+#endif
 
 namespace {
 
@@ -35,7 +40,16 @@ REGISTER_LISTENER("count_cases", 1, CountCases);
 
 int main(int argc, char** argv) {
     doctest::Context context(argc, argv);
+#ifdef CUPOLA_TEST_CUDA
+    try {
+        static_cast<void>(cupola::cuda_devices());
+    } catch (const cupola::DeviceError& error) {
+        std::fprintf(stderr, "skipped: %s\n", error.what());
+        return 77;
+    }
+#else
     if (!computes_bfloat16()) context.addFilter("test-case-exclude", "*BFloat16>*");
+#endif
     const int result = context.run();
     if (context.shouldExit()) return result;
     if (cases_run == 0) {

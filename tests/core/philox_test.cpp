@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The random numbers: the published vectors, streams that share nothing, and the shapes of the distributions.
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <set>
@@ -15,7 +14,7 @@
 
 using namespace cupola;
 
-using Words = std::array<std::uint32_t, 4>;
+using Words = RandomWords<4>;
 
 // The known-answer vectors of philox4x32_10 in kat_vectors of Random123, the authors' own library.
 static_assert(philox4x32({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});

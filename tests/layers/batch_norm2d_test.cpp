@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
 
 #include "../reference/batch_norm.hpp"
 #include "layer_run.hpp"
@@ -17,7 +16,7 @@ namespace {
 constexpr Shape image{6, 5, 20};
 using Norm = BatchNorm2d<>;
 
-static_assert(LayerOn<Norm, Host> && HasBuffers<Norm> && Norm::output(image).shape == image);
+static_assert(LayerOn<Norm, AnyDevice> && HasBuffers<Norm> && Norm::output(image).shape == image);
 constexpr Parameters parameters = parameters_of<Norm>(image), buffers = buffers_of<Norm>(image);
 static_assert(parameters.count == 2 && parameters.list[0].shape == Shape{20} && parameters.list[1].shape == Shape{20});
 static_assert(std::string_view(parameters.list[0].name) == "weight" && std::string_view(parameters.list[1].name) == "bias");
@@ -27,7 +26,7 @@ static_assert(buffers.count == 2 && std::string_view(buffers.list[0].name) == "r
 static_assert(buffers.list[0].initializer == constant(0) && buffers.list[1].initializer == constant(1));
 static_assert(traits_of<Norm>().statistics_decay == 0.9 && traits_of<BatchNorm2d<1e-5, 0.997>>().statistics_decay == 0.997);
 static_assert(traits_of<Norm>().absorbs_relu && traits_of<Norm>().backward_reads_input && !traits_of<Norm>().backward_reads_output);
-static_assert(HasExchange<OperationOf<Norm, Host>>);
+static_assert(HasExchange<OperationOf<Norm, AnyDevice>>);
 
 static_assert(std::string_view(Norm::output(Shape{20}).mistake) == "takes height x width x channels");
 static_assert(std::string_view(BatchNorm2d<0>::output(image).mistake) == "has an epsilon that is not positive");

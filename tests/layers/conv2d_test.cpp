@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
 
 #include "../reference/convolution.hpp"
 #include "layer_run.hpp"

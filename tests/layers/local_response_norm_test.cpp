@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/layers/local_response_norm.hpp>
-#include <cupola/ops/host/local_response_norm.hpp>
 
 #include "../reference/local_response_norm.hpp"
 #include "layer_run.hpp"

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/max_pool2d.hpp>
-#include <cupola/ops/onednn/pooling.hpp>
 
 #include "../reference/pooling.hpp"
 #include "layer_run.hpp"

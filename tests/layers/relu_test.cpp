@@ -3,7 +3,6 @@
 // ReLU: any extents, no parameters, and the traits by which the layer before it may take it in.
 #include <doctest/doctest.h>
 #include <cupola/layers/relu.hpp>
-#include <cupola/ops/onednn/activation.hpp>
 
 #include "../reference/relu.hpp"
 #include "layer_run.hpp"

@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/activation.hpp>
-#include <cupola/ops/onednn/activation.hpp>
 
 #include "../devices.hpp"
 #include "../reference/relu.hpp"

@@ -9,7 +9,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/batch_norm.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
 
 #include "../devices.hpp"
 #include "../reference/batch_norm.hpp"

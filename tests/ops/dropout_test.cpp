@@ -10,7 +10,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/dropout.hpp>
-#include <cupola/ops/onednn/dropout.hpp>
 
 #include "../devices.hpp"
 #include "../reference/dropout.hpp"

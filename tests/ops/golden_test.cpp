@@ -9,13 +9,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/host/local_response_norm.hpp>
-#include <cupola/ops/onednn/activation.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
-#include <cupola/ops/onednn/linear.hpp>
-#include <cupola/ops/onednn/pooling.hpp>
-#include <cupola/ops/onednn/softmax_cross_entropy.hpp>
 
 #include "../devices.hpp"
 #include "../golden/average_pool2d.hpp"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/host/normed_pool.hpp>
-#include <cupola/ops/host/pooled_norm.hpp>
+#include <cupola/ops/normed_pool.hpp>
+#include <cupola/ops/pooled_norm.hpp>
 
 #include "../devices.hpp"
 #include "../reference/local_response_norm.hpp"

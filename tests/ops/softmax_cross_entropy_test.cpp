@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/onednn/softmax_cross_entropy.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 #include "../devices.hpp"

@@ -3,7 +3,6 @@
 // The element types of tensors, and the policies that say which of them a network computes in.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -13,16 +12,19 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest, ties to
-/// even; a NaN stays one. A loop of conversions becomes vector instructions.
+/// even; a NaN stays one. A loop of conversions becomes vector instructions. (The compiler's own bit cast, because kernels
+/// cannot call std::bit_cast.)
 struct BFloat16 {
     std::uint16_t bits = 0;
 
     constexpr BFloat16() = default;
-    constexpr explicit BFloat16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
-    constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }  // NOLINT: exact
+    CUPOLA_HOST_DEVICE constexpr explicit BFloat16(float value) : bits(rounded(__builtin_bit_cast(std::uint32_t, value))) {}
+    CUPOLA_HOST_DEVICE constexpr operator float() const {  // NOLINT: exact
+        return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+    }
 
 private:
-    static constexpr std::uint16_t rounded(std::uint32_t u) {
+    CUPOLA_HOST_DEVICE static constexpr std::uint16_t rounded(std::uint32_t u) {
         const std::uint32_t nearest = (u + 0x7FFFU + ((u >> 16) & 1U)) >> 16;
         const std::uint32_t quiet = (u >> 16) | 0x40U;
         return static_cast<std::uint16_t>((u & 0x7FFF'FFFFU) > 0x7F80'0000U ? quiet : nearest);

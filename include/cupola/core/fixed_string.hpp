@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -36,6 +37,12 @@ struct Number {
     constexpr Number() = default;
     constexpr Number(double value) : bits(std::bit_cast<std::uint64_t>(value)) {}  // NOLINT: a number converts
     constexpr Number(int value) : Number(static_cast<double>(value)) {}            // NOLINT: `Dropout<0>`
+#ifdef __CUDACC__
+    // nvcc writes such an argument into the host's code as {4607182418800017408}: its bits.
+    template <class Bits>
+        requires(std::integral<Bits> && sizeof(Bits) == sizeof(std::uint64_t))
+    constexpr Number(Bits value) : bits(static_cast<std::uint64_t>(value)) {}  // NOLINT
+#endif
     constexpr operator double() const { return std::bit_cast<double>(bits); }      // NOLINT
     bool operator==(const Number&) const = default;
 };

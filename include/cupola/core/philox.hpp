@@ -8,17 +8,31 @@
 // check the vectors published with it.
 #pragma once
 
-#include <array>
 #include <cmath>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 
 #include <cupola/core/abi.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+/// `count` words: an array whose elements kernels can reach too, which std::array's they cannot.
+template <std::size_t count>
+struct RandomWords {
+    std::uint32_t word[count];
+
+    CUPOLA_HOST_DEVICE constexpr std::uint32_t& operator[](std::size_t i) { return word[i]; }
+    CUPOLA_HOST_DEVICE constexpr const std::uint32_t& operator[](std::size_t i) const { return word[i]; }
+    [[nodiscard]] static constexpr std::size_t size() { return count; }
+    [[nodiscard]] constexpr const std::uint32_t* begin() const { return word; }
+    [[nodiscard]] constexpr const std::uint32_t* end() const { return word + count; }
+    [[nodiscard]] friend constexpr auto operator<=>(const RandomWords&, const RandomWords&) = default;
+};
+
 /// Four random words from a counter of four words and a key of two.
-[[nodiscard, gnu::noinline]] constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
-                                                                std::array<std::uint32_t, 2> key) {
+[[nodiscard]] CUPOLA_HOST_NOINLINE CUPOLA_HOST_DEVICE constexpr RandomWords<4> philox4x32(RandomWords<4> counter,
+                                                                                          RandomWords<2> key) {
     constexpr std::uint64_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57;
     constexpr std::uint32_t weyl0 = 0x9E3779B9, weyl1 = 0xBB67AE85;
     for (int round = 0; round < 10; ++round) {
@@ -41,32 +55,32 @@ enum class Purpose : std::uint32_t { initialization = 1, shuffle = 2, distortion
 /// 32-bit counter (dropout uses the step).
 class RandomStream {
 public:
-    constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint32_t epoch, std::uint64_t index)
+    CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint32_t epoch, std::uint64_t index)
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           index_(static_cast<std::uint32_t>(index)),
           epoch_(epoch),
           purpose_((static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(index >> 32)) {}
 
     /// The `block`-th four words of this stream.
-    [[nodiscard]] constexpr std::array<std::uint32_t, 4> words(std::uint32_t block) const {
+    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr RandomWords<4> words(std::uint32_t block) const {
         return philox4x32({block, index_, epoch_, purpose_}, key_);
     }
 
 private:
-    std::array<std::uint32_t, 2> key_;
+    RandomWords<2> key_;
     std::uint32_t index_, epoch_, purpose_;
 };
 
 /// Uniform in [0, 1): the upper 24 bits, so every value is exact in float.
-[[nodiscard]] constexpr float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
 /// Uniform in [0, count), by the multiply-shift method: biased by less than count / 2^32.
-[[nodiscard]] constexpr std::uint32_t uniform_below(std::uint32_t word, std::uint32_t count) {
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr std::uint32_t uniform_below(std::uint32_t word, std::uint32_t count) {
     return static_cast<std::uint32_t>((static_cast<std::uint64_t>(word) * count) >> 32);
 }
 
 /// One standard normal number from two words (Box and Muller).
-[[nodiscard]] inline double standard_normal(std::uint32_t word0, std::uint32_t word1) {
+[[nodiscard]] CUPOLA_HOST_DEVICE inline double standard_normal(std::uint32_t word0, std::uint32_t word1) {
     constexpr double two_pi = 6.283185307179586;
     const double u = (static_cast<double>(word0) + 0.5) * 0x1p-32;
     const double v = static_cast<double>(word1) * 0x1p-32;

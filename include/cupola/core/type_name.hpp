@@ -58,7 +58,7 @@ namespace impl {
 
 /// The value of a first argument that is a `Number`, which compilers write as "Number{4602678819172646912}": its bits.
 [[nodiscard]] constexpr double leading_number(std::string_view name) {
-    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    constexpr double none = std::numeric_limits<double>::infinity();  // nvcc compares no NaN in a constant
     constexpr std::string_view type = "Number{";
     const std::string_view first = name.substr(0, name.find(','));
     const std::size_t at = first.find(type);

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -117,7 +116,7 @@ struct TutorialDistortions {
 
     /// The random numbers of one image: word 0 is the crop's place, 1 the flip, 2 the brightness, 3 the contrast.
     [[nodiscard]] impl::DrawnDistortion draw(const Shape& shape, const RandomStream& random) const {
-        const std::array<std::uint32_t, 4> words = random.words(0);
+        const RandomWords<4> words = random.words(0);
         const std::int64_t places_y = shape.height() - height + 1, places_x = shape.width() - width + 1;
         const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places_y * places_x))
                                         : (places_y - 1) / 2 * places_x + (places_x - 1) / 2;

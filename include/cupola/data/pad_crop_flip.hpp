@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -62,7 +61,7 @@ struct PadCropFlip {
     /// Writes one sample. Word 0 of `random` is the place of the piece, word 1 the flip, as in TutorialDistortions.
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
-        const std::array<std::uint32_t, 4> words = random.words(0);
+        const RandomWords<4> words = random.words(0);
         const std::int64_t places = 2 * padding + 1;
         const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places * places))
                                         : padding * places + padding;

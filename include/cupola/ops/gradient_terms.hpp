@@ -24,11 +24,11 @@ struct GradientTerms {
 /// `GradientTerms` ready for a loop: plain members that the compiler keeps in registers.
 class GradientAt {
 public:
-    constexpr explicit GradientAt(const GradientTerms& terms)
+    CUPOLA_HOST_DEVICE constexpr explicit GradientAt(const GradientTerms& terms)
         : l2_(terms.l2), scale_(terms.scale), limit_(terms.clip > 0 ? terms.clip : unlimited), weight_decay_(terms.weight_decay) {}
 
     /// A NaN stays one.
-    [[nodiscard]] constexpr float operator()(float gradient, float w) const {
+    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float w) const {
         const float scaled = (gradient + l2_ * w) * scale_;
         const float upper = scaled > limit_ ? limit_ : scaled;
         return (upper < -limit_ ? -limit_ : upper) + weight_decay_ * w;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is the
+// GPU of that number (CUDA_VISIBLE_DEVICES chooses among them).
+//
+// Whether there is a driver and such a GPU is asked before anything else; without, DeviceError says so in one sentence.
+// Work of a context is queued on its stream and done in order; what the host reads, copy_to_host waits for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/device/impl/cuda_error.hpp>
+#include <cupola/device/impl/cuda_staging.hpp>
+#include <cupola/device/plan_choices.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// How many GPUs this process sees. Throws DeviceError if there is no driver, one that is too old, or no GPU.
+[[nodiscard, gnu::cold]] inline int cuda_devices() {
+    const auto version_text = [](int number) { return text(number / 1000, '.', number % 1000 / 10); };
+    int driver = 0, runtime = 0, count = 0;
+    impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    require<DeviceError>(cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0,
+                         "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA ",
+                         version_text(runtime), ", and the device Host needs neither");
+    require<DeviceError>(driver / 1000 >= runtime / 1000, "the NVIDIA driver of this machine is for CUDA ", version_text(driver),
+                         ", and this program was built with CUDA ", version_text(runtime), ": install a newer driver");
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaErrorNoDevice) count = 0;
+    else impl::check_cuda(status, "cudaGetDeviceCount");
+    require<DeviceError>(count > 0, "this process sees no NVIDIA GPU: there is a driver for CUDA ", version_text(driver),
+                         ", but no device (CUDA_VISIBLE_DEVICES may hide them)");
+    return count;
+}
+
+namespace impl {
+
+/// While one of these lives, the calling thread's CUDA calls are of this device.
+class OnCudaDevice {
+public:
+    explicit OnCudaDevice(int ordinal) {
+        check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
+        if (ordinal != before_) check_cuda(cudaSetDevice(ordinal), "cudaSetDevice");
+        changed_ = ordinal != before_;
+    }
+    OnCudaDevice(const OnCudaDevice&) = delete;
+    OnCudaDevice& operator=(const OnCudaDevice&) = delete;
+    ~OnCudaDevice() {
+        if (changed_) cudaSetDevice(before_);
+    }
+
+private:
+    int before_ = 0;
+    bool changed_ = false;
+};
+
+}  // namespace impl
+
+/// Zero-filled memory of the calling thread's device. Throws OutOfMemory.
+class CudaArena {
+public:
+    CudaArena() = default;
+    /// `what` names the arena in the error: "the activations of device 0".
+    CudaArena(std::size_t bytes, std::string_view what) : size_(bytes) {
+        if (bytes == 0) return;
+        void* memory = nullptr;
+        const cudaError_t status = cudaMalloc(&memory, bytes);
+        if (status == cudaErrorMemoryAllocation) {
+            cudaGetLastError();  // it was reported here
+            std::size_t free = 0, total = 0;
+            cudaMemGetInfo(&free, &total);
+            throw OutOfMemory(text(what, " need ", bytes_text(bytes), ", and the GPU has ", bytes_text(free), " left of ", bytes_text(total)));
+        }
+        impl::check_cuda(status, "cudaMalloc");
+        data_ = static_cast<std::byte*>(memory);
+        impl::check_cuda(cudaMemset(memory, 0, bytes), "cudaMemset");
+        impl::check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // other streams do not wait for this one
+    }
+    CudaArena(CudaArena&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    CudaArena& operator=(CudaArena&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~CudaArena() {
+        if (data_ != nullptr) cudaFree(data_);
+    }
+    [[nodiscard]] std::byte* data() { return data_; }
+    [[nodiscard]] const std::byte* data() const { return data_; }
+    [[nodiscard]] std::size_t size() const { return size_; }
+
+private:
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+struct CudaOptions {
+    /// Whether matrix products and convolutions in float may round their factors to TF32's 10 bits, which tensor cores
+    /// multiply eight times as fast as float32. Otherwise they are float32 throughout.
+    bool tf32 = false;
+    /// Only algorithms whose results have the same bits each time.
+    bool deterministic = false;
+    /// Which of cuDNN's engines are taken where it has an entry, and where it has none what was taken is entered. Null: each
+    /// run takes what cuDNN ranks first. May be shared by devices.
+    std::shared_ptr<PlanChoices> plan_choices;
+};
+
+/// The stream and the library handles of one GPU. Made and used by one thread.
+class CudaContext {
+public:
+    /// Throws DeviceError if there is no driver or no such GPU.
+    CudaContext(int ordinal, const CudaOptions& options) : ordinal_(checked(ordinal)), options_(options) {
+        const impl::OnCudaDevice scope(ordinal_);
+        impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_), "cudaDeviceGetAttribute");
+        impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        impl::check_cudnn(cudnnCreate(cudnn_.out()), "cudnnCreate");
+        impl::check_cudnn(cudnnSetStream(cudnn_.get(), stream_.get()), "cudnnSetStream");
+        impl::check_cublas(cublasLtCreate(cublas_.out()), "cublasLtCreate");
+        sums_ = CudaArena(sums_bytes, "the sums of a GPU");
+    }
+
+    /// While what it returns lives, the calling thread works on this device.
+    [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(ordinal_); }
+
+    [[nodiscard]] int ordinal() const { return ordinal_; }
+    [[nodiscard]] const CudaOptions& options() const { return options_; }
+    [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
+    [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
+    [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
+    [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
+    /// Memory of the device for the partial sums and the results of one reduction at a time, in the stream's order.
+    [[nodiscard]] std::byte* sums() const { return sums_.data(); }
+    static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
+    /// Pinned memory of the host, the same for the same number of bytes: for one user at a time, which waits for its copies.
+    [[nodiscard]] std::byte* staging(std::size_t bytes) const { return staging_.at_least(bytes); }
+    /// Queues a copy. Each place is on a device, or pinned.
+    void queue_copy(void* to, const void* from, std::size_t bytes) const {
+        if (bytes != 0) impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+    }
+
+    /// Waits until all that was queued is done. Not in a step.
+    void synchronize() const { impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
+
+private:
+    [[nodiscard]] static int checked(int ordinal) {
+        const int count = cuda_devices();
+        require<DeviceError>(ordinal >= 0 && ordinal < count, "there is no GPU ", ordinal, ": this process sees ", count,
+                             count == 1 ? ", GPU 0" : ", GPUs 0 to ", count == 1 ? std::string() : text(count - 1));
+        return ordinal;
+    }
+
+    int ordinal_;
+    CudaOptions options_;
+    int multiprocessors_ = 0;
+    impl::CudaStream stream_;
+    impl::CudnnHandle cudnn_;
+    impl::CublasLtHandle cublas_;
+    mutable CudaArena sums_;
+    mutable impl::CudaStaging staging_;
+};
+
+/// An NVIDIA GPU.
+struct Cuda {
+    static constexpr std::string_view name = "Cuda";
+    static constexpr bool has_nccl = true;
+    using Options = CudaOptions;
+    using Context = CudaContext;
+    using Arena = CudaArena;
+
+    /// Bytes that are free on the calling thread's device.
+    [[nodiscard]] static std::size_t available_memory() {
+        [[maybe_unused]] const int count = cuda_devices();
+        std::size_t free = 0, total = 0;
+        impl::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return free;
+    }
+    /// Queued on the context's stream; returns when `from` may be changed.
+    static void copy_from_host(CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes == 0) return;
+        impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context.stream()), "cudaMemcpyAsync");
+        context.synchronize();
+    }
+    /// Returns when the bytes are there.
+    static void copy_to_host(CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes == 0) return;
+        impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, context.stream()), "cudaMemcpyAsync");
+        context.synchronize();
+    }
+    /// "CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0": what the bits of a result depend on beside the GPU.
+    [[nodiscard, gnu::cold]] static std::string library_version() {
+        int runtime = 0;
+        impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+        const auto cudnn = static_cast<std::int64_t>(cudnnGetVersion()), cublas = static_cast<std::int64_t>(cublasLtGetVersion());
+        return text("CUDA ", runtime / 1000, '.', runtime % 1000 / 10, ", cuDNN ", cudnn / 10000, '.', cudnn % 10000 / 100, '.', cudnn % 100,
+                    ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100, '.', cublas % 100);
+    }
+};
+
+static_assert(Device<Cuda>);
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pass of Adam on `Cuda`: one kernel.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/adam_update.hpp>
+#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/update_elements.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct AdamUpdate<Cuda> {
+    static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const AdamConstants& k) {
+        queue(context, w, gradient, first_moment, second_moment, count, {.value = k});
+    }
+    /// With constants on the device, which are read when the kernel runs.
+    static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const AdamConstants* on_device) {
+        queue(context, w, gradient, first_moment, second_moment, count, {.on_device = on_device});
+    }
+
+private:
+    static void queue(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                      float* second_moment, std::int64_t count, const impl::ConstantsOf<AdamConstants>& constants) {
+        impl::launch_elementwise<float>(context, count,
+                                        impl::aligned_for_packs(w, gradient, first_moment, second_moment),
+                                        impl::AdamAt{constants, w, gradient, first_moment, second_moment});
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

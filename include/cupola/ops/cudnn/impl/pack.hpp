@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elements that a thread reads and writes together, up to 16 bytes by one instruction, and computes with in float.
+//
+// What a kernel does for one index is a function of its own in a header without CUDA's syntax, so that the tests run it on the
+// host: tests/gpu/kernels_on_host_test.cpp.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/core/element_type.hpp>
+
+// An array whose indices are constants lives in registers.
+#ifdef __CUDA_ARCH__
+#define CUPOLA_UNROLL _Pragma("unroll")
+#else
+#define CUPOLA_UNROLL
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class T>
+concept CudaElement = std::same_as<T, float> || std::same_as<T, BFloat16>;
+
+/// The elements of 16 bytes.
+template <class T>
+inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
+
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
+    T element[n];
+};
+
+/// Whether packs of 16 bytes may be read at each of these.
+template <class... P>
+[[nodiscard]] bool aligned_for_packs(const P*... pointers) {
+    return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+/// to[0, n) = from[0, n). `from` is aligned to n elements, or to 16 bytes where those are more. n is a power of two.
+template <int n, class T>
+CUPOLA_HOST_DEVICE inline void load_floats(const T* from, float* to) {
+    const Pack<T, n> pack = *reinterpret_cast<const Pack<T, n>*>(from);
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) to[k] = static_cast<float>(pack.element[k]);
+}
+
+/// to[0, n) = values[0, n), rounded once.
+template <int n, class T>
+CUPOLA_HOST_DEVICE inline void store_floats(T* to, const float* values) {
+    Pack<T, n> pack;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (std::same_as<T, BFloat16> && n % 2 == 0) {
+        // The processor's own rounding, two at a time; it makes one and the same NaN of every NaN.
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; k += 2) {
+            std::uint32_t both;
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(values[k + 1]), "f"(values[k]));
+            pack.element[k].bits = static_cast<std::uint16_t>(both);
+            pack.element[k + 1].bits = static_cast<std::uint16_t>(both >> 16);
+        }
+    } else
+#endif
+    {
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) pack.element[k] = T(values[k]);
+    }
+    *reinterpret_cast<Pack<T, n>*>(to) = pack;
+}
+
+/// What is left of a value when it is stored.
+template <class T>
+[[nodiscard]] CUPOLA_HOST_DEVICE inline float as_stored(float value) {
+    return static_cast<float>(T(value));
+}
+
+/// `body.at<n>(begin)` for each n elements of [0, count), and `body.at<1>(i)` for the rest.
+template <int n, class Body>
+struct InPacks {
+    std::int64_t count;
+    Body body;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        std::int64_t begin = i * n;
+        if (begin + n <= count) {
+            body.template at<n>(begin);
+        } else {
+            for (; begin < count; ++begin) body.template at<1>(begin);
+        }
+    }
+    /// How many indices there are.
+    [[nodiscard]] std::int64_t size() const { return (count + n - 1) / n; }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

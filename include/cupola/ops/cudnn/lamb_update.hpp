@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LAMB on `Cuda`: the moments and the norms, the trust from the norms, the update. Nothing waits: the trust stays on
+// the device. The norms are added in an order that depends on the count alone.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/update_elements.hpp>
+#include <cupola/ops/lamb_update.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct LambUpdate<Cuda> {
+    static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const LambConstants& k) {
+        queue(context, w, gradient, first_moment, second_moment, count, {.value = k});
+    }
+    /// With constants on the device, which are read when the kernel runs.
+    static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const LambConstants* on_device) {
+        queue(context, w, gradient, first_moment, second_moment, count, {.on_device = on_device});
+    }
+
+private:
+    static void queue(const CudaContext& context, float* w, const float* gradient, float* first_moment,
+                      float* second_moment, std::int64_t count, const impl::ConstantsOf<LambConstants>& constants) {
+        if (count <= 0) return;
+        float* const rate = impl::result_of_sum<float>(context);
+        impl::reduce<impl::TwoSums>(context, count,
+                                    impl::LambMoments{constants, w, gradient, first_moment, second_moment},
+                                    impl::LambRate{constants, rate});
+        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, first_moment, second_moment),
+                                        impl::LambAt{constants, w, first_moment, second_moment, rate});
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LARS on `Cuda`: the norms, the trust from them, the update. Nothing waits: the trust stays on the device. The norms
+// are added in an order that depends on the count alone.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/update_elements.hpp>
+#include <cupola/ops/lars_update.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct LarsUpdate<Cuda> {
+    static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
+                    const LarsConstants& k) {
+        queue(context, w, gradient, velocity, count, {.value = k});
+    }
+    /// With constants on the device, which are read when the kernel runs.
+    static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
+                    const LarsConstants* on_device) {
+        queue(context, w, gradient, velocity, count, {.on_device = on_device});
+    }
+
+private:
+    static void queue(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
+                      const impl::ConstantsOf<LarsConstants>& constants) {
+        if (count <= 0) return;
+        const bool adapts = constants.on_device != nullptr || constants.value.adapt;
+        float* const rate = adapts ? impl::result_of_sum<float>(context) : nullptr;
+        if (adapts)
+            impl::reduce<impl::TwoSums>(context, count, impl::LarsSquares{constants, w, gradient},
+                                        impl::LarsRate{constants, rate});
+        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, gradient, velocity),
+                                        impl::LarsAt{constants, w, gradient, velocity, rate});
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pass of a moving average on `Cuda`: one kernel.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/update_elements.hpp>
+#include <cupola/ops/moving_average_update.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct MovingAverageUpdate<Cuda> {
+    static void run(const CudaContext& context, float* average, const float* w, std::int64_t count, float rate) {
+        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(average, w),
+                                        impl::MovingAverageAt{average, w, {.value = rate}});
+    }
+    /// With the rate on the device, which is read when the kernel runs.
+    static void run(const CudaContext& context, float* average, const float* w, std::int64_t count,
+                    const float* on_device) {
+        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(average, w),
+                                        impl::MovingAverageAt{average, w, {.on_device = on_device}});
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

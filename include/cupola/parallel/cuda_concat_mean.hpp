@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ConcatMean on `Cuda`: the gradients go to pinned memory of the host, the code that averages on `Host` averages them there, and
+// the mean goes back, so both devices have the same bits of the same gradients. In a step that is one wait, for the gradients,
+// and two copies, neither of which can be captured. The host adds on the device's one thread: with several GPUs whose gradients
+// are large, NcclAllReduce is the one to name.
+//
+// The rows may be of several GPUs. They are complete: on another context's stream, that is its thread's to see to.
+#pragma once
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/cuda.hpp>
+#include <cupola/parallel/concat_mean.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// While one of these lives, numbers below 1e-38 are zeros, as on the threads of `Host`.
+class FlushedDenormals {
+public:
+#if defined(__SSE__)
+    FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
+    ~FlushedDenormals() { _mm_setcsr(before_); }
+#else
+    FlushedDenormals() = default;
+#endif
+    FlushedDenormals(const FlushedDenormals&) = delete;
+    FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+
+private:
+    [[maybe_unused]] unsigned before_ = 0;
+};
+
+}  // namespace impl
+
+/// What ConcatMean::average does on `Cuda`. `mean` may be one of the rows: they have been read when it is written.
+inline void concat_mean_through_host(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
+    constexpr std::size_t most_rows = 64;
+    const std::size_t count = gradients.rows.size(), columns = mean.size();
+    require(count <= most_rows, "ConcatMean averages the gradients of at most ", most_rows, " replicas on Cuda, not of ", count);
+    // Rows begin at multiples of 64 bytes, the mean behind the last.
+    const std::size_t row_bytes = aligned(columns * sizeof(float));
+    std::byte* const staging = context.staging((count + 1) * row_bytes);
+    const float* rows[most_rows];
+    for (std::size_t r = 0; r < count; ++r) {
+        rows[r] = reinterpret_cast<const float*>(staging + r * row_bytes);
+        context.queue_copy(staging + r * row_bytes, gradients.rows[r], columns * sizeof(float));
+    }
+    context.synchronize();
+    GradientRows here = gradients;
+    here.rows = {rows, count};
+    auto* const to = reinterpret_cast<float*>(staging + count * row_bytes);
+    {
+        const impl::FlushedDenormals scope;
+        const auto end = static_cast<std::int64_t>(columns);
+        for (std::int64_t begin = 0; begin < end; begin += block_size) {
+            impl::mean_of_columns(here, to, begin, std::min(end, begin + block_size));
+        }
+    }
+    context.queue_copy(mean.data(), to, columns * sizeof(float));
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which ranks still live: each rank counts up a number of its own while it works or waits, and whoever has waited too long
+// looks whose number stood still. NCCL's error codes name no rank; this does.
+//
+// The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all map.
+// Ranks on other machines are seen through neither: give all ranks a file on this machine, or none.
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class Heartbeats {
+public:
+    /// One number a rank, each on cache lines of its own. Without a path, of this process alone; else in the file of that name,
+    /// which is made if it is not there. Ranks may come in any order: a new file is all zeros.
+    explicit Heartbeats(int ranks, const std::string& path = {}) : ranks_(ranks) {
+        require(ranks > 0, "heartbeats of ", ranks, " ranks");
+        int handle = -1;
+        if (!path.empty()) {
+            handle = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+            if (handle < 0) refuse(path, "could not be opened");
+            struct stat found {};
+            // Only ever enlarged: another rank may have mapped it.
+            if (fstat(handle, &found) != 0 ||
+                (static_cast<std::size_t>(found.st_size) < bytes() && ftruncate(handle, static_cast<off_t>(bytes())) != 0)) {
+                const int error = errno;
+                close(handle);
+                errno = error;
+                refuse(path, "could not be made large enough");
+            }
+        }
+        const int flags = handle < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+        void* const memory = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, flags, handle, 0);
+        const int error = errno;
+        if (handle >= 0) close(handle);
+        errno = error;
+        if (memory == MAP_FAILED) refuse(path, "could not be mapped");
+        beats_ = static_cast<Beat*>(memory);
+    }
+    Heartbeats(const Heartbeats&) = delete;
+    Heartbeats& operator=(const Heartbeats&) = delete;
+    ~Heartbeats() { munmap(beats_, bytes()); }
+
+    [[nodiscard]] int ranks() const { return ranks_; }
+    /// Called by the rank itself, wherever it gets on and in each turn of a wait.
+    void beat(int rank) { at(rank).fetch_add(1, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t count(int rank) const { return at(rank).load(std::memory_order_relaxed); }
+
+private:
+    struct alignas(128) Beat {
+        std::atomic<std::uint64_t> count;
+    };
+    static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would be of one process alone");
+
+    [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(ranks_) * sizeof(Beat); }
+    [[nodiscard]] std::atomic<std::uint64_t>& at(int rank) const { return beats_[rank].count; }
+    [[noreturn, gnu::cold]] static void refuse(const std::string& path, const char* what) {
+        throw DeviceError(text("the file of heartbeats ", path, ' ', what, ": ", std::generic_category().message(errno)));
+    }
+
+    int ranks_;
+    Beat* beats_ = nullptr;
+};
+
+/// One rank's view of the others during a wait: when it last saw each get on.
+class HeartbeatWatch {
+public:
+    HeartbeatWatch(const Heartbeats& beats, double now) : beats_(&beats), seen_(static_cast<std::size_t>(beats.ranks())) { restart(now); }
+    /// For the next wait.
+    void restart(double now) {
+        for (int rank = 0; rank < beats_->ranks(); ++rank) seen_[static_cast<std::size_t>(rank)] = {beats_->count(rank), now};
+    }
+    void look(double now) {
+        for (int rank = 0; rank < beats_->ranks(); ++rank) {
+            Seen& seen = seen_[static_cast<std::size_t>(rank)];
+            const std::uint64_t count = beats_->count(rank);
+            if (count != seen.count) seen = {count, now};
+        }
+    }
+    /// The ranks that have not been seen to get on for `seconds`.
+    [[nodiscard]] std::vector<int> stopped(double now, double seconds) const {
+        std::vector<int> result;
+        for (int rank = 0; rank < beats_->ranks(); ++rank) {
+            if (now - seen_[static_cast<std::size_t>(rank)].at >= seconds) result.push_back(rank);
+        }
+        return result;
+    }
+
+private:
+    struct Seen {
+        std::uint64_t count = 0;
+        double at = 0;
+    };
+    const Heartbeats* beats_;
+    std::vector<Seen> seen_;
+};
+
+/// "the heartbeats of ranks 1 and 3 have stopped", or that none has.
+[[nodiscard, gnu::cold]] inline std::string stopped_text(std::span<const int> ranks) {
+    if (ranks.empty()) return "the heartbeats of all ranks go on: one is late, or waits for another collective";
+    std::string result(ranks.size() == 1 ? "the heartbeat of rank " : "the heartbeats of ranks ");
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (i > 0) result += i + 1 == ranks.size() ? " and " : ", ";
+        result += text(ranks[i]);
+    }
+    return result + (ranks.size() == 1 ? " has stopped" : " have stopped");
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NCCL's communicators of the GPUs of one process, among those of all processes of a training, so that no wait can hang:
+//
+//  - All calls are non-blocking. After each, NCCL is asked until it is no longer "in progress", before the next call.
+//  - Each wait has a deadline, during which this rank's heartbeat goes on and the others' are watched.
+//  - After a failure nothing of NCCL is called but ncclCommAbort, for every rank of the process: a rank that is not aborted
+//    would hang the others. Each thread that waits then ends with the same error.
+//
+// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats stopped.
+// `Calls` is the table of functions, so that all of this is tested without a GPU.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/parallel/impl/communicator_id.hpp>
+#include <cupola/parallel/impl/heartbeats.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// What is called of NCCL, of CUDA and of the clock.
+struct NcclCalls {
+    ncclResult_t make_id(ncclUniqueId* id) { return ncclGetUniqueId(id); }
+    ncclResult_t group_start() { return ncclGroupStart(); }
+    ncclResult_t group_end() { return ncclGroupEnd(); }
+    ncclResult_t init_rank(ncclComm_t* made, int ranks, const ncclUniqueId& id, int rank, ncclConfig_t* config) {
+        return ncclCommInitRankConfig(made, ranks, id, rank, config);
+    }
+    ncclResult_t state(ncclComm_t of, ncclResult_t* state) { return ncclCommGetAsyncError(of, state); }
+    ncclResult_t sum(float* data, std::size_t count, ncclComm_t among, cudaStream_t stream) {
+        return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, among, stream);
+    }
+    ncclResult_t finalize(ncclComm_t of) { return ncclCommFinalize(of); }
+    ncclResult_t destroy(ncclComm_t of) { return ncclCommDestroy(of); }
+    ncclResult_t abort(ncclComm_t of) { return ncclCommAbort(of); }
+    const char* meaning(ncclResult_t result) { return ncclGetErrorString(result); }
+    const char* last_error(ncclComm_t of) { return ncclGetLastError(of); }
+    cudaError_t device(int* device) { return cudaGetDevice(device); }
+    cudaError_t set_device(int device) { return cudaSetDevice(device); }
+    cudaError_t query(cudaEvent_t event) { return cudaEventQuery(event); }
+    double now() { return monotonic_seconds(); }
+    void pause() {
+        const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
+        nanosleep(&short_while, nullptr);
+    }
+};
+
+/// One of this process's ranks. A rank is a GPU, and `replica` the first of those that work on it.
+struct NcclRank {
+    int rank = 0;
+    int device = 0;
+    int replica = 0;
+};
+
+struct NcclLimits {
+    /// For what the ranks start together, and for each wait of a step.
+    double start_seconds = 120, step_seconds = 60;
+    /// A heartbeat that has not been seen for so long has stopped.
+    double heartbeat_seconds = 5;
+};
+
+/// What a rank is in the middle of, for the error's sentence. Step 0 is none.
+struct NcclWork {
+    std::string_view name;
+    std::int64_t step = 0;
+};
+
+/// What must go before the communicators do: CUDA graphs that hold them. It calls nothing of the communicators.
+struct BeforeAbort {
+    void (*call)(void*) = nullptr;
+    void* with = nullptr;
+};
+
+/// One thread a rank may call sum() and wait(), each for its own; start() and finish() are of one thread.
+template <class Calls = NcclCalls>
+class NcclCommunicators {
+public:
+    NcclCommunicators(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits = {},
+                      BeforeAbort before_abort = {}, Calls calls = {})
+        : ranks_(ranks), beats_(beats), limits_(limits), before_abort_(before_abort), calls_(std::move(calls)) {
+        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks, " ranks with heartbeats of ", beats.ranks());
+        for (const NcclRank& rank : mine) {
+            require(rank.rank >= 0 && rank.rank < ranks, "rank ", rank.rank, " is none of ", ranks);
+            mine_.emplace_back(rank, beats);
+        }
+    }
+    NcclCommunicators(const NcclCommunicators&) = delete;
+    NcclCommunicators& operator=(const NcclCommunicators&) = delete;
+    ~NcclCommunicators() {
+        try {
+            finish();
+        } catch (const DeviceError&) {  // the ranks are aborted; nobody waits for them any more
+        }
+    }
+
+    /// Makes the number that all ranks start with. Rank 0's process must outlive the others' start.
+    [[nodiscard]] CommunicatorId make_id() {
+        static_assert(sizeof(ncclUniqueId) == communicator_id_bytes);
+        ncclUniqueId id{};
+        const ncclResult_t status = calls_.make_id(&id);
+        require<DeviceError>(status == ncclSuccess, "NCCL's ncclGetUniqueId failed with ", calls_.meaning(status));
+        CommunicatorId result;
+        std::memcpy(result.data(), &id, sizeof id);
+        return result;
+    }
+
+    /// Makes the communicators, with all other ranks of the training.
+    void start(const CommunicatorId& id) {
+        ncclUniqueId number{};
+        std::memcpy(&number, id.data(), sizeof number);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        const NcclWork work{"the start of the communicator"};
+        int before = 0;
+        cudaError_t status = calls_.device(&before);
+        check(mine_[0], work, "ncclGroupStart", calls_.group_start());
+        // A group that was opened is closed, whatever happens in it.
+        std::size_t failing = mine_.size();
+        for (std::size_t i = 0; i < mine_.size() && failing == mine_.size(); ++i) {
+            Member& member = mine_[i];
+            if (status == cudaSuccess) status = calls_.set_device(member.place.device);
+            if (status == cudaSuccess) member.status = calls_.init_rank(&member.communicator, ranks_, number, member.place.rank, &config);
+            if (status != cudaSuccess || (member.status != ncclSuccess && member.status != ncclInProgress)) failing = i;
+        }
+        const ncclResult_t ended = calls_.group_end();
+        calls_.set_device(before);
+        if (failing < mine_.size()) {
+            if (status != cudaSuccess) fail(mine_[failing], work, text("CUDA's cudaSetDevice failed with ", cudaGetErrorString(status)));
+            check(mine_[failing], work, "ncclCommInitRankConfig", mine_[failing].status);
+        }
+        check(mine_[0], work, "ncclGroupEnd", ended);
+        started_ = true;
+        for (Member& member : mine_) settle(member, work, limits_.start_seconds, true);
+    }
+
+    /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
+    void sum(std::size_t index, float* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
+        Member& member = mine_[index];
+        check(member, work, "ncclAllReduce",
+              while_alive(member, [&] { return calls_.sum(data, count, member.communicator, stream); }));
+        settle(member, work, limits_.step_seconds);
+    }
+
+    /// Waits until `event`, which was recorded behind `work`, has happened.
+    void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
+        Member& member = mine_[index];
+        Wait wait(*this, member, work, limits_.step_seconds);
+        for (;;) {
+            const cudaError_t status = calls_.query(event);
+            if (status == cudaSuccess) return;
+            if (status != cudaErrorNotReady) fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
+            [[maybe_unused]] const bool settled = settled_now(member, work);
+            wait.turn();
+        }
+    }
+
+    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+    /// Takes the communicators apart, with all other ranks; at the end of a training, or by the destructor.
+    void finish() {
+        if (!std::exchange(started_, false) || failed()) return;
+        const NcclWork work{"the end of the communicator"};
+        for (Member& member : mine_) check(member, work, "ncclCommFinalize", calls_.finalize(member.communicator));
+        for (Member& member : mine_) settle(member, work, limits_.step_seconds, true);
+        for (Member& member : mine_) {
+            calls_.destroy(std::exchange(member.communicator, nullptr));
+        }
+    }
+
+private:
+    struct Member {
+        Member(const NcclRank& of, const Heartbeats& beats) : place(of), watch(beats, 0) {}
+        NcclRank place;
+        ncclComm_t communicator = nullptr;
+        ncclResult_t status = ncclSuccess;
+        HeartbeatWatch watch;
+        std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
+    };
+
+    /// One wait of one rank.
+    class Wait {
+    public:
+        /// `for_all`: the calling thread is that of all ranks of the process.
+        Wait(NcclCommunicators& all, Member& member, const NcclWork& work, double seconds, bool for_all = false)
+            : all_(all), member_(member), work_(work), seconds_(seconds), start_(all.calls_.now()), for_all_(for_all) {
+            member.watch.restart(start_);
+        }
+        /// Beats, looks, and ends the wait by an error where one is due.
+        void turn() {
+            all_.check_alive();
+            for (const Member& each : all_.mine_) {
+                if (for_all_ || &each == &member_) all_.beats_.beat(each.place.rank);
+            }
+            const double now = all_.calls_.now();
+            member_.watch.look(now);
+            if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
+            all_.calls_.pause();
+        }
+
+    private:
+        NcclCommunicators& all_;
+        Member& member_;
+        const NcclWork& work_;
+        double seconds_, start_;
+        bool for_all_;
+    };
+
+    [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
+        std::string result = text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
+        if (work.step > 0) result += text(" of step ", work.step);
+        return result;
+    }
+
+    /// Whether NCCL has settled what was called last; an error ends it.
+    [[nodiscard]] bool settled_now(Member& member, const NcclWork& work) {
+        ncclResult_t state = ncclSuccess;
+        check(member, work, "ncclCommGetAsyncError", while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
+        if (state == ncclInProgress) return false;
+        check(member, work, "last call", state);
+        return true;
+    }
+    void settle(Member& member, const NcclWork& work, double seconds, bool for_all = false) {
+        Wait wait(*this, member, work, seconds, for_all);
+        while (!settled_now(member, work)) wait.turn();
+        beats_.beat(member.place.rank);
+    }
+
+    void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
+        if (status == ncclSuccess || status == ncclInProgress) [[likely]] return;
+        std::string sentence = text("NCCL's ", call, " failed with ", calls_.meaning(status));
+        while_alive(member, [&] {
+            const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
+            if (more != nullptr && *more != '\0') sentence += text(" (", more, ')');
+            return status;
+        });
+        fail(member, work, sentence);
+    }
+    [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
+        fail(member, work, text("it is not done after ", seconds, " s"));
+    }
+
+    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or about to be.
+    template <class Call>
+    ncclResult_t while_alive(Member& member, Call call) {
+        {
+            const std::lock_guard guard(member.calling);
+            if (!failed()) [[likely]] return call();
+        }
+        throw_first();
+    }
+    void check_alive() {
+        if (failed()) [[unlikely]] throw_first();
+    }
+    /// Throws the error of the rank that failed first. Without a rank's `calling`: fail() waits for those.
+    [[noreturn, gnu::cold]] void throw_first() {
+        const std::lock_guard guard(failing_);
+        throw DeviceError(sentence_);
+    }
+    /// The first failure of the process: everything ends here.
+    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what) {
+        {
+            const std::lock_guard guard(failing_);
+            if (failed()) throw DeviceError(sentence_);
+            const double now = calls_.now();
+            member.watch.look(now);
+            sentence_ = text(who(member, work), ": ", what, "; ", stopped_text(member.watch.stopped(now, limits_.heartbeat_seconds)));
+            failed_.store(true, std::memory_order_release);
+            if (before_abort_.call != nullptr) before_abort_.call(before_abort_.with);
+            for (Member& each : mine_) {
+                const std::lock_guard calling(each.calling);
+                if (each.communicator != nullptr) calls_.abort(std::exchange(each.communicator, nullptr));
+            }
+        }
+        throw DeviceError(sentence_);
+    }
+
+    int ranks_;
+    Heartbeats& beats_;
+    NcclLimits limits_;
+    BeforeAbort before_abort_;
+    Calls calls_;
+    std::deque<Member> mine_;
+    bool started_ = false;
+    std::atomic<bool> failed_ = false;
+    std::mutex failing_;
+    std::string sentence_;
+};
+
+/// The number of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or by the
+/// file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
+template <class Calls>
+[[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank, const std::string& path,
+                                                    double seconds, Calls calls = {}) {
+    if (const auto id = communicator_id_of_environment()) return *id;
+    if (!path.empty() && first_rank != 0) {
+        return await_communicator_id(path, seconds, [&] { return calls.now(); }, [&] { calls.pause(); });
+    }
+    const CommunicatorId id = communicators.make_id();
+    if (!path.empty()) publish_communicator_id(path, id);
+    return id;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of one
+// without a GPU are compared where that is the case.
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+#include <cupola/device/cuda.hpp>
+
+#include "../child_process.hpp"
+#include "../throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// How many GPUs this process sees, with no word of why it sees none.
+int gpus() {
+    try {
+        return cuda_devices();
+    } catch (const DeviceError&) {
+        return 0;
+    }
+}
+
+int driver_version() {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+}  // namespace
+
+TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is first used") {
+    if (gpus() > 0) return;
+    const std::string sentence = message_of<DeviceError>([] { static_cast<void>(cuda_devices()); });
+    if (driver_version() == 0) {
+        CHECK(sentence == text("this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a "
+                               "driver for CUDA ",
+                               CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, ", and the device Host needs neither"));
+    }
+    CHECK(message_of<DeviceError>([] { CudaContext(0, {}); }) == sentence);
+    CHECK(message_of<DeviceError>([] { static_cast<void>(Cuda::available_memory()); }) == sentence);
+}
+
+TEST_CASE("child: a driver whose GPUs are hidden" * doctest::skip()) {
+    if (driver_version() == 0) return;
+    CHECK(message_of<DeviceError>([] { static_cast<void>(cuda_devices()); }) ==
+          text("this process sees no NVIDIA GPU: there is a driver for CUDA ", driver_version() / 1000, '.', driver_version() % 1000 / 10,
+               ", but no device (CUDA_VISIBLE_DEVICES may hide them)"));
+}
+
+TEST_CASE("a driver whose GPUs are hidden is told from no driver") {
+    const ChildResult child = run_in_child("child: a driver whose GPUs are hidden", {{"CUDA_VISIBLE_DEVICES", ""}});
+    INFO(child.output);
+    CHECK(child.passed);
+}
+
+TEST_CASE("an ordinal out of range is refused with the GPUs that there are") {
+    const int count = gpus();
+    if (count == 0) return;  // the other sentence, above
+    const std::string seen = count == 1 ? std::string("1, GPU 0") : text(count, ", GPUs 0 to ", count - 1);
+    for (const int ordinal : {-1, count}) {
+        CHECK(message_of<DeviceError>([&] { CudaContext(ordinal, {}); }) == text("there is no GPU ", ordinal, ": this process sees ", seen));
+    }
+}
+
+TEST_CASE("a call that fails names the call, the device, and the code's name and meaning") {
+    CHECK_NOTHROW(impl::check_cuda(cudaSuccess, "cudaMalloc"));
+    CHECK(message_of<DeviceError>([] { impl::check_cuda(cudaErrorInvalidValue, "cudaMemcpyAsync"); }) ==
+          text("CUDA's cudaMemcpyAsync failed on device ", impl::current_cuda_device(), " with cudaErrorInvalidValue: invalid argument"));
+    CHECK(contains(message_of<DeviceError>([] { impl::check_cudnn(CUDNN_STATUS_BAD_PARAM, "cudnnSetStream"); }),
+                   "cuDNN's cudnnSetStream failed on device "));
+    CHECK(contains(message_of<DeviceError>([] { impl::check_cublas(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmul"); }),
+                   " with CUBLAS_STATUS_INVALID_VALUE: "));
+}
+
+TEST_CASE("no bytes are no memory, and need no GPU") {
+    const CudaArena none, empty(0, "nothing");
+    CHECK(none.data() == nullptr);
+    CHECK(empty.size() == 0);
+    CudaArena moved{CudaArena(0, "nothing")};
+    CHECK(moved.data() == nullptr);
+}
+
+TEST_CASE("memory that a GPU does not have is refused with what was needed and what is left") {
+    if (gpus() == 0) return;
+    CHECK(contains(message_of<OutOfMemory>([] { CudaArena(std::size_t{1} << 50, "the activations of device 0"); }),
+                   "the activations of device 0 need 1125899.9 GB, and the GPU has "));
+}
+
+TEST_CASE("the libraries' versions are named, without a GPU too") {
+    const std::string versions = Cuda::library_version();
+    CHECK(versions.substr(0, 7) == "CUDA 13");
+    CHECK(contains(versions, ", cuDNN 9."));
+    CHECK(contains(versions, ", cuBLASLt 13."));
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the GPU's sum over rows is cut up, walked through on the host as the kernel's blocks and threads do.
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/cudnn/impl/convolution_rows.hpp>
+
+using namespace cupola;
+using impl::RowSlabs;
+
+namespace {
+
+/// How often each element is visited, and by how many threads each partial sum is written.
+void walk(const RowSlabs& rows, int n, std::vector<int>& visits, std::vector<int>& writes) {
+    const int columns = rows.columns(n), lanes = impl::row_sum_threads / columns;
+    REQUIRE(columns * lanes == impl::row_sum_threads);
+    REQUIRE((lanes & (lanes - 1)) == 0);
+    for (std::int64_t slab = 0; slab < rows.slabs; ++slab) {
+        for (std::int64_t block = 0; block < rows.column_blocks(n); ++block) {
+            for (int thread = 0; thread < impl::row_sum_threads; ++thread) {
+                const std::int64_t channel = (block * columns + thread % columns) * n;
+                if (channel >= rows.channels) continue;
+                for (std::int64_t row = rows.begin(slab) + thread / columns; row < rows.end(slab); row += lanes) {
+                    for (int k = 0; k < n; ++k) ++visits.at(static_cast<std::size_t>(row * rows.channels + channel + k));
+                }
+                if (thread / columns == 0) {
+                    for (int k = 0; k < n; ++k) ++writes.at(static_cast<std::size_t>(slab * rows.channels + channel + k));
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the slabs' blocks visit each element once and write each partial sum once") {
+    for (const std::int64_t count : {1, 31, 32, 33, 100, 1000, 16384, 16385, 20000}) {
+        for (const std::int64_t channels : {1, 3, 4, 8, 24, 64, 100, 256, 260, 520}) {
+            if (count * channels > 2'000'000) continue;
+            for (const int n : {1, 4, 8}) {
+                if (channels % n != 0) continue;
+                CAPTURE(count);
+                CAPTURE(channels);
+                CAPTURE(n);
+                const RowSlabs rows(count, channels);
+                CHECK(rows.slabs >= 1);
+                CHECK(rows.slabs <= RowSlabs::most_slabs);
+                CHECK(rows.partial_bytes() == static_cast<std::size_t>(rows.slabs * channels) * 4);
+                std::vector<int> visits(static_cast<std::size_t>(count * channels)), writes(static_cast<std::size_t>(rows.slabs * channels));
+                walk(rows, n, visits, writes);
+                CHECK(visits == std::vector<int>(visits.size(), 1));
+                CHECK(writes == std::vector<int>(writes.size(), 1));
+            }
+        }
+    }
+}
+
+TEST_CASE("a gradient is widened and added to what is there, element by element") {
+    using impl::InPacks;
+    alignas(16) BFloat16 from[11];
+    alignas(16) float to[12];
+    for (int i = 0; i < 11; ++i) {
+        from[i] = BFloat16(static_cast<float>(i) - 4.5F);
+        to[i] = 100.0F;
+    }
+    to[11] = -7.0F;  // after the end
+    const InPacks<4, impl::AddConvertedAt<BFloat16>> add{11, {from, to}};
+    for (std::int64_t i = 0; i < add.size(); ++i) add(i);
+    for (int i = 0; i < 11; ++i) CHECK(to[i] == 100.0F + static_cast<float>(i) - 4.5F);
+    CHECK(to[11] == -7.0F);
+}

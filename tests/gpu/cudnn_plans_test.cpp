@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plans of convolutions, made for a GPU that is not there: cuDNN plans from a description of one. The description is an
+// assumed one until one is recorded on a card.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/cudnn/impl/convolution_plans.hpp>
+
+#include "../throws_with.hpp"
+
+using namespace cupola;
+using impl::ChosenPlan;
+using impl::ConvolutionDirection;
+using impl::ConvolutionProblem;
+using impl::CudnnTarget;
+
+namespace {
+
+std::string device_text() {
+    std::ifstream file("tests/gpu/device_sm90.json");
+    REQUIRE_MESSAGE(file, "tests/gpu/device_sm90.json is not there: run from the root of the sources");
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Where plans are made for.
+const CudnnTarget& described() {
+    static const impl::CudnnDescriptor device = impl::cudnn_device(device_text());
+    static const CudnnTarget target{.device = &device, .device_name = "NVIDIA H200"};
+    return target;
+}
+
+ConvolutionShape same(std::int64_t height, std::int64_t width, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
+    return {window_axis(height, kernel, stride, Padding::same), window_axis(width, kernel, stride, Padding::same), in, out, true};
+}
+
+constexpr ConvolutionDirection directions[] = {ConvolutionDirection::forward, ConvolutionDirection::backward_data,
+                                               ConvolutionDirection::backward_weights};
+
+/// The tutorial network's two convolutions with bias and ReLU, in all directions.
+std::vector<ConvolutionProblem> tutorial(ElementType element) {
+    std::vector<ConvolutionProblem> result;
+    for (const ConvolutionShape& shape : {same(24, 24, 3, 64, 5, 1), same(12, 12, 64, 64, 5, 1)}) {
+        for (const ConvolutionDirection direction : directions) result.push_back({direction, 128, shape, element, true});
+    }
+    return result;
+}
+
+bool has(const ChosenPlan& plan, cudnnBackendNumericalNote_t note) { return std::ranges::count(plan.numerical_notes, note) > 0; }
+
+std::string notes_of(const ChosenPlan& plan) {
+    constexpr std::string_view names[] = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "FFT", "NONDETERMINISTIC",
+                                          "WINOGRAD",    "WINOGRAD_TILE_4x4",   "WINOGRAD_TILE_6x6",           "WINOGRAD_TILE_13x13",
+                                          "STRICT_NAN_PROP"};
+    std::string result;
+    for (const cudnnBackendNumericalNote_t note : plan.numerical_notes) {
+        result += ' ';
+        result += static_cast<std::size_t>(note) < std::size(names) ? names[note] : "unknown";
+    }
+    return result.empty() ? " none" : result;
+}
+
+std::string knobs_of(const ChosenPlan& plan) {
+    std::string result;
+    for (const auto& [knob, value] : plan.choice.knobs) result += text(' ', knob, '=', value);
+    return result.empty() ? " none" : result;
+}
+
+}  // namespace
+
+TEST_CASE("every direction of the tutorial network's convolutions has a precompiled plan that keeps the rules") {
+    CHECK_MESSAGE(contains(device_text(), "\"assumed, not recorded on a card"), "the description says what it is");
+    struct Precision {
+        const char* name;
+        ElementType element;
+        bool tf32;
+    };
+    int plans = 0;
+    for (const Precision& precision : {Precision{"float", ElementType::float32, false}, Precision{"TF32", ElementType::float32, true},
+                                       Precision{"bfloat16", ElementType::bfloat16, false}}) {
+        for (const ConvolutionProblem& problem : tutorial(precision.element)) {
+            for (const bool deterministic : {false, true}) {
+                const impl::EngineRules rules = impl::convolution_rules(precision.element, precision.tf32, deterministic);
+                const ChosenPlan plan = impl::plan_convolution(described(), problem, rules);
+                const std::string line = text(precision.name, deterministic ? ", deterministic" : "", ", ", impl::describe(problem), ": engine ",
+                                              plan.choice.engine, ", knobs", knobs_of(plan), ", notes", notes_of(plan), ", workspace ",
+                                              plan.plan.workspace_bytes(), " bytes; ", plan.dropped.to_text());
+                MESSAGE(line);
+                INFO(line);
+                ++plans;
+                CHECK(plan.plan.workspace_bytes() <= rules.most_workspace);
+                CHECK(std::ranges::count(plan.behavior_notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == 0);
+                CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
+                if (deterministic) CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+                if (precision.element == ElementType::float32 && !precision.tf32) {
+                    CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+                    CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+                    CHECK_MESSAGE(plan.dropped.tensor_core > 0, "cuDNN ranks TF32 first for it, so there is something to pass over");
+                } else if (problem.shape.in_channels == 64 || precision.tf32) {
+                    CHECK_MESSAGE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE), "the tensor cores are for this");
+                }
+            }
+        }
+    }
+    CHECK(plans == 36);
+}
+
+TEST_CASE("a deterministic choice passes over the engines that are not, where cuDNN ranks one of them first") {
+    const ConvolutionProblem problem = tutorial(ElementType::float32)[1];
+    const ChosenPlan any = impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, false));
+    const ChosenPlan same_bits = impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, true));
+    INFO(impl::describe(problem), ": ", any.choice.engine, " and ", same_bits.choice.engine);
+    REQUIRE(has(any, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+    CHECK_FALSE(has(same_bits, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+    CHECK(any.dropped.nondeterministic == 0);
+    CHECK(same_bits.dropped.nondeterministic > 0);
+    CHECK(any.choice.engine != same_bits.choice.engine);
+}
+
+TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks first") {
+    for (const ElementType element : {ElementType::float32, ElementType::bfloat16}) {
+        const impl::EngineRules rules = impl::convolution_rules(element, true, false);
+        PlanChoices kept;
+        std::vector<ChosenPlan> first;
+        for (const ConvolutionProblem& problem : tutorial(element)) first.push_back(impl::plan_convolution(described(), problem, rules, &kept));
+        CHECK(kept.size() == 6);
+        PlanChoices read(kept.to_text());
+        CHECK(read.to_text() == kept.to_text());
+
+        const std::vector<ConvolutionProblem> problems = tutorial(element);
+        for (std::size_t i = 0; i < problems.size(); ++i) {
+            INFO(impl::describe(problems[i]));
+            const ChosenPlan again = impl::plan_convolution(described(), problems[i], rules, &read);
+            CHECK(again.choice == first[i].choice);
+            CHECK(again.plan.workspace_bytes() == first[i].plan.workspace_bytes());
+            CHECK(again.numerical_notes == first[i].numerical_notes);
+            CHECK(again.plan.description() == first[i].plan.description());
+
+            // Another engine than the first: only a text that is heeded leads to it.
+            const impl::CudnnDescriptor graph = impl::convolution_graph(described(), problems[i]);
+            std::optional<EngineChoice> other;
+            for (const impl::CudnnEngine& engine : impl::cudnn_engines(described(), graph, CUDNN_HEUR_MODE_A)) {
+                if (engine.choice.engine != first[i].choice.engine && !engine.choice.knobs.empty()) other = engine.choice;
+            }
+            REQUIRE(other.has_value());
+            PlanChoices forced;
+            forced.set(impl::plan_key(described(), problems[i], rules), *other);
+            const ChosenPlan as_told = impl::plan_convolution(described(), problems[i], rules, &forced);
+            CHECK(as_told.choice == *other);
+            CHECK(as_told.plan.description() != first[i].plan.description());
+            const EngineChoice without_knobs{0, {}};  // cuDNN's engine for anything
+            forced.set(impl::plan_key(described(), problems[i], rules), without_knobs);
+            CHECK(impl::plan_convolution(described(), problems[i], rules, &forced).choice == without_knobs);
+        }
+    }
+}
+
+TEST_CASE("a choice that cuDNN does not have or the rules do not allow is replaced by the first that both do") {
+    const ConvolutionProblem problem = tutorial(ElementType::float32)[0];
+    const impl::EngineRules tf32 = impl::convolution_rules(ElementType::float32, true, false);
+    const impl::EngineRules float32 = impl::convolution_rules(ElementType::float32, false, false);
+    const EngineChoice rounded = impl::plan_convolution(described(), problem, tf32).choice;
+    const EngineChoice good = impl::plan_convolution(described(), problem, float32).choice;
+    REQUIRE(rounded != good);
+    const std::string key = impl::plan_key(described(), problem, float32);
+    CHECK_MESSAGE(key != impl::plan_key(described(), problem, tf32), "choices under other rules are kept apart");
+    for (const EngineChoice& bad : {EngineChoice{9999, {}}, EngineChoice{good.engine, {{9999, 1}}}, rounded}) {
+        CAPTURE(bad.engine);
+        PlanChoices choices;
+        choices.set(key, bad);
+        CHECK(impl::plan_convolution(described(), problem, float32, &choices).choice == good);
+        CHECK(choices.find(key) == good);
+    }
+}
+
+TEST_CASE("odd channels, strides and padding that is longer at the end have plans, forward with and without bias and ReLU") {
+    int plans = 0;
+    for (const ConvolutionShape& shape :
+         {same(12, 6, 5, 3, 2, 2), same(8, 10, 1, 1, 3, 2), same(6, 13, 16, 5, 5, 3), same(7, 9, 3, 64, 1, 1), same(1, 1, 16, 16, 3, 1)}) {
+        for (const ElementType element : {ElementType::float32, ElementType::bfloat16}) {
+            const auto plan = [&](ConvolutionDirection direction, bool bias, bool relu) {
+                ConvolutionProblem problem{direction, 3, shape, element, relu};
+                problem.shape.bias = bias;
+                CHECK_NOTHROW(static_cast<void>(impl::plan_convolution(described(), problem, impl::convolution_rules(element, false, true))));
+                ++plans;
+            };
+            plan(ConvolutionDirection::forward, false, false);
+            plan(ConvolutionDirection::forward, true, false);
+            plan(ConvolutionDirection::forward, true, true);
+            plan(ConvolutionDirection::backward_data, false, false);
+            plan(ConvolutionDirection::backward_weights, false, false);
+        }
+    }
+    CHECK(plans == 50);
+
+    ConvolutionProblem problem{ConvolutionDirection::forward, 3, same(8, 10, 16, 16, 3, 2), ElementType::bfloat16, true};
+    problem.shape.width = window_axis(10, 5, 1, Padding::same);
+    const std::string made = impl::plan_convolution(described(), problem, {}).plan.description();
+    INFO(made);
+    for (const char* part : {R"("pad_lower":[0,2])", R"("pad_upper":[1,2])", R"("stride":[2,1],"dilation":[1,1])", R"("dim":[3,16,8,10],"stride":[1280,1,160,16])",
+                             R"("dim":[16,16,3,5],"stride":[240,1,80,16])", R"("dim":[3,16,4,10],"stride":[640,1,160,16])", R"("CUDNN_CROSS_CORRELATION")",
+                             R"("deviceName":"NVIDIA H200")"}) {
+        CAPTURE(part);
+        CHECK(contains(made, part));
+    }
+}
+
+TEST_CASE("without an engine, the error names the convolution and what was passed over") {
+    ConvolutionProblem problem = tutorial(ElementType::bfloat16)[0];
+    problem.shape.bias = false;  // cuDNN has no precompiled engine with a ReLU and no bias
+    const std::string shape = "128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1, padding 2 2 2 2";
+    CHECK(message_of<DeviceError>([&] {
+              static_cast<void>(impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::bfloat16, false, false)));
+          }) == "cuDNN has no engine on NVIDIA H200 for the forward, ReLU of a convolution in bfloat16: " + shape + "; it offered none");
+
+    // Rules that most engines do not keep.
+    problem = tutorial(ElementType::bfloat16)[4];
+    impl::EngineRules rules = impl::convolution_rules(ElementType::bfloat16, false, true);
+    rules.rounded_factors = false;
+    const ChosenPlan slow = impl::plan_convolution(described(), problem, rules);
+    CHECK(slow.dropped.tensor_core > 0);
+    CHECK(contains(slow.dropped.to_text(), "it passed over "));
+    CHECK(contains(slow.dropped.to_text(), text(slow.dropped.tensor_core, " for tensor cores, which round float factors")));
+
+    impl::EnginesDropped dropped;
+    CHECK(dropped.to_text() == "it offered none");
+    dropped = {.down_convert = 1, .short_sums = 2, .nondeterministic = 3, .compiled_at_run_time = 4, .workspace = 5, .refused = 6, .refusal = "why"};
+    CHECK(dropped.to_text() ==
+          "it passed over 1 for rounding their inputs, 2 for sums of fewer bits than float has, 3 for not giving the same bits each time, 4 for being "
+          "compiled at run time, 5 for the workspace that they need, 6 that cuDNN then refused (why)");
+}
+
+TEST_CASE("a description that lacks a property is refused, and one of another GPU leads to other engines") {
+    CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("{}")); }), "maxGridSize"));
+    CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("not JSON")); }), "cuDNN's cudnnBackend"));
+    const auto replaced = [](const std::string& what, const std::string& by) {
+        std::string result = device_text();
+        const std::size_t at = result.find(what);
+        REQUIRE(at != std::string::npos);
+        return result.replace(at, what.size(), by);
+    };
+    const std::string without = replaced("\"multiProcessorCount\"", "\"multiProcessors\"");
+    CHECK(contains(message_of<DeviceError>([&] { static_cast<void>(impl::cudnn_device(without)); }), "HasMember"));
+
+    // The description is what is planned for: this GPU has no tensor cores for float, and none of cuDNN's bfloat16.
+    const impl::CudnnDescriptor old = impl::cudnn_device(replaced("\"deviceVer\": 900", "\"deviceVer\": 750"));
+    const CudnnTarget target{.device = &old, .device_name = "an sm_75"};
+    const auto offered = [&](ElementType element) {
+        return impl::cudnn_engines(target, impl::convolution_graph(target, tutorial(element)[3]), CUDNN_HEUR_MODE_A);
+    };
+    const std::vector<impl::CudnnEngine> engines = offered(ElementType::float32);
+    CHECK(engines.size() > 0);
+    for (const impl::CudnnEngine& engine : engines) CHECK_FALSE(engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
+    CHECK(offered(ElementType::bfloat16).empty());
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: none.sh PROGRAM. Where there is no GPU, PROGRAM must end with status 77 and exactly one sentence that says so.
+set -uo pipefail
+output=$("$1" --count 2>&1)
+status=$?
+version='[0-9]+\.[0-9]+'
+for sentence in \
+    "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA $version, and the device Host needs neither" \
+    "the NVIDIA driver of this machine is for CUDA $version, and this program was built with CUDA $version: install a newer driver" \
+    "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES may hide them\)"; do
+    if [ "$status" -eq 77 ] && [[ $output =~ ^skipped:\ $sentence$ ]]; then
+        echo "$output"
+        exit 0
+    fi
+done
+if [ "$status" -eq 0 ]; then
+    echo "there is a GPU here"
+    exit 77
+fi
+echo "it ended with status $status and said: $output"
+exit 1

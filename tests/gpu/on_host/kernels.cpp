@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of `Cuda` compute, run by the host thread for thread and compared with `Host`: the operations that
+// the typed tests have no body for, the optimisers, the sums, and the division that they place themselves by.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/cuda.hpp>
+#include <cupola/host.hpp>
+
+#include "../../reference/compare.hpp"
+#include "../../reference/pooling.hpp"
+
+using namespace cupola;
+using reference::distance;
+using reference::Floats;
+using reference::same_bits;
+
+namespace {
+
+template <class T>
+std::vector<T> elements(const Floats& values) {
+    std::vector<T> result;
+    for (const float value : values) result.push_back(static_cast<T>(value));
+    return result;
+}
+template <class T>
+Floats widened(const std::vector<T>& values) {
+    return {values.begin(), values.end()};
+}
+
+Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random(seed).normal(count); }
+
+/// Where an array may begin: at a multiple of 16 bytes, and past it.
+constexpr std::size_t starts[] = {0, 1};
+
+}  // namespace
+
+TEST_CASE("a kernel's division is exact for every number") {
+    std::mt19937_64 random(5);
+    const std::int64_t most = (std::int64_t{1} << 31) - 1;
+    std::vector<std::int64_t> divisors{1,
+                                       2,
+                                       3,
+                                       5,
+                                       7,
+                                       8,
+                                       9,
+                                       10,
+                                       24,
+                                       63,
+                                       64,
+                                       65,
+                                       255,
+                                       641,
+                                       1000,
+                                       65535,
+                                       65536,
+                                       65537,
+                                       (1 << 30) - 1,
+                                       1 << 30,
+                                       (1 << 30) + 1,
+                                       most - 1,
+                                       most};
+    for (int k = 0; k < 300; ++k) divisors.push_back(static_cast<std::int64_t>(random() % 100'000 + 1));
+    for (const std::int64_t d : divisors) {
+        const impl::Divisor by(d);
+        std::vector<std::int64_t> numbers{0,        1,    d - 1,    d,        d + 1,
+                                          most - 1, most, most + 1, most + 2, std::int64_t{1} << 40};
+        for (int k = 0; k < 200; ++k) {
+            const auto n = static_cast<std::int64_t>(random() >> (24 + random() % 30));
+            numbers.push_back(n);
+            if (n >= d) numbers.push_back(n / d * d - 1);
+            numbers.push_back(n / d * d);
+        }
+        bool exact = true;
+        for (const std::int64_t n : numbers) {
+            const auto [quotient, remainder] = by.divide(n);
+            exact = exact && quotient == n / d && remainder == n % d;
+            if (n <= most) exact = exact && by.quotient(static_cast<int>(n)) == n / d;
+        }
+        CHECK_MESSAGE(exact, "by ", d);
+    }
+}
+
+TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float, BFloat16) {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    for (const std::int64_t count : {1, 7, 8, 9, 1003}) {
+        for (const std::size_t start : starts) {
+            const std::size_t all = start + static_cast<std::size_t>(count);
+            auto a = elements<T>(normal(static_cast<std::int64_t>(all), 1)),
+                 b = elements<T>(normal(static_cast<std::int64_t>(all), 2));
+            a[start] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+            const auto gradient = elements<T>(normal(static_cast<std::int64_t>(all), 3));
+            const Shape shape{1, 1, count};
+            for (const Activation activation : {Activation::none, Activation::relu}) {
+                for (const bool by_next : {false, true}) {
+                    for (const bool in_place : {false, true}) {
+                        CAPTURE(count);
+                        CAPTURE(start);
+                        const auto results = [&]<class D>(typename D::Context& context) {
+                            ops::Add<D, T> add(Site<D, T>{.context = context,
+                                                          .batch = 1,
+                                                          .input = shape,
+                                                          .output = shape,
+                                                          .activation = activation,
+                                                          .masked_by_next = by_next});
+                            std::vector<T> y(all), dy = gradient, da(all), db(all), sum(all);
+                            Pass<D, T> pass{.context = context,
+                                            .input = a.data() + start,
+                                            .output = y.data() + start,
+                                            .second_input = b.data() + start};
+                            add.forward(pass);
+                            pass.output_gradient = dy.data() + start;
+                            pass.input_gradient = da.data() + start;
+                            pass.second_input_gradient = in_place ? dy.data() + start : db.data() + start;
+                            add.backward(pass);
+                            ops::Fork<D, T> fork(
+                                Site<D, T>{.context = context, .batch = 1, .input = shape, .output = shape});
+                            Pass<D, T> forked{.context = context,
+                                              .output_gradient = da.data() + start,
+                                              .input_gradient = sum.data() + start,
+                                              .second_output_gradient = b.data() + start};
+                            fork.backward(forked);
+                            Floats result;
+                            for (const auto* part : {&y, &dy, &da, &db, &sum}) {
+                                for (const T value : *part) result.push_back(static_cast<float>(value));
+                            }
+                            return result;
+                        };
+                        CHECK(same_bits(results.template operator()<Cuda>(cuda),
+                                        results.template operator()<Host>(host)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("the padded shortcut computes what Host does", T, float, BFloat16) {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    struct Case {
+        std::int64_t height, width, in, out, before, stride;
+    };
+    for (const Case& c : {Case{8, 8, 16, 32, 8, 2}, Case{7, 5, 16, 32, 8, 2}, Case{5, 5, 3, 8, 2, 2},
+                          Case{6, 6, 8, 24, 4, 3}, Case{4, 4, 8, 16, 8, 1}}) {
+        const PadShortcutShape shape{window_axis(c.height, c.stride, c.stride, Padding::same),
+                                     window_axis(c.width, c.stride, c.stride, Padding::same), c.in, c.out, c.before};
+        const Shape input{c.height, c.width, c.in}, output{shape.height.output, shape.width.output, c.out};
+        const std::int64_t batch = 3;
+        const auto x = elements<T>(normal(batch * input.size(), 4)),
+                   gradient = elements<T>(normal(batch * output.size(), 5));
+        const auto results = [&]<class D>(typename D::Context& context) {
+            ops::PadShortcut<D, T> op(Site<D, T>{.context = context, .batch = batch, .input = input, .output = output},
+                                      shape);
+            std::vector<T> y(gradient.size(), T(9.0F)), dy = gradient, dx(x.size(), T(9.0F));
+            Pass<D, T> pass{.context = context,
+                            .input = x.data(),
+                            .output = y.data(),
+                            .output_gradient = dy.data(),
+                            .input_gradient = dx.data()};
+            op.forward(pass);
+            op.backward(pass);
+            return std::pair(widened(y), widened(dx));
+        };
+        const auto [y, dx] = results.template operator()<Cuda>(cuda);
+        const auto [expected, expected_gradient] = results.template operator()<Host>(host);
+        CHECK(same_bits(y, expected));
+        CHECK(same_bits(dx, expected_gradient));
+    }
+}
+
+TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, float, BFloat16) {
+    CudaContext cuda(0, {});
+    for (const std::int64_t channels : {8, 3}) {
+        for (const bool mask : {false, true}) {
+            const reference::Pooling r{2, reference::same(20, 17, 2), reference::same(19, 16, 3), channels, true};
+            const PoolingShape shape{window_axis(20, 17, 2, Padding::same), window_axis(19, 16, 3, Padding::same),
+                                     channels, PoolingKind::max};
+            const Shape input{20, 19, channels}, output{shape.height.output, shape.width.output, channels};
+            Floats values = normal(r.input_size(), 6);
+            for (float& value : values) value = std::round(value) - (mask ? 2.5F : 0.0F);  // many are equal
+            const auto x = elements<T>(values);
+            auto dy = elements<T>(normal(r.output_size(), 7));
+            ops::Pooling<Cuda, T> op(
+                Site<Cuda, T>{
+                    .context = cuda, .batch = 2, .input = input, .output = output, .masks_for_previous = mask},
+                shape);
+            std::vector<T> y(dy.size()), dx(x.size());
+            std::vector<std::int32_t> saved(op.needs().saved / 4);
+            Pass<Cuda, T> pass{.context = cuda,
+                               .input = x.data(),
+                               .output = y.data(),
+                               .output_gradient = dy.data(),
+                               .input_gradient = dx.data(),
+                               .saved = reinterpret_cast<std::byte*>(saved.data())};
+            op.forward(pass);
+            op.backward(pass);
+            CHECK(distance(widened(y), r.forward(widened(x))) == 0);
+            Floats kept = widened(dy);
+            for (std::size_t i = 0; i < kept.size(); ++i) {
+                if (mask && !(static_cast<float>(y[i]) > 0)) kept[i] = 0;
+            }
+            CHECK(distance(widened(dx), r.input_gradient(kept, widened(x))) < (std::is_same_v<T, float> ? 1e-6 : 4e-3));
+        }
+    }
+}
+
+TEST_CASE("the optimisers' passes agree with Host's, with constants of the host and of the device") {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    // Two moments, the second of squares; `run` is called for `Host` and for `Cuda`.
+    const auto agree = [&](const char* name, auto constants, auto run) {
+        for (const std::int64_t count : {1, 3, 4, 1001, 4100}) {
+            for (const std::size_t start : starts) {
+                const auto all = static_cast<std::int64_t>(start) + count;
+                Floats first = normal(all, 8), second = normal(all, 9);
+                for (float& value : second) value *= value;
+                const Floats w = normal(all, 10), gradient = normal(all, 11);
+                const auto results = [&](auto device, const auto& k) {
+                    using D = decltype(device);
+                    Floats a = w, b = first, c = second;
+                    if constexpr (std::is_same_v<D, Host>) {
+                        run(device, host, a.data() + start, gradient.data() + start, b.data() + start, c.data() + start,
+                            count, k);
+                    } else {
+                        run(device, cuda, a.data() + start, gradient.data() + start, b.data() + start, c.data() + start,
+                            count, k);
+                    }
+                    a.insert(a.end(), b.begin(), b.end());
+                    a.insert(a.end(), c.begin(), c.end());
+                    return a;
+                };
+                const Floats ours = results(Cuda{}, constants);
+                CHECK_MESSAGE(distance(ours, results(Host{}, constants)) < 1e-6, name, " of ", count, " from ", start);
+                CHECK_MESSAGE(same_bits(ours, results(Cuda{}, &constants)), name, " of ", count, " from ", start);
+            }
+        }
+    };
+    GradientTerms terms{.l2 = 0.01F, .scale = 0.7F, .clip = 0.9F, .weight_decay = 0.03F};
+    for (const bool plain : {true, false}) {
+        if (plain) terms = {};
+        const auto sgd = [](auto device, auto& context, float* w, const float* g, float* a, float*, std::int64_t count,
+                            const auto& k) { ops::SgdUpdate<decltype(device)>::run(context, w, g, a, count, k); };
+        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F}, sgd);
+        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F, .momentum = 0.9F, .decoupled = 0.01F}, sgd);
+        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F, .momentum = 0.9F, .nesterov = true}, sgd);
+        agree("adam",
+              AdamConstants{.gradient = terms,
+                            .step_size = 0.01F,
+                            .root_scale = 1.3F,
+                            .first_share = 0.1F,
+                            .second_share = 0.001F,
+                            .epsilon = 1e-8F,
+                            .decoupled = 0.02F},
+              [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
+                 const auto& k) { ops::AdamUpdate<decltype(device)>::run(context, w, g, a, b, count, k); });
+        for (const float momentum : {0.0F, 0.9F}) {
+            agree("rms_prop",
+                  RmsPropConstants{
+                      .gradient = terms, .rate = 0.1F, .share = 0.1F, .momentum = momentum, .epsilon = 0.01F},
+                  [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
+                     const auto& k) { ops::RmsPropUpdate<decltype(device)>::run(context, w, g, b, a, count, k); });
+        }
+        for (const bool adapt : {false, true}) {
+            agree("lamb",
+                  LambConstants{.gradient = terms,
+                                .rate = 0.1F,
+                                .first_scale = 1.2F,
+                                .root_scale = 1.3F,
+                                .first_share = 0.1F,
+                                .second_share = 0.001F,
+                                .epsilon = 1e-6F,
+                                .weight_decay = 0.02F,
+                                .adapt = adapt},
+                  [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
+                     const auto& k) { ops::LambUpdate<decltype(device)>::run(context, w, g, a, b, count, k); });
+            agree("lars",
+                  LarsConstants{.gradient = terms,
+                                .rate = 0.1F,
+                                .momentum = 0.9F,
+                                .weight_decay = 0.02F,
+                                .coefficient = 0.01F,
+                                .adapt = adapt},
+                  [](auto device, auto& context, float* w, const float* g, float* a, float*, std::int64_t count,
+                     const auto& k) { ops::LarsUpdate<decltype(device)>::run(context, w, g, a, count, k); });
+        }
+    }
+    Floats average = normal(1001, 1), expected = average;
+    const Floats w = normal(1001, 2);
+    ops::MovingAverageUpdate<Cuda>::run(cuda, average.data(), w.data(), 1001, 0.25F);
+    ops::MovingAverageUpdate<Host>::run(host, expected.data(), w.data(), 1001, 0.25F);
+    CHECK(distance(average, expected) < 1e-6);
+}
+
+TEST_CASE("a parameter of zeros, or a gradient of zeros, is trusted as it is") {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    for (const bool zero_w : {false, true}) {
+        const Floats g = zero_w ? normal(10, 1) : Floats(10);
+        Floats w = zero_w ? Floats(10) : normal(10, 2), v(10), expected = w, expected_v(10);
+        const LarsConstants k{.rate = 0.1F, .momentum = 0.9F, .coefficient = 0.01F};
+        ops::LarsUpdate<Cuda>::run(cuda, w.data(), g.data(), v.data(), 10, k);
+        ops::LarsUpdate<Host>::run(host, expected.data(), g.data(), expected_v.data(), 10, k);
+        CHECK(distance(w, expected) < 1e-6);
+    }
+}
+
+static_assert(AveragingPolicy<ConcatMean, Cuda> && AveragingPolicy<ConcatMean, Host>);
+
+TEST_CASE("ConcatMean has the same bits on both devices") {
+    HostContext host(0, {.threads = 2});
+    CudaContext cuda(0, {});
+    for (const std::int64_t columns : {1, 4096, 10'001}) {
+        std::vector<Floats> gradients;
+        std::vector<const float*> rows;
+        for (std::uint64_t r = 0; r < 3; ++r) gradients.push_back(normal(columns, r));
+        for (const Floats& gradient : gradients) rows.push_back(gradient.data());
+        const std::int64_t samples[] = {128, 128, 40};
+        const GradientRows stacked{.rows = rows, .samples = samples, .total_samples = 296, .columns = columns};
+        Floats mean(static_cast<std::size_t>(columns), -1.0F), expected = mean;
+        ConcatMean{}.average(cuda, stacked, mean);
+        ConcatMean{}.average(host, stacked, expected);
+        CHECK(same_bits(mean, expected));
+    }
+}
+
+TEST_CASE("sums, the hash and the search for a NaN agree with Host's") {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    for (const std::int64_t count : {0, 1, 5, 4096, 10007}) {
+        Floats values = normal(count, 3);
+        const std::span<const float> read(values);
+        CHECK(hash_of(cuda, read) == hash_of(host, read));
+        CHECK(sum_of_squares(cuda, read) == doctest::Approx(sum_of_squares(host, read)));
+        CHECK(all_finite(cuda, read));
+        const Floats w = normal(count, 4);
+        const GradientTerms terms{.l2 = 0.1F, .scale = 0.5F, .clip = 0.3F};
+        CHECK(ops::GradientNorm<Cuda>::sum_of_squares(cuda, w.data(), values.data(), count, terms) ==
+              doctest::Approx(ops::GradientNorm<Host>::sum_of_squares(host, w.data(), values.data(), count, terms)));
+        Floats scaled = values, expected = values;
+        scale(cuda, std::span<float>(scaled), 0.3);
+        scale(host, std::span<float>(expected), 0.3);
+        CHECK(same_bits(scaled, expected));
+        fill(cuda, std::span<float>(scaled), 2.5F);
+        CHECK(scaled == Floats(static_cast<std::size_t>(count), 2.5F));
+        if (count == 0) continue;
+        for (const float bad :
+             {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+            values.back() = bad;
+            CHECK_FALSE(all_finite(cuda, read));
+        }
+    }
+}

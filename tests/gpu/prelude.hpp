@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All that the tests of operations and layers include, so that one translation unit can hold several of them, each in a namespace of its
+// own: nvcc reads these headers three times a unit.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/relu.hpp>
+
+#include "../child_process.hpp"
+#include "../devices.hpp"
+#include "../golden/average_pool2d.hpp"
+#include "../golden/batch_norm.hpp"
+#include "../golden/conv2d.hpp"
+#include "../golden/cross_entropy.hpp"
+#include "../golden/linear.hpp"
+#include "../golden/local_response_norm.hpp"
+#include "../golden/max_pool2d.hpp"
+#include "../golden/relu.hpp"
+#include "../instructions.hpp"
+#include "../layers/layer_run.hpp"
+#include "../ops/operation_run.hpp"
+#include "../reference/batch_norm.hpp"
+#include "../reference/compare.hpp"
+#include "../reference/convolution.hpp"
+#include "../reference/dropout.hpp"
+#include "../reference/linear.hpp"
+#include "../reference/local_response_norm.hpp"
+#include "../reference/pooling.hpp"
+#include "../reference/relu.hpp"
+#include "../reference/softmax_cross_entropy.hpp"
+#include "../throws_with.hpp"

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock: what it
+// takes to test them without a GPU. And how ranks learn the communicator's number and of each other's heartbeats.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+#include <cupola/parallel/impl/nccl_communicator.hpp>
+
+#include "../child_process.hpp"
+#include "../throws_with.hpp"
+
+using namespace cupola;
+using impl::CommunicatorId;
+using impl::Heartbeats;
+using impl::HeartbeatWatch;
+using impl::NcclCommunicators;
+using impl::NcclLimits;
+using impl::NcclRank;
+using impl::NcclWork;
+
+namespace {
+
+/// What the fake NCCL does, and what was called of it, in order.
+struct Script {
+    std::vector<std::string> calls;
+    std::map<ncclComm_t, int> in_progress;         // how often a rank is still in progress
+    std::map<ncclComm_t, ncclResult_t> errors;     // what a rank's last call came to
+    std::map<std::string, ncclResult_t> statuses;  // what a call returns at once
+    std::map<cudaEvent_t, int> pending;            // how often an event has not happened yet; -1 is never
+    std::map<int, ncclComm_t> made;
+    std::string last_error;
+    double time = 1000, pause = 0.5;
+    int device = 7;
+    std::function<void()> each_turn = [] {};
+
+    [[nodiscard]] int count(const std::string& call) const {
+        int result = 0;
+        for (const std::string& each : calls) result += each == call ? 1 : 0;
+        return result;
+    }
+    [[nodiscard]] std::size_t first(const std::string& call) const {
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            if (calls[i] == call) return i;
+        }
+        return calls.size();
+    }
+};
+
+template <class T>
+T handle(std::uintptr_t number) {
+    return reinterpret_cast<T>(number);
+}
+
+struct FakeCalls {
+    Script* script;
+
+    ncclResult_t noted(const std::string& call) {
+        script->calls.push_back(call);
+        const auto found = script->statuses.find(call);
+        return found == script->statuses.end() ? ncclSuccess : found->second;
+    }
+    static std::string of(ncclComm_t communicator) { return text(reinterpret_cast<std::uintptr_t>(communicator) - 100); }
+
+    ncclResult_t make_id(ncclUniqueId* id) {
+        id->internal[3] = 'x';
+        return noted("make_id");
+    }
+    ncclResult_t group_start() { return noted("group_start"); }
+    ncclResult_t group_end() { return noted("group_end"); }
+    ncclResult_t init_rank(ncclComm_t* made, int ranks, const ncclUniqueId& id, int rank, ncclConfig_t* config) {
+        CHECK(config->blocking == 0);
+        CHECK(id.internal[3] == 'x');
+        CHECK(rank < ranks);
+        *made = handle<ncclComm_t>(100 + static_cast<std::uintptr_t>(rank));
+        script->made[rank] = *made;
+        return noted(text("init ", rank, " on ", script->device));
+    }
+    ncclResult_t state(ncclComm_t of, ncclResult_t* state) {
+        int& left = script->in_progress[of];
+        *state = left == 0 ? script->errors[of] : ncclInProgress;
+        if (left > 0) --left;
+        return ncclSuccess;
+    }
+    ncclResult_t sum(float*, std::size_t count, ncclComm_t among, cudaStream_t) { return noted(text("sum ", of(among), " of ", count)); }
+    ncclResult_t finalize(ncclComm_t communicator) { return noted("finalize " + of(communicator)); }
+    ncclResult_t destroy(ncclComm_t communicator) { return noted("destroy " + of(communicator)); }
+    ncclResult_t abort(ncclComm_t communicator) { return noted("abort " + of(communicator)); }
+    const char* meaning(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited" : "unhandled system error"; }
+    const char* last_error(ncclComm_t) { return script->last_error.c_str(); }
+    cudaError_t device(int* device) {
+        *device = script->device;
+        return cudaSuccess;
+    }
+    cudaError_t set_device(int device) {
+        script->device = device;
+        return device < 100 ? cudaSuccess : cudaErrorInvalidDevice;
+    }
+    cudaError_t query(cudaEvent_t event) {
+        int& left = script->pending[event];
+        if (left > 0) --left;
+        return left == 0 ? cudaSuccess : cudaErrorNotReady;
+    }
+    double now() { return script->time; }
+    void pause() {
+        script->time += script->pause;
+        script->each_turn();
+    }
+};
+
+/// Two of four ranks, on GPUs 2 and 5; the others beat as long as `others_beat` says.
+struct Training {
+    Script script;
+    Heartbeats beats{4};
+    int aborted_graphs = 0;
+    NcclCommunicators<FakeCalls> communicators{
+        4, {NcclRank{1, 2, 3}, NcclRank{2, 5, 6}}, beats, NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4},
+        {[](void* training) { ++static_cast<Training*>(training)->aborted_graphs; }, this}, FakeCalls{&script}};
+
+    Training() {
+        script.each_turn = [this] {
+            for (const int rank : {0, 2, 3}) beats.beat(rank);
+        };
+    }
+    void start() { communicators.start(communicators.make_id()); }
+};
+
+const NcclWork work{"the sum of the gradients", 57};
+
+std::string fresh_path(const std::string& name) {
+    const std::string path = (std::filesystem::temp_directory_path() / text("cupola-", getpid(), '-', name)).string();
+    std::filesystem::remove(path);
+    return path;
+}
+
+}  // namespace
+
+TEST_CASE("ranks start in one group, each on its GPU, and are waited for") {
+    Training training;
+    training.script.in_progress = {{handle<ncclComm_t>(101), 3}, {handle<ncclComm_t>(102), 2}};
+    training.start();
+    CHECK(training.script.calls == std::vector<std::string>{"make_id", "group_start", "init 1 on 2", "init 2 on 5", "group_end"});
+    CHECK(training.script.device == 7);
+    CHECK(training.script.in_progress[handle<ncclComm_t>(101)] == 0);
+    CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
+    CHECK(training.beats.count(1) > 0);
+}
+
+TEST_CASE("a sum is settled before anything else is called, and its event waited for") {
+    Training training;
+    training.start();
+    training.script.in_progress[handle<ncclComm_t>(102)] = 2;
+    training.communicators.sum(1, nullptr, 11, nullptr, work);
+    CHECK(training.script.calls.back() == "sum 2 of 11");
+    CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = 5;
+    training.communicators.wait(1, event, work);
+    CHECK_FALSE(training.communicators.failed());
+}
+
+TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothing is aborted") {
+    Script script;
+    {
+        Heartbeats beats(1);
+        NcclCommunicators<FakeCalls> communicators(1, {NcclRank{}}, beats, {}, {}, FakeCalls{&script});
+        communicators.start(communicators.make_id());
+        communicators.finish();
+        CHECK(script.first("finalize 0") < script.first("destroy 0"));
+    }
+    CHECK(script.count("finalize 0") == 1);
+    CHECK(script.count("destroy 0") == 1);
+    CHECK(script.count("abort 0") == 0);
+}
+
+TEST_CASE("a wait that outlasts its deadline aborts every rank of the process, and names the ranks whose heartbeats stopped") {
+    Training training;
+    training.start();
+    training.script.calls.clear();
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = -1;
+    double stopped = 0;
+    training.script.each_turn = [&] {
+        // Ranks 0 and 3 die after 2 of the 10 seconds; rank 2 is this process's other.
+        training.beats.beat(2);
+        if (training.script.time < 1002) training.beats.beat(0), training.beats.beat(3), stopped = training.script.time;
+    };
+    const std::string sentence = message_of<DeviceError>([&] { training.communicators.wait(0, event, work); });
+    CHECK(sentence == "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: it is not done after 10 s; the heartbeats of ranks 0 "
+                      "and 3 have stopped");
+    CHECK(training.script.time == doctest::Approx(1010));
+    CHECK(training.script.calls == std::vector<std::string>{"abort 1", "abort 2"});
+    CHECK(training.aborted_graphs == 1);
+    CHECK(training.communicators.failed());
+    // The other rank's thread ends with the same error, and calls nothing more.
+    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == sentence);
+    CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == sentence);
+    CHECK(training.script.calls.size() == 2);
+}
+
+TEST_CASE("a deadline of ranks that all go on says so") {
+    Training training;
+    training.start();
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = -1;
+    CHECK(contains(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }),
+                   "; the heartbeats of all ranks go on: one is late, or waits for another collective"));
+}
+
+TEST_CASE("a start whose other ranks never come ends at its own deadline") {
+    Training training;
+    training.script.in_progress[handle<ncclComm_t>(101)] = 1000;
+    training.script.each_turn = [] {};
+    CHECK(message_of<DeviceError>([&] { training.start(); }) ==
+          "replica 3 (rank 1 of 4) in the start of the communicator: it is not done after 20 s; the heartbeats of ranks 0 and 3 have stopped");
+    CHECK(training.script.count("abort 1") == 1);
+    CHECK(training.script.count("abort 2") == 1);
+}
+
+TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's own last words") {
+    Training training;
+    training.start();
+    training.script.last_error = "peer 3 closed the connection";
+    SUBCASE("at once") {
+        training.script.statuses["sum 1 of 5"] = ncclSystemError;
+        CHECK(message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
+              "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
+              "closed the connection); the heartbeats of all ranks go on: one is late, or waits for another collective");
+    }
+    SUBCASE("later, while its event is waited for") {
+        const auto event = handle<cudaEvent_t>(9);
+        training.script.pending[event] = -1;
+        training.script.errors[handle<ncclComm_t>(101)] = ncclRemoteError;
+        CHECK(contains(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }),
+                       "step 57: NCCL's last call failed with remote process exited (peer 3 closed the connection); "));
+    }
+    CHECK(training.script.count("abort 1") == 1);
+    CHECK(training.script.count("abort 2") == 1);
+}
+
+TEST_CASE("a start that fails closes its group before anything is aborted") {
+    Training training;
+    training.script.statuses["init 2 on 5"] = ncclInvalidUsage;
+    CHECK(contains(message_of<DeviceError>([&] { training.start(); }),
+                   "replica 6 (rank 2 of 4) in the start of the communicator: NCCL's ncclCommInitRankConfig failed with "));
+    CHECK(training.script.first("group_end") < training.script.first("abort 1"));
+    CHECK(training.script.device == 7);
+}
+
+TEST_CASE("a GPU that is not there ends the start") {
+    Script script;
+    Heartbeats beats(1);
+    NcclCommunicators<FakeCalls> communicators(1, {NcclRank{0, 100, 0}}, beats, {}, {}, FakeCalls{&script});
+    CHECK(contains(message_of<DeviceError>([&] { communicators.start(communicators.make_id()); }), "CUDA's cudaSetDevice failed with "));
+    CHECK(script.count("group_end") == 1);
+}
+
+TEST_CASE("threads of a process that fail at once end with one error, and each communicator is aborted once") {
+    for (int round = 0; round < 20; ++round) {
+        Script scripts[2];
+        Heartbeats beats(2);
+        // The two ranks' calls are noted apart: only the abort is of one thread for both.
+        std::atomic<int> aborts = 0;
+        struct Calls : FakeCalls {
+            std::atomic<int>* aborts;
+            std::atomic<double>* time;
+            ncclResult_t abort(ncclComm_t) { return ++*aborts, ncclSuccess; }
+            ncclResult_t state(ncclComm_t, ncclResult_t* state) { return *state = ncclSuccess, ncclSuccess; }
+            cudaError_t query(cudaEvent_t) { return cudaErrorNotReady; }
+            double now() { return *time; }
+            void pause() { *time = *time + 0.01; }
+        };
+        std::atomic<double> time = 0;
+        Calls calls;
+        calls.script = &scripts[0];
+        calls.aborts = &aborts;
+        calls.time = &time;
+        NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.step_seconds = 1}, {}, calls);
+        communicators.start(communicators.make_id());
+        std::string sentences[2];
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i < 2; ++i) {
+            threads.emplace_back([&, i] {
+                sentences[i] = message_of<DeviceError>([&] { communicators.wait(i, handle<cudaEvent_t>(1), work); });
+            });
+        }
+        for (std::thread& thread : threads) thread.join();
+        CHECK(contains(sentences[0], "it is not done after 1 s"));
+        CHECK(sentences[0] == sentences[1]);
+        CHECK(aborts == 2);
+    }
+}
+
+TEST_CASE("the number goes through a file whole, and a file that is there is refused") {
+    CommunicatorId id{};
+    for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<char>(i * 37 + 200);
+    CHECK(impl::communicator_id_of(impl::communicator_id_text(id)) == id);
+    const std::string path = fresh_path("id");
+    CHECK_FALSE(impl::read_communicator_id(path).has_value());
+    impl::publish_communicator_id(path, id);
+    CHECK(impl::read_communicator_id(path) == id);
+    CHECK(message_of<DeviceError>([&] { impl::publish_communicator_id(path, id); }) ==
+          text("the file ", path, " is there already: each start of a training over several processes needs a name of its own for NCCL's id"));
+    std::ofstream(path) << "something else";
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::read_communicator_id(path)); }) ==
+          text("the file ", path, " holds no id of NCCL's: it is 14 bytes, and one has 256 hexadecimal digits"));
+    std::filesystem::remove(path);
+    CHECK(message_of<DeviceError>([&] { impl::publish_communicator_id("/nowhere/id", id); }) ==
+          "NCCL's id could not be written to /nowhere/id: No such file or directory");
+}
+
+TEST_CASE("a rank waits for the number, and gives up at its deadline") {
+    const std::string path = fresh_path("late-id");
+    double time = 0;
+    CommunicatorId id{};
+    id[5] = 'y';
+    const auto pause = [&] {
+        time += 1;
+        if (time == 5) impl::publish_communicator_id(path, id);
+    };
+    CHECK(impl::await_communicator_id(path, 30, [&] { return time; }, pause) == id);
+    CHECK(time == 5);
+    std::filesystem::remove(path);
+    time = 100;
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::await_communicator_id(path, 30, [&] { return time; }, pause)); }) ==
+          text("rank 0 has not written NCCL's id to ", path, " within 30 s: is it started, with the same name?"));
+    CHECK(time == 130);
+}
+
+TEST_CASE("ranks agree on a number by the environment, by a file, or alone") {
+    Training training;
+    const std::string path = fresh_path("agreed");
+    const CommunicatorId made = impl::agree_on_id(training.communicators, 0, path, 1, FakeCalls{&training.script});
+    CHECK(made[3] == 'x');
+    CHECK(impl::agree_on_id(training.communicators, 2, path, 1, FakeCalls{&training.script}) == made);
+    CHECK(impl::agree_on_id(training.communicators, 0, "", 1, FakeCalls{&training.script}) == made);
+    CHECK(training.script.count("make_id") == 2);
+    std::filesystem::remove(path);
+    CommunicatorId other{};
+    setenv(impl::communicator_id_variable, impl::communicator_id_text(other).c_str(), 1);
+    CHECK(impl::agree_on_id(training.communicators, 0, path, 1, FakeCalls{&training.script}) == other);
+    setenv(impl::communicator_id_variable, "123", 1);
+    CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::communicator_id_of_environment()); }) ==
+          "the environment variable CUPOLA_NCCL_ID holds no id of NCCL's: one has 256 hexadecimal digits");
+    unsetenv(impl::communicator_id_variable);
+}
+
+TEST_CASE("child: a rank of another process that beats three times" * doctest::skip()) {
+    Heartbeats beats(3, std::getenv("CUPOLA_TEST_HEARTBEATS"));
+    for (int i = 0; i < 3; ++i) beats.beat(2);
+}
+
+TEST_CASE("heartbeats of other processes are seen through a file") {
+    const std::string path = fresh_path("heartbeats");
+    Heartbeats beats(3, path);
+    beats.beat(0);
+    const ChildResult child = run_in_child("child: a rank of another process that beats three times", {{"CUPOLA_TEST_HEARTBEATS", path}});
+    INFO(child.output);
+    CHECK(child.passed);
+    CHECK(beats.count(0) == 1);
+    CHECK(beats.count(1) == 0);
+    CHECK(beats.count(2) == 3);
+    std::filesystem::remove(path);
+    CHECK(message_of<DeviceError>([] { Heartbeats(3, "/nowhere/beats"); }) ==
+          "the file of heartbeats /nowhere/beats could not be opened: No such file or directory");
+}
+
+TEST_CASE("a heartbeat has stopped when it was not seen to go on for so long") {
+    Heartbeats beats(3);
+    HeartbeatWatch watch(beats, 10);
+    CHECK(watch.stopped(10, 5).empty());
+    beats.beat(1);
+    watch.look(14);
+    CHECK(watch.stopped(15, 5) == std::vector<int>{0, 2});
+    beats.beat(0);
+    beats.beat(2);
+    watch.look(16);
+    CHECK(watch.stopped(18, 5).empty());
+    CHECK(watch.stopped(19.5, 5) == std::vector<int>{1});
+    CHECK(impl::stopped_text(std::vector<int>{1}) == "the heartbeat of rank 1 has stopped");
+    CHECK(impl::stopped_text(std::vector<int>{0, 1, 3}) == "the heartbeats of ranks 0, 1 and 3 have stopped");
+}
