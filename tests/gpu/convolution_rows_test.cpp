@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/cudnn/impl/convolution_rows.hpp>
+#include <cupola/ops/cudnn/impl/elementwise.hpp>
 
 using namespace cupola;
 using impl::RowSlabs;
@@ -68,7 +69,7 @@ TEST_CASE("a gradient is widened and added to what is there, element by element"
         to[i] = 100.0F;
     }
     to[11] = -7.0F;  // after the end
-    const InPacks<4, impl::AddConvertedAt<BFloat16>> add{11, {from, to}};
+    const InPacks<4, impl::AddAt<float, BFloat16>> add{11, {to, from, to, false}};
     for (std::int64_t i = 0; i < add.size(); ++i) add(i);
     for (int i = 0; i < 11; ++i) CHECK(to[i] == 100.0F + static_cast<float>(i) - 4.5F);
     CHECK(to[11] == -7.0F);

@@ -51,6 +51,7 @@
 #include "../golden/relu.hpp"
 #include "../instructions.hpp"
 #include "../layers/layer_run.hpp"
+#include "../ops/convolution_problem.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"

@@ -17,6 +17,7 @@
 #include "../reference/convolution.hpp"
 #include "../reference/relu.hpp"
 #include "../throws_with.hpp"
+#include "convolution_problem.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -52,23 +53,7 @@ ConvolutionShape shape_of(const Case& c) {
 
 template <class D>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
-    const reference::Convolution r = oracle(c);
-    reference::Random random(seed);
-    Problem problem;
-    problem.input = {c.height, c.width, c.in};
-    problem.output = {r.height.output, r.width.output, c.out};
-    problem.batch = c.batch;
-    problem.threads = threads;
-    // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
-    problem.x = rounded<D>(random.normal(r.input_size(), 1.0, 1.0));
-    problem.dy = rounded<D>(random.normal(r.output_size(), 1.0, 1.0));
-    problem.parameters = {rounded<D>(random.normal(r.weight_size()))};
-    problem.gradients_before = {random.normal(r.weight_size())};
-    if (c.bias) {
-        problem.parameters.push_back(random.normal(c.out));
-        problem.gradients_before.push_back(random.normal(c.out));
-    }
-    return problem;
+    return operation_run::convolution_problem<D>(oracle(c), c.bias, seed, threads);
 }
 
 template <class D>

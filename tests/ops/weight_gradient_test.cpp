@@ -16,6 +16,7 @@
 #include "../devices.hpp"
 #include "../instructions.hpp"
 #include "../reference/convolution.hpp"
+#include "convolution_problem.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -38,39 +39,17 @@ std::string describe(const Case& c) {
                 c.window_width, ", stride ", c.stride, ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
 }
 
-WindowAxis axis(const Case& c, std::int64_t size, std::int64_t window) {
-    return {size, window, c.stride, (size + c.pad_begin + c.pad_end - window) / c.stride + 1, c.pad_begin, c.pad_end};
-}
-
-ConvolutionShape shape_of(const Case& c) {
-    return {axis(c, c.height, c.window_height), axis(c, c.width, c.window_width), c.in, c.out, c.bias};
-}
-
 reference::Convolution oracle(const Case& c) {
-    const auto plain = [](const WindowAxis& a) {
-        return reference::Axis{a.input, a.window, a.stride, a.output, a.pad_begin, a.pad_end};
+    const auto axis = [&](std::int64_t size, std::int64_t window) {
+        return reference::Axis{size, window, c.stride, (size + c.pad_begin + c.pad_end - window) / c.stride + 1, c.pad_begin, c.pad_end};
     };
-    const ConvolutionShape shape = shape_of(c);
-    return {c.batch, plain(shape.height), plain(shape.width), c.in, c.out};
+    return {c.batch, axis(c.height, c.window_height), axis(c.width, c.window_width), c.in, c.out};
 }
+
+ConvolutionShape shape_of(const Case& c) { return operation_run::convolution_shape(oracle(c), c.bias); }
 
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
-    const reference::Convolution r = oracle(c);
-    reference::Random random(seed);
-    Problem problem;
-    problem.input = {c.height, c.width, c.in};
-    problem.output = {r.height.output, r.width.output, c.out};
-    problem.batch = c.batch;
-    problem.threads = threads;
-    problem.x = operation_run::rounded<D>(random.normal(r.input_size(), 1.0, 1.0));
-    problem.dy = operation_run::rounded<D>(random.normal(r.output_size(), 1.0, 1.0));
-    problem.parameters = {random.normal(r.weight_size())};
-    problem.gradients_before = {random.normal(r.weight_size())};
-    if (c.bias) {
-        problem.parameters.push_back(random.normal(c.out));
-        problem.gradients_before.push_back(random.normal(c.out));
-    }
-    return problem;
+    return operation_run::convolution_problem<D>(oracle(c), c.bias, seed, threads);
 }
 
 Outcome run(const Case& c, const Problem& problem) {

@@ -17,6 +17,7 @@
 #include "../reference/convolution.hpp"
 #include "../reference/relu.hpp"
 #include "../throws_with.hpp"
+#include "convolution_problem.hpp"
 #include "operation_run.hpp"
 
 using namespace cupola;
@@ -59,32 +60,12 @@ reference::Convolution oracle(const Case& c) {
 
 template <class W>
 ConvolutionShape shape_of(const Case& c) {
-    const reference::Convolution r = oracle<W>(c);
-    const auto axis = [](const reference::Axis& a) {
-        return WindowAxis{a.input, a.kernel, a.stride, a.output, a.pad_begin, a.pad_end};
-    };
-    return {axis(r.height), axis(r.width), c.in, c.out, c.bias};
+    return operation_run::convolution_shape(oracle<W>(c), c.bias);
 }
 
 template <class W>
 Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
-    const reference::Convolution r = oracle<W>(c);
-    reference::Random random(seed);
-    Problem problem;
-    problem.input = {c.height, c.width, c.in};
-    problem.output = {r.height.output, r.width.output, c.out};
-    problem.batch = c.batch;
-    problem.threads = threads;
-    // A mean of 1, so that a gradient that is a single sum does not cancel to a figure below its own rounding.
-    problem.x = random.normal(r.input_size(), 1.0, 1.0);
-    problem.dy = random.normal(r.output_size(), 1.0, 1.0);
-    problem.parameters = {random.normal(r.weight_size())};
-    problem.gradients_before = {random.normal(r.weight_size())};
-    if (c.bias) {
-        problem.parameters.push_back(random.normal(c.out));
-        problem.gradients_before.push_back(random.normal(c.out));
-    }
-    return problem;
+    return operation_run::convolution_problem<Host>(oracle<W>(c), c.bias, seed, threads);
 }
 
 template <class W>

@@ -16,18 +16,8 @@ namespace ops {
 
 template <>
 struct AdamUpdate<Cuda> {
+    /// The constants are by value, or on the device, where they are read when the kernel runs.
     static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
-                    float* second_moment, std::int64_t count, const AdamConstants& k) {
-        queue(context, w, gradient, first_moment, second_moment, count, {.value = k});
-    }
-    /// With constants on the device, which are read when the kernel runs.
-    static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
-                    float* second_moment, std::int64_t count, const AdamConstants* on_device) {
-        queue(context, w, gradient, first_moment, second_moment, count, {.on_device = on_device});
-    }
-
-private:
-    static void queue(const CudaContext& context, float* w, const float* gradient, float* first_moment,
                       float* second_moment, std::int64_t count, const impl::ConstantsOf<AdamConstants>& constants) {
         impl::launch_elementwise<float>(context, count,
                                         impl::aligned_for_packs(w, gradient, first_moment, second_moment),

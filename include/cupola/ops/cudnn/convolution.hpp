@@ -21,6 +21,7 @@
 #include <cupola/ops/cudnn/convert.hpp>
 #include <cupola/ops/cudnn/impl/convolution_kernels.cuh>
 #include <cupola/ops/cudnn/impl/convolution_plans.hpp>
+#include <cupola/ops/cudnn/impl/elementwise.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -94,7 +95,7 @@ public:
         if (!in_place) {
             const auto* const from = reinterpret_cast<const T*>(pass.scratch);
             if (pass.accumulate) {
-                impl::launch_elementwise<float>(context, weights_, impl::aligned_for_packs(from, gradient), impl::AddConvertedAt<T>{from, gradient});
+                impl::launch_elementwise<float>(context, weights_, impl::aligned_for_packs(from, gradient), impl::AddAt<float, T>{gradient, from, gradient, false});
             } else {
                 Convert<Cuda>::run(context, from, gradient, weights_);
             }

@@ -28,7 +28,7 @@ struct GradientNorm<Cuda> {
     /// `to` is on the device.
     static void queue_sum_of_squares(const CudaContext& context, const float* w, const float* gradient,
                                      std::int64_t count, const GradientTerms& terms, double* to) {
-        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, {.value = terms}},
+        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
                              impl::SumTo<double>{to});
     }
 };

@@ -17,18 +17,8 @@ namespace ops {
 
 template <>
 struct LarsUpdate<Cuda> {
+    /// The constants are by value, or on the device, where they are read when the kernel runs.
     static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                    const LarsConstants& k) {
-        queue(context, w, gradient, velocity, count, {.value = k});
-    }
-    /// With constants on the device, which are read when the kernel runs.
-    static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                    const LarsConstants* on_device) {
-        queue(context, w, gradient, velocity, count, {.on_device = on_device});
-    }
-
-private:
-    static void queue(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
                       const impl::ConstantsOf<LarsConstants>& constants) {
         if (count <= 0) return;
         const bool adapts = constants.on_device != nullptr || constants.value.adapt;

@@ -16,15 +16,11 @@ namespace ops {
 
 template <>
 struct MovingAverageUpdate<Cuda> {
-    static void run(const CudaContext& context, float* average, const float* w, std::int64_t count, float rate) {
-        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(average, w),
-                                        impl::MovingAverageAt{average, w, {.value = rate}});
-    }
-    /// With the rate on the device, which is read when the kernel runs.
+    /// The rate is by value, or on the device, where it is read when the kernel runs.
     static void run(const CudaContext& context, float* average, const float* w, std::int64_t count,
-                    const float* on_device) {
+                    const impl::ConstantsOf<float>& rate) {
         impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(average, w),
-                                        impl::MovingAverageAt{average, w, {.on_device = on_device}});
+                                        impl::MovingAverageAt{average, w, rate});
     }
 };
 

@@ -16,18 +16,8 @@ namespace ops {
 
 template <>
 struct RmsPropUpdate<Cuda> {
+    /// The constants are by value, or on the device, where they are read when the kernel runs.
     static void run(const CudaContext& context, float* w, const float* gradient, float* mean_square, float* velocity,
-                    std::int64_t count, const RmsPropConstants& k) {
-        queue(context, w, gradient, mean_square, velocity, count, {.value = k});
-    }
-    /// With constants on the device, which are read when the kernel runs.
-    static void run(const CudaContext& context, float* w, const float* gradient, float* mean_square, float* velocity,
-                    std::int64_t count, const RmsPropConstants* on_device) {
-        queue(context, w, gradient, mean_square, velocity, count, {.on_device = on_device});
-    }
-
-private:
-    static void queue(const CudaContext& context, float* w, const float* gradient, float* mean_square, float* velocity,
                       std::int64_t count, const impl::ConstantsOf<RmsPropConstants>& constants) {
         impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, gradient, mean_square, velocity),
                                         impl::RmsPropAt{constants, w, gradient, mean_square, velocity});

@@ -16,18 +16,8 @@ namespace ops {
 
 template <>
 struct SgdUpdate<Cuda> {
+    /// The constants are by value, or on the device, where they are read when the kernel runs.
     static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                    const SgdConstants& k) {
-        queue(context, w, gradient, velocity, count, {.value = k});
-    }
-    /// With constants on the device, which are read when the kernel runs.
-    static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                    const SgdConstants* on_device) {
-        queue(context, w, gradient, velocity, count, {.on_device = on_device});
-    }
-
-private:
-    static void queue(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
                       const impl::ConstantsOf<SgdConstants>& constants) {
         impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, gradient, velocity),
                                         impl::SgdAt{constants, w, gradient, velocity});

@@ -24,6 +24,26 @@ namespace impl {
     return fmaf(x - mean, scale, bias);
 }
 
+/// What a thread has to know of its V channels.
+template <int V>
+struct NormChannels {
+    float mean[V], scale[V], shift[V];
+
+    __device__ NormChannels(const NormSaved& state, const float* bias, std::int64_t channel) {
+        CUPOLA_UNROLL
+        for (int k = 0; k < V; ++k) {
+            mean[k] = state.mean[channel + k];
+            scale[k] = state.scale[channel + k];
+            shift[k] = bias[channel + k];
+        }
+    }
+    [[nodiscard]] __device__ float normalised(int k, float x) const { return norm_value(x, mean[k], scale[k], shift[k]); }
+    /// dy, 0 where a fused ReLU was.
+    [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
+        return !relu || normalised(k, x) > 0.0F ? dy : 0.0F;
+    }
+};
+
 /// Each thread's values added over the rows of threads, for each lane in its first row; `shared` is of norm_threads for
 /// each of the values. Called by all threads of the block.
 template <int values>
@@ -125,20 +145,14 @@ __global__ void __launch_bounds__(norm_threads)
                       bool relu) {
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
-    float mean[V], scale[V], shift[V];
-    CUPOLA_UNROLL
-    for (int k = 0; k < V; ++k) {
-        mean[k] = state.mean[me.channel + k];
-        scale[k] = state.scale[me.channel + k];
-        shift[k] = bias[me.channel + k];
-    }
+    const NormChannels<V> channels(state, bias, me.channel);
 #pragma unroll 4
     for (std::int64_t r = me.row; r < me.rows; r += me.step) {
         float value[V];
         load_floats<V>(x + me.first + r * b.channels, value);
         CUPOLA_UNROLL
         for (int k = 0; k < V; ++k) {
-            value[k] = norm_value(value[k], mean[k], scale[k], shift[k]);
+            value[k] = channels.normalised(k, value[k]);
             if (relu && value[k] < 0.0F) value[k] = 0.0F;
         }
         store_floats<V>(y + me.first + r * b.channels, value);
@@ -154,13 +168,7 @@ __global__ void __launch_bounds__(norm_threads)
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     float sums[2 * V] = {};
     if (me.there) {
-        float mean[V], scale[V], shift[V];
-        CUPOLA_UNROLL
-        for (int k = 0; k < V; ++k) {
-            mean[k] = state.mean[me.channel + k];
-            scale[k] = state.scale[me.channel + k];
-            shift[k] = bias[me.channel + k];
-        }
+        const NormChannels<V> channels(state, bias, me.channel);
 #pragma unroll 2
         for (std::int64_t r = me.row; r < me.rows; r += me.step) {
             float value[V], gradient[V];
@@ -168,10 +176,9 @@ __global__ void __launch_bounds__(norm_threads)
             load_floats<V>(dy + me.first + r * b.channels, gradient);
             CUPOLA_UNROLL
             for (int k = 0; k < V; ++k) {
-                const bool kept = !relu || norm_value(value[k], mean[k], scale[k], shift[k]) > 0.0F;
-                const float masked = kept ? gradient[k] : 0.0F;
+                const float masked = channels.masked(k, value[k], gradient[k], relu);
                 sums[k] += masked;
-                sums[V + k] = fmaf(masked, value[k] - mean[k], sums[V + k]);
+                sums[V + k] = fmaf(masked, value[k] - channels.mean[k], sums[V + k]);
             }
         }
     }
@@ -225,12 +232,10 @@ __global__ void __launch_bounds__(norm_threads)
                          NormSaved state, const float* bias, bool relu, const float* offset, const float* slope) {
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
     if (!me.there) return;
-    float mean[V], scale[V], shift[V], o[V], d[V];
+    const NormChannels<V> channels(state, bias, me.channel);
+    float o[V], d[V];
     CUPOLA_UNROLL
     for (int k = 0; k < V; ++k) {
-        mean[k] = state.mean[me.channel + k];
-        scale[k] = state.scale[me.channel + k];
-        shift[k] = bias[me.channel + k];
         o[k] = offset[me.channel + k];
         d[k] = slope[me.channel + k];
     }
@@ -241,9 +246,8 @@ __global__ void __launch_bounds__(norm_threads)
         load_floats<V>(dy + me.first + r * b.channels, gradient);
         CUPOLA_UNROLL
         for (int k = 0; k < V; ++k) {
-            const bool kept = !relu || norm_value(value[k], mean[k], scale[k], shift[k]) > 0.0F;
-            const float masked = kept ? gradient[k] : 0.0F;
-            gradient[k] = scale[k] * masked - o[k] - (value[k] - mean[k]) * d[k];
+            const float masked = channels.masked(k, value[k], gradient[k], relu);
+            gradient[k] = channels.scale[k] * masked - o[k] - (value[k] - channels.mean[k]) * d[k];
         }
         store_floats<V>(dx + me.first + r * b.channels, gradient);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the sum over the rows of a matrix of rows x channels is cut up for a GPU, and how a gradient is added to another: the
-// parts of a convolution's kernels that the host can run.
+// How the sum over the rows of a matrix of rows x channels is cut up for a GPU: the part of a convolution's kernels that the
+// host can run.
 #pragma once
 
 #include <cstddef>
@@ -47,23 +47,6 @@ struct RowSlabs {
         return (channels + width - 1) / width;
     }
     [[nodiscard]] std::size_t partial_bytes() const { return static_cast<std::size_t>(slabs * channels) * sizeof(float); }
-};
-
-/// to += from, in float.
-template <class From>
-struct AddConvertedAt {
-    const From* from;
-    float* to;
-
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        float sum[n], value[n];
-        load_floats<n>(to + i, sum);
-        load_floats<n>(from + i, value);
-        CUPOLA_UNROLL
-        for (int k = 0; k < n; ++k) sum[k] += value[k];
-        store_floats<n>(to + i, sum);
-    }
 };
 
 }  // namespace impl

@@ -47,9 +47,10 @@ struct ReluBackwardAt {
 };
 
 /// to = a + b, with a ReLU if asked for.
-template <class T>
+template <class T, class Other = T>
 struct AddAt {
-    const T *a, *b;
+    const T* a;
+    const Other* b;
     T* to;
     bool relu;
 

@@ -23,6 +23,9 @@ struct ConstantsOf {
     K value{};
     const K* on_device = nullptr;
 
+    ConstantsOf(const K& constants) : value(constants) {}           // NOLINT: either is what a pass is given
+    ConstantsOf(const K* constants) : on_device(constants) {}  // NOLINT
+
     [[nodiscard]] CUPOLA_HOST_DEVICE K get() const { return on_device != nullptr ? *on_device : value; }
 };
 
