@@ -5,8 +5,10 @@
 # one of examples/run does not, for a compiler newer than ours may know new warnings.
 add_library(cupola_dev_flags INTERFACE)
 target_compile_options(cupola_dev_flags INTERFACE
-    -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
     # g++ 12 takes the bytes of a moved short std::string for out of bounds (GCC's bug 105329), and a precompiled header no
     # longer hides that it says so of its own library.
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow>
-    $<$<BOOL:${CUPOLA_NATIVE}>:-march=native>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds -Wno-restrict -Wno-stringop-overflow>
+    # nvcc's files too: the instruction set is in the name of the namespace.
+    $<$<BOOL:${CUPOLA_NATIVE}>:$<IF:$<COMPILE_LANGUAGE:CUDA>,-Xcompiler=-march=native,-march=native>>)

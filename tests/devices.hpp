@@ -32,9 +32,13 @@ struct OnDevice {
     using Element = T;
 };
 #ifdef CUPOLA_TEST_CUDA
-using DevicesAndElements = std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>>;
+using DevicesAndElements =
+    std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>, OnDevice<cupola::Cuda, cupola::Float16>>;
+/// Those of less than a float.
+using NarrowElements = std::tuple<cupola::BFloat16, cupola::Float16>;
 #else
 using DevicesAndElements = std::tuple<OnDevice<cupola::Host, float>, OnDevice<cupola::Host, cupola::BFloat16>>;
+using NarrowElements = std::tuple<cupola::BFloat16>;
 #endif
 
 namespace devices_impl {
@@ -54,6 +58,8 @@ template <cupola::Device D>
 [[nodiscard]] typename D::Options device_options(int threads) {
     typename D::Options options{};
     if constexpr (requires { options.threads; }) options.threads = threads;
+    // Tests compare bits of two runs.
+    if constexpr (requires { options.deterministic; }) options.deterministic = true;
     return options;
 }
 

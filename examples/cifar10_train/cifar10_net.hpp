@@ -23,7 +23,7 @@ struct Cifar10Net : Sequential<Input<24, 24, 3>,
     Named<"softmax_linear", Linear<10, weights(truncated_normal(1.0 / 192))>>> {};
 // clang-format on
 
-static_assert(Cifar10Net::output == Extents<10>{} && Cifar10Net::parameter_count == 1'068'298);
+static_assert(Cifar10Net::output_shape.size() == 10 && Cifar10Net::parameter_count == 1'068'298);
 
 using Cifar10Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;
 

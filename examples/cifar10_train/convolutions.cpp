@@ -4,14 +4,15 @@
 #include <cupola/host.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 
-#include "run_folder.hpp"
+#include "on_host.hpp"
 
 namespace cifar10 {
 
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
-    require(options.convolution == "winograd" || options.convolution == "direct", "--convolution is winograd or direct, not ",
+    const bool direct = options.convolution == "direct";
+    require(direct || options.convolution.empty() || options.convolution == "winograd", "--convolution is winograd or direct, not ",
             options.convolution);
-    return options.convolution == "winograd" && options.precision == "float" ? &winograd : nullptr;
+    return !direct && options.precision == "float" ? &winograd : nullptr;
 }
 
 }  // namespace cifar10

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
         "averaged, and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
         "5,000 training and 1,000 test images.",
         "cifar10_train"};
-    constexpr int most_threads = 4096, most_replicas = 1 << 20;
+    constexpr int most_threads = 4096, most_replicas = 1 << 20, most_processes = 1024;
     constexpr std::int64_t most_steps = 1'000'000'000'000, most_images = 1'000'000'000;
     const auto count = whole_number<std::int64_t>(0, most_steps);
     app.add_option("--data-dir", options.data_dir,
@@ -48,15 +48,22 @@ int main(int argc, char** argv) {
         ->check(not_empty());
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
     app.add_flag("--resume-anyway", options.resume_anyway, "Go on though the checkpoint is of other settings, which are listed");
+    app.add_option("--device", options.device, "What trains: host, this machine's processors, or cuda, NVIDIA's GPUs")
+        ->capture_default_str();
     app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")->capture_default_str();
     app.add_option("--precision", options.precision, "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")->capture_default_str();
     app.add_option("--convolution", options.convolution,
-                   "How convolutions of 3 x 3 and 5 x 5 are computed in float: winograd, or direct by oneDNN. The results\n"
-                   "agree to rounding")
-        ->capture_default_str();
+                   "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
+                   "results agree to rounding. Default: winograd");
+    app.add_flag("--tf32", options.tf32, "GPUs may round the factors of products in float to TF32's 10 bits");
+    app.add_flag("--deterministic", options.deterministic, "GPUs use only algorithms that give the same bits each time");
+    app.add_option("--plan-choices", options.plan_choices,
+                   "File of the cuDNN engines that are taken, for another run to take the same: read if it is there, and\n"
+                   "written. Default: cudnn-plans.txt in --train-dir, if there is one")
+        ->check(not_empty());
     app.add_option("--bn-stats", options.bn_stats,
                    "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
-                   "normalises over all replicas)")
+                   "normalises over all replicas, on the host)")
         ->capture_default_str();
 
     app.add_option("--max-steps", options.max_steps, "Steps to train; one step updates the parameters once")
@@ -73,20 +80,30 @@ int main(int argc, char** argv) {
         ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
 
     app.add_option("--num-replicas", options.num_replicas,
-                   "Copies of the network that share a step; the step sees this many batches")
+                   "Copies of the network that share a step, in each process; the step sees this many batches")
         ->capture_default_str()
         ->check(whole_number(1, most_replicas));
     app.add_option("--num-devices", options.num_devices,
-                   "Threads of control that replicas run on, 1 to the number of replicas; the result does not depend on\n"
-                   "it. Default, or 0: one a replica, as far as there are processors")
+                   "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
+                   "result does not depend on it. Default, or 0: one a replica, as far as there are processors or GPUs")
         ->check(whole_number(0, most_threads));
     app.add_option("--threads-per-device", options.threads_per_device,
-                   "OpenMP threads of each device. Default, or 0: the processors shared out evenly")
+                   "OpenMP threads of each device of the host. Default, or 0: the processors shared out evenly")
         ->check(whole_number(0, most_threads));
     app.add_option("--prefetch-workers", options.prefetch_workers,
-                   "Threads that prepare batches ahead; 0: the devices do. Default: the processors that no device uses")
+                   "Threads that prepare the host's batches ahead; 0: the devices do. Default: the processors that no\n"
+                   "device uses")
         ->check(whole_number(0, 1024));
-    app.add_option("--averaging", options.averaging, "How replicas agree on a gradient: concat-mean")->capture_default_str();
+    app.add_option("--averaging", options.averaging,
+                   "How replicas agree on a gradient: concat-mean, on the host, or nccl, between GPUs")
+        ->capture_default_str();
+    app.add_option("--processes", options.processes, "Processes that train together, by nccl")
+        ->capture_default_str()
+        ->check(whole_number(1, most_processes));
+    app.add_option("--process", options.process, "Which of them this one is, from 0. Process 0 writes what is kept")
+        ->check(whole_number(0, most_processes - 1));
+    app.add_option("--id-file", options.id_file, "File by which they find each other: a name that no other start uses")
+        ->check(not_empty());
     app.add_flag("--log-device-placement", options.log_device_placement, "Print which device runs each operation");
     app.add_flag("--profile", options.profile,
                  "Make 25 steps, print where the time of the last 20 went, operation by operation, and end");

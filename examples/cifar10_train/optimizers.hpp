@@ -17,6 +17,10 @@ class NamedOptimizer {
     decltype(auto) ask(Question&& question) const { return std::visit(std::forward<Question>(question), which_); }
 
 public:
+    /// Each of them takes from the device what changes from step to step, so a step on a GPU can be captured.
+    static constexpr bool captured =
+        Sgd::captured && Adam::captured && AdamW::captured && RmsProp::captured && Lars::captured && Lamb::captured;
+
     NamedOptimizer() = default;
 
     /// Throws InvalidArgument for a name that is none.

@@ -13,9 +13,10 @@ struct TrainOptions {
     bool resume = false;
     bool resume_anyway = false;
 
+    std::string device = "host";
     std::string model = "tutorial";
     std::string precision = "float";
-    std::string convolution = "winograd";
+    std::string convolution;  // winograd where empty
     std::string bn_stats = "first";
     std::int64_t max_steps = 1000;
     std::int64_t batch_size = 128;
@@ -27,6 +28,12 @@ struct TrainOptions {
     int threads_per_device = 0;
     int prefetch_workers = -1;
     std::string averaging = "concat-mean";
+    int processes = 1;
+    int process = -1;
+    std::string id_file;
+    bool tf32 = false;
+    bool deterministic = false;
+    std::string plan_choices;
     bool log_device_placement = false;
     bool profile = false;
 
@@ -48,6 +55,11 @@ struct TrainOptions {
     int keep_checkpoints = 5;
     bool keep_best = false;
     std::int64_t summary_every = 100;
+
+    /// Those of all processes.
+    [[nodiscard]] int all_replicas() const { return num_replicas * processes; }
+    /// Only the first of several processes writes files.
+    [[nodiscard]] bool writes() const { return process <= 0; }
 };
 
 /// Returns the process's exit status: 0, or 128 and the signal's number where one ended the run. Throws cupola::Error with one

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <string_view>
 
-#include <cupola/host.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/train/checkpoint_every.hpp>
@@ -49,25 +48,26 @@ std::string fingerprint(const ImageSet& images) {
     return text(images.size(), " images, crc32c ", digits);
 }
 
-void print_placement(std::span<const Row> rows, int replicas, int devices) {
+void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place, const std::string& averaging) {
     for (const Row& row : rows) {
         std::string where;
         for (int r = 0; r < replicas; ++r) {
             // The first device gets the first replicas, as DataParallel places them.
             int device = 0;
             while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
-            where += text(r == 0 ? "" : ", ", "replica ", r, " on host:", device);
+            where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
         }
         if (!row.traits.placed_on.empty()) where = text(row.traits.placed_on, ", by name");
         std::printf("placement: %s%s%s: %s\n", std::string(row.name).c_str(), row.name.empty() ? "" : " ",
                     std::string(row.type).c_str(), where.c_str());
     }
-    std::printf("placement: %s, averaging and update: each device its slice\n", std::string(ConcatMean::name).c_str());
+    std::printf("placement: %s, averaging and update: each device its slice\n", averaging.c_str());
 }
 
 void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now) {
     // The bits of a result depend on these, the run's course does not.
-    constexpr std::array<std::string_view, 4> machine{"convolution", "threads_per_device", "onednn", "isa"};
+    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa",
+                                                      "gpu", "cuda", "deterministic", "ranks"};
     std::string run, bits;
     for (const InfoDifference& difference : differences(before, now)) {
         if (difference.key == images_seen_key || difference.key == losses_key) continue;

@@ -12,7 +12,6 @@
 #include <cupola/cupola.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/summary_sink.hpp>
-#include <cupola/ops/host/convolution_algorithm.hpp>
 
 #include "options.hpp"
 
@@ -34,11 +33,8 @@ LoggedLoss logged_loss(const std::string& name);
 /// What the images are, whatever they are called and wherever they lie: "50000 images, crc32c 1a2b3c4d".
 std::string fingerprint(const ImageSet& images);
 
-/// --convolution: null is oneDNN's direct one, and so is what bf16 has. Throws InvalidArgument for another name.
-const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
-
-/// A line for each operation, with the device of each replica that runs it.
-void print_placement(std::span<const Row> rows, int replicas, int devices);
+/// A line for each operation, with the device of each replica that runs it: "host:0".
+void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place, const std::string& averaging);
 
 /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
 /// --resume-anyway it prints them and goes on.

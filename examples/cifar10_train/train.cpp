@@ -10,6 +10,7 @@
 
 #include "../cifar10_download/download.hpp"
 #include "data.hpp"
+#include "device_flags.hpp"
 #include "models.hpp"
 
 namespace {
@@ -18,10 +19,10 @@ using namespace cupola;
 
 /// The learning rate that --schedule names, scaled as --lr-scaling says.
 Schedule schedule_of(const TrainOptions& options, const std::string& name, std::int64_t images) {
-    const std::int64_t global_batch = options.batch_size * options.num_replicas * options.accumulation;
+    const std::int64_t global_batch = options.batch_size * options.all_replicas() * options.accumulation;
     const auto base = [&]() -> Schedule {
         if (name == "epochs") return epochs_decay(options.learning_rate, images, global_batch);
-        if (name == "historic") return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.num_replicas);
+        if (name == "historic") return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.all_replicas());
         if (name == "resnet") return resnet_epochs(options.learning_rate, global_batch, std::min<std::int64_t>(images, 45'000));
         if (name == "cosine") return cosine(options.learning_rate, options.max_steps);
         require(name == "constant", "--schedule is epochs, historic, resnet, cosine or constant, not ", name);
@@ -33,14 +34,15 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
 }  // namespace
 
 int train(const TrainOptions& options) {
-    require(options.averaging == "concat-mean", "--averaging is concat-mean on the CPU; ", options.averaging,
-            options.averaging == "nccl" ? " needs GPUs" : " is no averaging policy");
+    cifar10::check_device_flags(options);
     require(options.precision == "float" || options.precision == "bf16", "--precision is float or bf16, not ", options.precision);
     require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ", options.model);
     require(!options.resume || !options.train_dir.empty(), "--resume needs --train-dir, the folder to go on from");
     require(!options.profile || options.train_dir.empty(), "--profile makes a few steps and keeps nothing: leave out --train-dir");
     require(!options.keep_best || !options.train_dir.empty(), "--keep-best needs --train-dir, the folder to keep it in");
     cifar10::logged_loss(options.log_loss);
+    const bool on_cuda = options.device == "cuda";
+    if (on_cuda) cifar10::require_cuda(options);
     require(!options.download || !options.data_dir.empty(), "--download needs --data-dir, the folder to put the images in");
     const std::string folder = options.download ? cifar10::ensure_cifar10(options.data_dir) : options.data_dir;
     const ImageData images = load_images(folder, omp_get_num_procs());
@@ -55,7 +57,8 @@ int train(const TrainOptions& options) {
     const Schedule schedule = schedule_of(options, name, images.train.size());
     require(!tutorial || options.bn_stats == "first", "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
     const bool in_float = options.precision == "float";
-    const auto run = tutorial ? (in_float ? cifar10::run_tutorial : cifar10::run_tutorial_bf16)
-                              : (in_float ? cifar10::run_resnet : cifar10::run_resnet_bf16);
+    cifar10::Model* const run = on_cuda    ? cifar10::cuda_model(tutorial, in_float)
+                                : tutorial ? (in_float ? cifar10::run_tutorial : cifar10::run_tutorial_bf16)
+                                           : (in_float ? cifar10::run_resnet : cifar10::run_resnet_bf16);
     return run(options, images, schedule, optimizer);
 }

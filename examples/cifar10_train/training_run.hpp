@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One training run of cifar10_train, for any network: everything between the images and the test accuracy.
+// One training run of cifar10_train, for any network and device: everything between the images and the test accuracy. What differs
+// from device to device is in on_host.hpp and on_cuda.hpp.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include <vector>
 
 #include <cupola/cupola.hpp>
-#include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/profile.hpp>
@@ -26,31 +26,21 @@
 
 namespace cifar10 {
 
-/// Where the processors go: one device a replica as far as they last, all threads shared out evenly.
-struct Placement {
-    int devices, threads, prefetch_workers;
-
-    explicit Placement(const TrainOptions& options) {
-        const int processors = omp_get_num_procs();
-        devices = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
-        threads = options.threads_per_device != 0 ? options.threads_per_device : std::max(1, processors / std::max(1, devices));
-        const int left = std::max(0, processors - devices * threads);
-        prefetch_workers = options.prefetch_workers >= 0 ? options.prefetch_workers : left;
-        require(devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas, ", not ", devices);
-    }
-};
-
-/// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it.
+/// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it. A process that writes none only reads.
 template <class Training>
-void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& training, const CheckpointInfo& info, LossAverages& losses) {
-    for (const std::string& remark : folder.remarks()) std::printf("warning: %s\n", remark.c_str());
+void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>& folder, Training& training, const CheckpointInfo& info,
+           LossAverages& losses) {
+    if (folder) {
+        for (const std::string& remark : folder->remarks()) std::printf("warning: %s\n", remark.c_str());
+    }
     if (!options.resume) {
-        const auto files = folder.list();
+        if (!folder) return;
+        const auto files = folder->list();
         require<DataError>(files.empty(), options.train_dir, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step, ": --resume goes on from it, another --train-dir begins anew");
         return;
     }
-    FoundCheckpoint found = folder.newest_sound(Training::NetworkType::rows);
+    FoundCheckpoint found = newest_sound_checkpoint(options.train_dir, Training::NetworkType::rows);
     for (const std::string& problem : found.damaged) std::printf("warning: %s\n", problem.c_str());
     require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir, " has no sound checkpoint to resume from: ",
                        found.damaged.size(), found.damaged.size() == 1 ? " is damaged" : " are damaged");
@@ -62,77 +52,77 @@ void go_on(const TrainOptions& options, CheckpointDirectory& folder, Training& t
     std::printf("resumed from %s: step %lld comes next\n", found.path.c_str(), static_cast<long long>(training.step()));
 }
 
-/// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit status.
-template <class Net, class Loss, class Statistics, class Distort, class Centre>
-int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer,
-        const Statistics& statistics = {}) {
-    using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, ConcatMean, Host, Statistics>;
-    const Placement placement(options);
-    const ConvolutionAlgorithm* const convolution = convolution_of(options);
-    const std::string convolution_name(convolution == nullptr ? "direct" : "winograd");
+/// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit status. `side` is
+/// an OnHost or an OnCuda.
+template <class Net, class Loss, class Distort, class Centre, class Side, class Averaging, class Statistics>
+int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer, Side& side,
+        const Averaging& averaging, const Statistics& statistics) {
+    using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, Averaging, typename Side::Device, Statistics>;
+    const int devices = side.devices();
+    require(devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas, ", not ", devices);
     // The folder first: a second trainer on it, or one that cannot be written, is refused before anything is computed.
     std::optional<CheckpointDirectory> folder;
-    if (!options.train_dir.empty()) {
+    const bool has_folder = !options.train_dir.empty();
+    if (has_folder && options.writes()) {
         folder.emplace(options.train_dir, CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
     }
 
-    TrainingBatches source(images.train, Distort{}, {.batch_size = options.batch_size, .replicas = options.num_replicas, .seed = options.seed});
+    auto source = side.template source<Distort>(
+        images.train, {.batch_size = options.batch_size, .replicas = options.all_replicas(), .seed = options.seed});
     Training training({.replicas = options.num_replicas,
-                       .devices = placement.devices,
-                       .device = {.threads = placement.threads, .convolution = convolution},
+                       .devices = devices,
+                       .device = side.device_options(),
                        .batch_size = options.batch_size,
                        .accumulation = options.accumulation,
                        .seed = options.seed,
                        .optimizer = {.optimizer = NamedOptimizer(optimizer, schedule),
                                      .max_norm = options.clip_norm,
                                      .max_value = options.clip_value},
+                       .averaging = averaging,
                        .statistics = statistics,
                        .moving_average = {.decay = options.ema_decay}});
-    Prefetch batches(std::move(source), {.workers = placement.prefetch_workers});
+    auto batches = side.batches(source);
 
     const std::string network = summary<Net>(options.batch_size);
     std::fputs(network.c_str(), stdout);
     std::printf("%s\n", to_string(training.memory()).c_str());
-    std::printf("replicas: %d of %lld images a step, averaged by %s, on %d Host device%s of %d thread%s (oneDNN %s, %s, %s "
-                "convolutions), %d prefetch workers\n",
-                options.num_replicas, static_cast<long long>(options.batch_size), std::string(ConcatMean::name).c_str(),
-                placement.devices, placement.devices == 1 ? "" : "s", placement.threads, placement.threads == 1 ? "" : "s",
-                Host::library_version().c_str(), Host::library_isa().c_str(), convolution_name.c_str(), placement.prefetch_workers);
-    if (options.log_device_placement) print_placement(Net::rows, options.num_replicas, placement.devices);
+    const std::string averaging_name(Averaging::name);
+    std::printf("replicas: %d of %lld images a step, averaged by %s, on %s\n", options.num_replicas,
+                static_cast<long long>(options.batch_size), averaging_name.c_str(), side.description().c_str());
+    if (options.log_device_placement) print_placement(Net::rows, options.num_replicas, devices, Side::place, averaging_name);
     std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(), schedule.description().c_str());
 
-    if (options.profile) {
-        std::fputs(to_string(profile(training, batches)).c_str(), stdout);
-        return 0;
+    if constexpr (Side::profiles) {
+        if (options.profile) {
+            std::fputs(to_string(profile(training, batches)).c_str(), stdout);
+            return 0;
+        }
     }
 
     CheckpointInfo info;
     info.set("model", options.model);
-    if (folder) info.set("data", fingerprint(images.train));  // reads every image: for a run that is kept
+    if (has_folder) info.set("data", fingerprint(images.train));  // reads every image: for a run that is kept
     info.set("batch_size", text(options.batch_size));
-    info.set("replicas", text(options.num_replicas));
+    info.set("replicas", text(options.all_replicas()));
     info.set("accumulation", text(options.accumulation));
     info.set("seed", text(options.seed));
     info.set("optimizer", training.options().optimizer.description());
     info.set("learning_rate", schedule.description());
-    info.set("averaging", std::string(ConcatMean::name));
+    info.set("averaging", averaging_name);
     info.set("bn_stats", options.bn_stats);
     info.set("moving_average", training.options().moving_average.description());
     info.set("precision", options.precision);
-    info.set("convolution", convolution_name);
-    info.set("threads_per_device", text(placement.threads));
-    info.set("onednn", Host::library_version());
-    info.set("isa", text(Host::library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
+    side.describe(info);
 
     LossAverages losses;
-    if (folder) go_on(options, *folder, training, info, losses);
+    if (has_folder) go_on(options, folder, training, info, losses);
     if (training.step() >= options.max_steps) {
         std::printf("nothing to train: %lld steps are made, and --max-steps is %lld\n", static_cast<long long>(training.step()),
                     static_cast<long long>(options.max_steps));
     }
     const std::int64_t steps = std::max<std::int64_t>(0, options.max_steps - training.step());
 
-    EvaluationBatches test(images.test, Centre{}, options.batch_size, placement.devices);
+    auto test = side.template test_batches<Centre>(images.test);
     const bool averages = options.ema_decay > 0;
     const auto precision = [&]() -> std::optional<double> {
         if (!options.keep_best) return {};
@@ -154,16 +144,16 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         LogEvery to_output(log), to_log(to_file);
         to_output.losses() = to_log.losses() = losses;
         StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
-        fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, summaries, checkpoints, signals);
+        fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, side.callback(training), summaries, checkpoints, signals);
         signal = signals.signal();
     } else {
         StopOnSignal signals;
-        fit(training, batches, {.steps = steps}, LogEvery{log}, Progress{}, signals);
+        fit(training, batches, {.steps = steps}, LogEvery{log}, Progress{}, side.callback(training), signals);
         signal = signals.signal();
     }
     if (signal != 0) {
         std::printf("stopped by signal %d after step %lld%s\n", signal, static_cast<long long>(training.step() - 1),
-                    folder ? text("; --resume goes on from ", options.train_dir).c_str() : "; without --train-dir nothing was kept");
+                    has_folder ? text("; --resume goes on from ", options.train_dir).c_str() : "; without --train-dir nothing was kept");
         return 128 + signal;
     }
 
@@ -174,6 +164,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         std::printf("test accuracy with moving averages = %.3f (%lld images)\n",
                     evaluate(training, test, Weights::averages).accuracy(), samples);
     }
+    side.finish();
     const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
     require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
     return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cifar10_net.hpp"
 #include "models.hpp"
-#include "training_run.hpp"
+#include "run_on_host.hpp"
 
 namespace cifar10 {
 
 int run_tutorial(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
-    return run<Cifar10Net, Cifar10Loss, FirstReplica, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
+    return run_on_host<Cifar10Net, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
 }
 
 }  // namespace cifar10

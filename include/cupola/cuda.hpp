@@ -28,3 +28,5 @@
 #include <cupola/ops/cudnn/rms_prop_update.hpp>
 #include <cupola/ops/cudnn/sgd_update.hpp>
 #include <cupola/ops/cudnn/softmax_cross_entropy.hpp>
+#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/parallel/cuda_data_parallel.hpp>

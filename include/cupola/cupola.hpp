@@ -45,6 +45,7 @@
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optim/sgd.hpp>
+#include <cupola/parallel/concat_mean.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 #include <cupola/parallel/statistics.hpp>

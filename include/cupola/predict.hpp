@@ -111,6 +111,7 @@ public:
 
 private:
     static_assert(Net::sound, "this network cannot be: its static_assert says why");
+    static_assert(!Net::sound || report_mistake<Net::template untrainable<D, typename Net::Precision, false>()>());
 
     [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,
                                                    const Options& options) {

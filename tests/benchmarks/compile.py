@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the compiler takes: the tutorial's program in one file beside the same network in dlib, and networks of many layers; with
-Cupola's headers alone, and for a program that links to cupola::ops.
+Cupola's headers alone, and for a program that links to cupola::ops. Where there is nvcc, the networks of cifar10_train for Cuda.
 
 Each file is compiled at -O2 to an object, by turns, several rounds; seconds are the clock's and the processor's, memory is the
-peak of the largest process (cc1plus or clang). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers]
+peak of the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers,cuda]
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -20,6 +21,9 @@ import machine
 
 HERE = machine.ROOT / "tests" / "benchmarks"
 LAYERS = (20, 100, 400)
+EXAMPLE = machine.ROOT / "examples" / "cifar10_train"
+# nvcc takes minutes, and what it takes varies by less.
+CUDA_ROUNDS = 3
 # The compiler, and whether the program links to cupola::ops.
 WAYS = {"g++ with cupola::ops": ("g++", True), "g++": ("g++", False), "clang++-16": ("clang++-16", False)}
 
@@ -50,6 +54,46 @@ def cupola_command(compiler, source, ops=False):
         elif not word.startswith("-O") and word != "-DNDEBUG":
             kept.append(word)
     return [compiler, "-O2", *kept, *(["-DCUPOLA_OPS"] if ops else []), "-c", str(source)]
+
+
+def find_nvcc():
+    """nvcc's path, or None."""
+    return shutil.which(os.environ.get("CUDACXX", "nvcc")) or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
+def cuda_command(nvcc, source):
+    """For one architecture, with the folders of headers of the project's own command; with NCCL where its header is."""
+    words = cupola_command("g++", source)
+    folders = [word for i, word in enumerate(words) if word.startswith("-I") or "-isystem" in (word, words[i - 1])]
+    toolkit = pathlib.Path(nvcc).resolve().parent.parent / "include"
+    nccl = any((folder / "nccl.h").exists() for folder in (toolkit, pathlib.Path("/usr/include")))
+    defined = ["-DCUPOLA_EXAMPLE_CUDA", *(["-DCUPOLA_EXAMPLE_NCCL"] if nccl else [])]
+    host = "-Xcompiler=-march=native,-fopenmp"
+    return [nvcc, "-std=c++20", "-O2", "-arch=sm_90", host, *defined, *folders, "-c", str(source)]
+
+
+def cuda_rows(options, folder, figures):
+    """The lines of the page about nvcc, and its figures into `figures`; how busy others were."""
+    text = ["", "## cifar10_train for Cuda, by nvcc", ""]
+    nvcc = find_nvcc()
+    if nvcc is None:
+        return [*text, "Skipped: there is no nvcc."], 0.0
+    release = machine.output_of(nvcc, "--version").splitlines()[-2]
+    figures["cuda"], busy = take_turns(
+        {source.name: cuda_command(nvcc, source) for source in sorted(EXAMPLE.glob("*.cu"))}, min(options.rounds, CUDA_ROUNDS), folder
+    )
+    text += [
+        f"{release}; -O2 for one architecture, sm_90; {min(options.rounds, CUDA_ROUNDS)} rounds. Each file holds one network in one "
+        "precision with both averagings, all optimisers and every kernel that they launch.",
+        "",
+    ]
+    rows = [
+        [f"`{name}`", f"{v['seconds']:.1f} ({v['processor_seconds']:.1f})", f"{v['megabytes']:.0f}"]
+        for name, v in figures["cuda"].items()
+    ]
+    total = [sum(v[key] for v in figures["cuda"].values()) for key in ("seconds", "processor_seconds")]
+    rows.append(["together, one after another", f"{total[0]:.1f} ({total[1]:.1f})", ""])
+    return [*text, *machine.table(["file", "seconds", "MB"], rows)], busy
 
 
 def dlib_command(compiler):
@@ -109,7 +153,7 @@ def take_turns(commands, rounds, folder):
 def options_of(words=None):
     parser = argparse.ArgumentParser(prog="run compile")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="cifar10,layers")
+    parser.add_argument("--only", default="cifar10,layers,cuda")
     parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
     return parser.parse_args(words)
 
@@ -235,6 +279,10 @@ def measure(options):
                     )
                 ],
             )
+        if "cuda" in options.only:
+            lines, busy = cuda_rows(options, folder, figures)
+            busiest = max(busiest, busy)
+            text += lines
     text.insert(6 + 1, f"- others used at most {busiest:.1%} of the machine meanwhile")
     page = "\n".join(text) + "\n"
     print("\n" + page)

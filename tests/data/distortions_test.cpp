@@ -203,7 +203,7 @@ TEST_CASE("crops fall on all 81 places alike, flips on half the images, brightne
     constexpr int count = 81'000;
     double delta = 0, factor = 0, lowest = 1, highest = 1;
     for (std::uint64_t i = 0; i < count; ++i) {
-        const auto drawn = d.draw(shape, RandomStream(1, Purpose::distortion, 0, i));
+        const auto drawn = d.draw(shape.height(), shape.width(), RandomStream(1, Purpose::distortion, 0, i));
         REQUIRE((drawn.y >= 0 && drawn.y <= 8 && drawn.x >= 0 && drawn.x <= 8));
         REQUIRE((drawn.delta >= -63 && drawn.delta < 63 && drawn.factor >= 0.2 && drawn.factor < 1.8));
         ++places[static_cast<std::size_t>(drawn.y * 9 + drawn.x)];

@@ -3,8 +3,10 @@
 // What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of one
 // without a GPU are compared where that is the case.
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -83,6 +85,30 @@ TEST_CASE("no bytes are no memory, and need no GPU") {
     CHECK(empty.size() == 0);
     CudaArena moved{CudaArena(0, "nothing")};
     CHECK(moved.data() == nullptr);
+}
+
+TEST_CASE("outside a captured step nothing is looked for on the device") {
+    const StepCells none;
+    CHECK((none.sound == nullptr && none.place == nullptr && none.constants == nullptr));
+    if (gpus() == 0) return;
+    CudaContext context(0, {});
+    CHECK((context.cells().sound == nullptr && context.cells().place == nullptr && context.cells().constants == nullptr));
+    const std::uint32_t place = 3;
+    context.set_cells({.sound = nullptr, .place = &place, .constants = nullptr});
+    CHECK(context.cells().place == &place);
+}
+
+TEST_CASE("a thread of a device's own works on it for good") {
+    if (gpus() < 2) return;
+    const CudaContext context(1, {});
+    int device = -1;
+    std::thread([&] {
+        context.own_thread();
+        cudaGetDevice(&device);
+    }).join();
+    CHECK(device == 1);
+    cudaGetDevice(&device);
+    CHECK(device == 0);
 }
 
 TEST_CASE("memory that a GPU does not have is refused with what was needed and what is left") {

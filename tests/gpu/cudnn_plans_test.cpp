@@ -86,7 +86,7 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
     };
     int plans = 0;
     for (const Precision& precision : {Precision{"float", ElementType::float32, false}, Precision{"TF32", ElementType::float32, true},
-                                       Precision{"bfloat16", ElementType::bfloat16, false}}) {
+                                       Precision{"bfloat16", ElementType::bfloat16, false}, Precision{"half", ElementType::float16, false}}) {
         for (const ConvolutionProblem& problem : tutorial(precision.element)) {
             for (const bool deterministic : {false, true}) {
                 const impl::EngineRules rules = impl::convolution_rules(precision.element, precision.tf32, deterministic);
@@ -111,7 +111,7 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
             }
         }
     }
-    CHECK(plans == 36);
+    CHECK(plans == 48);
 }
 
 TEST_CASE("a deterministic choice passes over the engines that are not, where cuDNN ranks one of them first") {
@@ -127,7 +127,7 @@ TEST_CASE("a deterministic choice passes over the engines that are not, where cu
 }
 
 TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks first") {
-    for (const ElementType element : {ElementType::float32, ElementType::bfloat16}) {
+    for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
         const impl::EngineRules rules = impl::convolution_rules(element, true, false);
         PlanChoices kept;
         std::vector<ChosenPlan> first;
@@ -186,7 +186,7 @@ TEST_CASE("odd channels, strides and padding that is longer at the end have plan
     int plans = 0;
     for (const ConvolutionShape& shape :
          {same(12, 6, 5, 3, 2, 2), same(8, 10, 1, 1, 3, 2), same(6, 13, 16, 5, 5, 3), same(7, 9, 3, 64, 1, 1), same(1, 1, 16, 16, 3, 1)}) {
-        for (const ElementType element : {ElementType::float32, ElementType::bfloat16}) {
+        for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
             const auto plan = [&](ConvolutionDirection direction, bool bias, bool relu) {
                 ConvolutionProblem problem{direction, 3, shape, element, relu};
                 problem.shape.bias = bias;
@@ -200,7 +200,7 @@ TEST_CASE("odd channels, strides and padding that is longer at the end have plan
             plan(ConvolutionDirection::backward_weights, false, false);
         }
     }
-    CHECK(plans == 50);
+    CHECK(plans == 75);
 
     ConvolutionProblem problem{ConvolutionDirection::forward, 3, same(8, 10, 16, 16, 3, 2), ElementType::bfloat16, true};
     problem.shape.width = window_axis(10, 5, 1, Padding::same);

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: none.sh PROGRAM. Where there is no GPU, PROGRAM must end with status 77 and exactly one sentence that says so.
+# Usage: none.sh STATUS BEFORE PROGRAM ARGUMENTS... . Where there is no GPU, PROGRAM must end with this status and exactly one
+# sentence that says so, after BEFORE.
 set -uo pipefail
-output=$("$1" --count 2>&1)
+expected=$1 before=$2
+shift 2
+output=$("$@" 2>&1)
 status=$?
 version='[0-9]+\.[0-9]+'
 for sentence in \
     "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA $version, and the device Host needs neither" \
     "the NVIDIA driver of this machine is for CUDA $version, and this program was built with CUDA $version: install a newer driver" \
     "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES may hide them\)"; do
-    if [ "$status" -eq 77 ] && [[ $output =~ ^skipped:\ $sentence$ ]]; then
+    if [ "$status" -eq "$expected" ] && [[ $output =~ ^$before:\ $sentence$ ]]; then
         echo "$output"
         exit 0
     fi

@@ -77,7 +77,7 @@ void agrees(const Shape& input, std::int64_t batch, const reference::Convolution
     CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
           operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], r.weight_gradient(problem.dy, problem.x)) <
-          reference::tolerance);
+          operation_run::weight_gradient_tolerance<D>);
 }
 
 }  // namespace

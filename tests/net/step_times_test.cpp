@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/net/step_times.hpp>
 
+#include <cstddef>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 using namespace cupola;
@@ -44,6 +47,31 @@ TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the s
         for (std::size_t part = 0; part < step_parts; ++part) calls += times.at(step, static_cast<StepPart>(part)).calls;
     }
     CHECK(calls == 3);
+}
+
+TEST_CASE("where there are marks, a stopwatch tells them when its part begins and ends, and adds nothing itself") {
+    struct Marks final : StepMarks {
+        std::vector<std::size_t> begun, ended;
+        void begin(std::size_t entry) override { begun.push_back(entry); }
+        void end(std::size_t entry) override { ended.push_back(entry); }
+    } marks;
+    StepTimes times(3, 1);
+    times.mark(&marks);
+    {
+        const Stopwatch stage(&times, Direction::backward, 1);
+        const Stopwatch loss(&times, StepPart::loss);
+        CHECK(marks.ended.empty());
+    }
+    times.mark(nullptr);
+    REQUIRE(marks.begun.size() == 2);
+    CHECK(marks.ended == std::vector<std::size_t>{marks.begun[1], marks.begun[0]});
+    CHECK(times.at(0, Direction::backward, 1).calls == 0);
+    times.add(marks.begun[0], 0.25);
+    times.add(marks.begun[0], 0.5);
+    times.add(marks.begun[1], 2);
+    CHECK(times.at(0, Direction::backward, 1).calls == 2);
+    CHECK(times.at(0, Direction::backward, 1).seconds == 0.75);
+    CHECK(times.at(0, StepPart::loss).seconds == 2);
 }
 
 TEST_CASE("a stopwatch without times does nothing") {

@@ -25,6 +25,7 @@ using operation_run::Outcome;
 using operation_run::Problem;
 using operation_run::rounded;
 using operation_run::tolerance;
+using operation_run::weight_gradient_tolerance;
 using reference::distance;
 using reference::Floats;
 
@@ -103,7 +104,7 @@ TEST_CASE_TEMPLATE_DEFINE("convolution, forward and backward, agrees with plain 
             const Outcome outcome = run<D>(c, problem);
             CHECK(distance(outcome.output, r.forward(x, w, b)) < tolerance<D>);
             CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < weight_gradient_tolerance<D>);
             if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
         }
     }
@@ -124,7 +125,7 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a convolution agrees with plain loo
         CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < tolerance<D>);
         const Floats dy = reference::relu_mask(outcome.output, problem.dy);
         CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
+        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < weight_gradient_tolerance<D>);
         if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
     }
 }
@@ -189,7 +190,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
         const Outcome outcome = run<D>(c, problem);
         reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
         for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
-        CHECK(distance(outcome.parameter_gradients[0], dw) < reference::tolerance);
+        CHECK(distance(outcome.parameter_gradients[0], dw) < weight_gradient_tolerance<D>);
         if (c.bias) {
             for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
             CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
@@ -212,7 +213,9 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobo
         for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
         CHECK(reference::same_bits(outcome.output, full.output));
         CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
+#ifndef CUPOLA_TEST_CUDA  // Host packs the weights for each direction
         if (known_before) CHECK(outcome.needs.packed < full.needs.packed);
+#endif
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_null, DevicesAndElements);

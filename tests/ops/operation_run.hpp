@@ -31,9 +31,19 @@ template <class D>
 }
 
 /// What a result in the element type of `D` may differ from the oracle. BFloat16 has 8 bits: rounding alone is a norm of
-/// 1.2e-3, and some results are rounded twice.
+/// 1.2e-3, and some results are rounded twice. Float16 has 11.
 template <class D>
-inline constexpr double tolerance = std::same_as<ElementOf<D>, float> ? reference::tolerance : 4e-3;
+inline constexpr double tolerance = std::same_as<ElementOf<D>, float>             ? reference::tolerance
+                                    : std::same_as<ElementOf<D>, cupola::Float16> ? 1e-3
+                                                                                  : 4e-3;
+/// The same of the gradient of a convolution's weights, which is float: Cuda's comes from cuDNN in the element type.
+#ifdef CUPOLA_TEST_CUDA
+template <class D>
+inline constexpr double weight_gradient_tolerance = tolerance<D>;
+#else
+template <class D>
+inline constexpr double weight_gradient_tolerance = reference::tolerance;
+#endif
 
 /// Device memory of exactly `bytes`, between guards that are checked when it is read; starts as NaN.
 template <cupola::Device D>

@@ -45,7 +45,7 @@ std::string describe(Order order) { return order == Order::pool_first ? "pool fi
 
 /// A result in bfloat16 has been rounded up to three times.
 template <class D>
-constexpr double tolerance = std::is_same_v<ElementOf<D>, float> ? reference::tolerance : 1e-2;
+constexpr double tolerance = std::is_same_v<ElementOf<D>, BFloat16> ? 1e-2 : operation_run::tolerance<D>;
 
 struct Oracle {
     Case c;

@@ -70,7 +70,7 @@ Outcome run(const Case& c, const Problem& problem) {
 
 /// oneDNN adds the gradients of windows that overlap in the element type: up to 25 roundings here.
 template <class D>
-constexpr double gradient_tolerance = std::is_same_v<ElementOf<D>, float> ? tolerance<D> : 1e-2;
+constexpr double gradient_tolerance = std::is_same_v<ElementOf<D>, BFloat16> ? 1e-2 : tolerance<D>;
 
 std::vector<Case> cases() {
     std::vector<Case> result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/parallel/concat_mean.hpp>
+#include <cupola/parallel/host_concat_mean.hpp>
 
 #include <vector>
 

@@ -226,7 +226,8 @@ TEST_CASE("a start whose other ranks never come ends at its own deadline") {
     training.script.in_progress[handle<ncclComm_t>(101)] = 1000;
     training.script.each_turn = [] {};
     CHECK(message_of<DeviceError>([&] { training.start(); }) ==
-          "replica 3 (rank 1 of 4) in the start of the communicator: it is not done after 20 s; the heartbeats of ranks 0 and 3 have stopped");
+          "replica 3 (rank 1 of 4) in the start of the communicator: it is not done after 20 s; no heartbeat of ranks 0 and 3 was "
+          "ever seen: they have not started, or are on another machine");
     CHECK(training.script.count("abort 1") == 1);
     CHECK(training.script.count("abort 2") == 1);
 }
@@ -250,6 +251,36 @@ TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's 
     }
     CHECK(training.script.count("abort 1") == 1);
     CHECK(training.script.count("abort 2") == 1);
+}
+
+TEST_CASE("an error that a dead rank brings about names that rank: its heartbeat is looked for first, while this process's go on") {
+    Training training;
+    training.start();
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = -1;
+    training.beats.beat(3);
+    const std::uint64_t before = training.beats.count(2);
+    // Rank 3 dies, and NCCL sees it 2 seconds before a heartbeat would be missed.
+    training.script.each_turn = [&] {
+        training.beats.beat(0);
+        if (training.script.time >= 1002) training.script.errors[handle<ncclComm_t>(101)] = ncclRemoteError;
+    };
+    training.script.time = 1000;
+    CHECK(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }) ==
+          "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's last call failed with remote process exited; the heartbeat of "
+          "rank 3 has stopped");
+    CHECK(training.script.time <= 1002 + 4);
+    CHECK(training.beats.count(2) > before);
+    CHECK(training.communicators.failed());
+}
+
+TEST_CASE("an error of this rank's own says nothing of the others' heartbeats") {
+    Training training;
+    training.start();
+    training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
+    training.script.each_turn = [] {};
+    CHECK(message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, NcclWork{"the sum of the gradients", 0}); }) ==
+          "replica 3 (rank 1 of 4) in the sum of the gradients of step 0: NCCL's ncclAllReduce failed with unhandled system error");
 }
 
 TEST_CASE("a start that fails closes its group before anything is aborted") {
@@ -391,6 +422,22 @@ TEST_CASE("a heartbeat has stopped when it was not seen to go on for so long") {
     watch.look(16);
     CHECK(watch.stopped(18, 5).empty());
     CHECK(watch.stopped(19.5, 5) == std::vector<int>{1});
-    CHECK(impl::stopped_text(std::vector<int>{1}) == "the heartbeat of rank 1 has stopped");
-    CHECK(impl::stopped_text(std::vector<int>{0, 1, 3}) == "the heartbeats of ranks 0, 1 and 3 have stopped");
+    CHECK(impl::stopped_text(watch, 19.5, 5) == "the heartbeat of rank 1 has stopped");
+    CHECK(impl::stopped_text(watch, 30, 5) == "the heartbeats of ranks 0, 1 and 2 have stopped");
+}
+
+TEST_CASE("a rank that never beat is said to be unseen, beside those that stopped") {
+    Heartbeats beats(4);
+    HeartbeatWatch watch(beats, 0);
+    CHECK(impl::stopped_text(watch, 1, 5) == "the heartbeats of all ranks go on: one is late, or waits for another collective");
+    beats.beat(0);
+    beats.beat(2);
+    watch.look(2);
+    CHECK(impl::stopped_text(watch, 6, 5) ==
+          "no heartbeat of ranks 1 and 3 was ever seen: they have not started, or are on another machine");
+    beats.beat(0);
+    beats.beat(3);
+    watch.look(6);
+    CHECK(impl::stopped_text(watch, 8, 5) ==
+          "the heartbeat of rank 2 has stopped; no heartbeat of rank 1 was ever seen: it has not started, or is on another machine");
 }

@@ -31,13 +31,65 @@ private:
     }
 };
 
-enum class ElementType : std::uint8_t { float32, bfloat16, int32, uint8 };
+/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number past 65,504. A float is rounded to the nearest,
+/// ties to even, one of 65,520 and more to infinity; below 2^-14 there are the multiples of 2^-24. A NaN stays one, of a
+/// sign and bits that are the device's choice. Kernels convert by the GPU's own instruction.
+struct Float16 {
+    std::uint16_t bits = 0;
+
+    constexpr Float16() = default;
+    CUPOLA_HOST_DEVICE constexpr explicit Float16(float value) : bits(rounded(value)) {}
+    CUPOLA_HOST_DEVICE constexpr operator float() const { return widened(bits); }  // NOLINT: exact
+
+private:
+    CUPOLA_HOST_DEVICE static constexpr std::uint16_t rounded(float value) {
+#ifdef __CUDA_ARCH__
+        if (!__builtin_is_constant_evaluated()) {
+            std::uint16_t nearest = 0;
+            asm("cvt.rn.f16.f32 %0, %1;" : "=h"(nearest) : "f"(value));
+            return nearest;
+        }
+#endif
+        const auto u = __builtin_bit_cast(std::uint32_t, value);
+        const std::uint32_t sign = (u >> 16) & 0x8000U, magnitude = u & 0x7FFF'FFFFU;
+        std::uint32_t result = 0x7C00U;         // infinity
+        if (magnitude > 0x7F80'0000U) {         // a NaN, made quiet
+            result = 0x7E00U | ((magnitude >> 13) & 0x3FFU);
+        } else if (magnitude < 0x3880'0000U) {  // below 2^-14: in the sum with 1/2 a float's last bit is 2^-24
+            const float sum = __builtin_bit_cast(float, magnitude) + 0.5F;
+            result = __builtin_bit_cast(std::uint32_t, sum) - 0x3F00'0000U;
+        } else if (magnitude < 0x477F'F000U) {  // below 65,520. An exponent is 112 more in a float
+            result = ((magnitude + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13) - (112U << 10);
+        }
+        return static_cast<std::uint16_t>(sign | result);
+    }
+    CUPOLA_HOST_DEVICE static constexpr float widened(std::uint16_t half) {
+#ifdef __CUDA_ARCH__
+        if (!__builtin_is_constant_evaluated()) {
+            float value = 0;
+            asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+            return value;
+        }
+#endif
+        const std::uint32_t sign = (half & 0x8000U) << 16, magnitude = half & 0x7FFFU;
+        std::uint32_t result = (magnitude << 13) + (112U << 23);
+        if (magnitude >= 0x7C00U) {  // an infinity or a NaN
+            result = 0x7F80'0000U | (magnitude << 13);
+        } else if (magnitude < 0x400U) {
+            result = __builtin_bit_cast(std::uint32_t, static_cast<float>(magnitude) * 0x1p-24F);
+        }
+        return __builtin_bit_cast(float, sign | result);
+    }
+};
+
+enum class ElementType : std::uint8_t { float32, bfloat16, float16, int32, uint8 };
 
 [[nodiscard]] constexpr std::size_t size_of(ElementType type) {
     switch (type) {
         case ElementType::float32:
         case ElementType::int32: return 4;
-        case ElementType::bfloat16: return 2;
+        case ElementType::bfloat16:
+        case ElementType::float16: return 2;
         case ElementType::uint8: return 1;
     }
     return 0;
@@ -47,6 +99,7 @@ enum class ElementType : std::uint8_t { float32, bfloat16, int32, uint8 };
     switch (type) {
         case ElementType::float32: return "float32";
         case ElementType::bfloat16: return "bfloat16";
+        case ElementType::float16: return "float16";
         case ElementType::int32: return "int32";
         case ElementType::uint8: return "uint8";
     }
@@ -63,21 +116,36 @@ inline constexpr ElementType element_type_of<float> = ElementType::float32;
 template <>
 inline constexpr ElementType element_type_of<BFloat16> = ElementType::bfloat16;
 template <>
+inline constexpr ElementType element_type_of<Float16> = ElementType::float16;
+template <>
 inline constexpr ElementType element_type_of<std::int32_t> = ElementType::int32;
 template <>
 inline constexpr ElementType element_type_of<std::uint8_t> = ElementType::uint8;
 
 /// A precision policy names the type that activations are computed and kept in, and their gradients. Parameters, their
-/// gradients, sums and the loss are float under every policy, so none needs a loss scale as long as the activation's range
-/// is float's. `InPrecision<Policy, Net>` puts a network under one.
+/// gradients, sums and the loss are float under every policy. `InPrecision<Policy, Net>` puts a network under one.
+///
+/// The gradient that backward begins with is multiplied by `loss_scale`, and the parameters' mean gradient divided by it, so
+/// that optimisers, clipping and reports see the gradient itself. It is 1 where an activation has the range of a float.
 struct Float32 {
     using Activation = float;
     static constexpr std::string_view name = "float32";
+    static constexpr float loss_scale = 1;
 };
 /// Convolutions and matrix products take bfloat16 and add in float: Keras's mixed_bfloat16.
 struct MixedBFloat16 {
     using Activation = BFloat16;
     static constexpr std::string_view name = "bfloat16";
+    static constexpr float loss_scale = 1;
+};
+/// The same in IEEE's half, of `Cuda` alone: Keras's mixed_float16 with a loss scale that stays as it is. It keeps small gradients
+/// above 2^-24, where half ends. With a large one a gradient reaches infinity instead, which is reported as any other
+/// that is not finite. Another scale is another policy, a power of two so that nothing is rounded:
+/// `struct Half : MixedFloat16 { static constexpr float loss_scale = 65536; };`.
+struct MixedFloat16 {
+    using Activation = Float16;
+    static constexpr std::string_view name = "float16";
+    static constexpr float loss_scale = 1024;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

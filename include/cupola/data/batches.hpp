@@ -80,6 +80,8 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
     [[nodiscard]] std::int64_t class_count() const { return data_->class_count(); }
 
+    /// Which samples of the data set stand in a batch, from its place `begin` on.
+    void look_up(std::int64_t step, int replica, std::int64_t begin, std::span<SampleOfEpoch> places) const;
     /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
               std::int32_t* labels) const;
@@ -113,18 +115,23 @@ TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform tr
 }
 
 template <Dataset Data, SampleTransform<Data> Transform>
-void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica,
-                                                          std::int64_t begin, std::int64_t end,
-                                                          float* samples, std::int32_t* labels) const {
+void TrainingBatches<Data, Transform>::look_up(std::int64_t step, int replica, std::int64_t begin,
+                                               std::span<SampleOfEpoch> places) const {
     require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
             step, " in batches of ", global_batch_size(), " samples");
     require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ",
             options_.replicas);
-    const std::int64_t first = step * global_batch_size() + replica * options_.batch_size;
+    order_.look_up(step * global_batch_size() + replica * options_.batch_size + begin, places);
+}
+
+template <Dataset Data, SampleTransform<Data> Transform>
+void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica,
+                                                          std::int64_t begin, std::int64_t end,
+                                                          float* samples, std::int32_t* labels) const {
     std::array<SampleOfEpoch, 32> places;
     while (begin < end) {
         const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
-        order_.look_up(first + begin, std::span(places).first(static_cast<std::size_t>(count)));
+        look_up(step, replica, begin, std::span(places).first(static_cast<std::size_t>(count)));
         for (std::int64_t i = 0; i < count; ++i) {
             const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
             const RandomStream random(options_.seed, Purpose::distortion, place.epoch, place.index);

@@ -36,18 +36,21 @@ struct DrawnDistortion {
 };
 
 /// Steps 3 to 5 as one multiply-add, from the sums over the `pixels` pixels of the crop.
-[[nodiscard]] inline AffinePixels affine_of(const PixelSums& sums, std::int64_t pixels, const DrawnDistortion& drawn) {
+[[nodiscard]] CUPOLA_HOST_DEVICE inline AffinePixels affine_of(const PixelSums& sums, std::int64_t pixels,
+                                                               const DrawnDistortion& drawn) {
     const auto count = static_cast<double>(pixels);
     double mean_of_channel[3], mean = 0, within = 0, between = 0;
     for (std::size_t c = 0; c < 3; ++c) {
         const auto sum = static_cast<double>(sums.values[c]), squares = static_cast<double>(sums.squares[c]);
         mean_of_channel[c] = sum / count;
         mean += mean_of_channel[c] / 3;
-        within += std::max(0.0, count * squares - sum * sum) / (3 * count * count);
+        const double apart = count * squares - sum * sum;
+        within += (apart > 0 ? apart : 0.0) / (3 * count * count);
     }
     for (const double channel : mean_of_channel) between += (channel - mean) * (channel - mean) / 3;
     const double variance = drawn.factor * drawn.factor * within + between;
-    const double scale = drawn.standardize ? 1 / std::max(std::sqrt(variance), 1 / std::sqrt(3 * count)) : 1;
+    const double deviation = std::sqrt(variance), least = 1 / std::sqrt(3 * count);
+    const double scale = drawn.standardize ? 1 / (deviation > least ? deviation : least) : 1;
     const double offset = drawn.standardize ? -mean : drawn.delta;
     AffinePixels affine;
     affine.scale = static_cast<float>(drawn.factor * scale);
@@ -111,13 +114,14 @@ struct TutorialDistortions {
     /// Writes one sample. `random` belongs to this image in this epoch, and to nothing else.
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
-        impl::write_distorted(image, shape, height, width, draw(shape, random), to);
+        impl::write_distorted(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
     }
 
     /// The random numbers of one image: word 0 is the crop's place, 1 the flip, 2 the brightness, 3 the contrast.
-    [[nodiscard]] impl::DrawnDistortion draw(const Shape& shape, const RandomStream& random) const {
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnDistortion draw(std::int64_t image_height, std::int64_t image_width,
+                                                                const RandomStream& random) const {
         const RandomWords<4> words = random.words(0);
-        const std::int64_t places_y = shape.height() - height + 1, places_x = shape.width() - width + 1;
+        const std::int64_t places_y = image_height - height + 1, places_x = image_width - width + 1;
         const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places_y * places_x))
                                         : (places_y - 1) / 2 * places_x + (places_x - 1) / 2;
         const auto between = [](double low, double high, std::uint32_t word) {
@@ -138,12 +142,16 @@ struct CentralCrop {
     bool standardize = true;
 
     [[nodiscard]] Shape output(const Shape& input) const { return impl::cropped(input, height, width); }
-    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream&, float* to) const {
+    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random, float* to) const {
+        impl::write_distorted(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnDistortion draw(std::int64_t image_height, std::int64_t image_width,
+                                                                const RandomStream&) const {
         impl::DrawnDistortion drawn;
-        drawn.y = (shape.height() - height) / 2;
-        drawn.x = (shape.width() - width) / 2;
+        drawn.y = (image_height - height) / 2;
+        drawn.x = (image_width - width) / 2;
         drawn.standardize = standardize;
-        impl::write_distorted(image, shape, height, width, drawn, to);
+        return drawn;
     }
 };
 

@@ -20,6 +20,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
+/// Where a piece of an image's own size lies: its upper left corner in the image, and whether it is mirrored after that.
+struct DrawnPiece {
+    std::int64_t y = 0, x = 0;
+    bool flip = false;
+};
+
 /// [0, 255] to [-1, 1).
 [[nodiscard]] inline float scaled_pixel(std::uint8_t value) { return static_cast<float>(value) / 128.0F - 1.0F; }
 
@@ -61,13 +67,8 @@ struct PadCropFlip {
     /// Writes one sample. Word 0 of `random` is the place of the piece, word 1 the flip, as in TutorialDistortions.
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
-        const RandomWords<4> words = random.words(0);
-        const std::int64_t places = 2 * padding + 1;
-        const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places * places))
-                                        : padding * places + padding;
-        const bool mirrored = flip && (words[1] >> 31) != 0;
         const std::int64_t height = shape.height(), width = shape.width(), channels = shape.channels();
-        const std::int64_t down = place / places - padding, right = place % places - padding;  // of the piece, in the image
+        const auto [down, right, mirrored] = draw(height, width, random);
         // The columns of the sample that show the image, and where the leftmost of those pixels lies in a row of it.
         const std::int64_t begin = mirrored ? std::max<std::int64_t>(0, right) : std::max<std::int64_t>(0, -right);
         const std::int64_t end = mirrored ? std::min(width, width + right) : std::min(width, width - right);
@@ -83,6 +84,14 @@ struct PadCropFlip {
             std::fill(to + end * channels, to + width * channels, 0.0F);
         }
     }
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t, const RandomStream& random) const {
+        const RandomWords<4> words = random.words(0);
+        const std::int64_t places = 2 * padding + 1;
+        const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places * places))
+                                        : padding * places + padding;
+        return {place / places - padding, place % places - padding, flip && (words[1] >> 31) != 0};
+    }
 };
 
 /// For evaluation: x / 128 - 1, and nothing else.
@@ -91,6 +100,7 @@ struct ScaledPixels {
     void operator()(std::span<const std::uint8_t> image, const Shape&, const RandomStream&, float* to) const {
         impl::scale_pixels(image.data(), static_cast<std::int64_t>(image.size()), to);
     }
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t, const RandomStream&) const { return {}; }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -31,7 +31,8 @@ struct SampleOfEpoch {
 };
 
 /// Looks places of the stream up. Any number of threads may do so at once: the two epochs that were used last are kept,
-/// behind a lock, and no look-up allocates.
+/// behind a lock, and no look-up allocates. Each look-up in the second half of an epoch makes a part of the next one's
+/// permutation, so that none of them has to make all of it.
 class ShuffledOrder {
 public:
     ShuffledOrder(std::int64_t size, std::uint64_t seed);
@@ -47,13 +48,16 @@ private:
     struct Permutation {
         std::int64_t epoch = -1;
         std::vector<std::uint32_t> order;
+        std::size_t left = 0;  ///< the places that are not decided yet
     };
     struct Cache {
         std::mutex mutex;
         std::array<Permutation, 2> permutations;
     };
 
+    Permutation& begun(std::int64_t epoch) const;
     const Permutation& at(std::int64_t epoch) const;
+    void advance(Permutation& permutation, std::size_t places) const;
 
     std::int64_t size_;
     std::uint64_t seed_;
@@ -62,12 +66,22 @@ private:
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch) {
-    std::iota(order.begin(), order.end(), 0U);
-    for (std::size_t i = order.size(); i-- > 1;) {
+namespace impl {
+
+/// Decides the places [begin, end) of a permutation whose later ones are decided.
+inline void decide_places(std::span<std::uint32_t> order, std::size_t begin, std::size_t end, std::uint64_t seed,
+                          std::uint32_t epoch) {
+    for (std::size_t i = end; i-- > begin;) {
         const std::uint32_t word = RandomStream(seed, Purpose::shuffle, epoch, i).words(0)[0];
         std::swap(order[i], order[uniform_below(word, static_cast<std::uint32_t>(i) + 1)]);
     }
+}
+
+}  // namespace impl
+
+CUPOLA_INLINE void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch) {
+    std::iota(order.begin(), order.end(), 0U);
+    impl::decide_places(order, 0, order.size(), seed, epoch);
 }
 
 CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
@@ -86,15 +100,30 @@ CUPOLA_INLINE void ShuffledOrder::look_up(std::int64_t first, std::span<SampleOf
         place = {permutation.order[static_cast<std::size_t>(first % size_)], static_cast<std::uint32_t>(epoch)};
         ++first;
     }
+    // By now nobody looks up the epoch before, whose memory the next one's permutation takes.
+    if (first % size_ > size_ / 2 && first / size_ < max_epoch) advance(begun(first / size_ + 1), 2 * places.size() + 1);
 }
 
-CUPOLA_INLINE const ShuffledOrder::Permutation& ShuffledOrder::at(std::int64_t epoch) const {
+CUPOLA_INLINE ShuffledOrder::Permutation& ShuffledOrder::begun(std::int64_t epoch) const {
     Permutation& permutation = cache_->permutations[static_cast<std::size_t>(epoch % 2)];
     if (permutation.epoch != epoch) {
-        shuffle(permutation.order, seed_, static_cast<std::uint32_t>(epoch));
+        std::iota(permutation.order.begin(), permutation.order.end(), 0U);
+        permutation.left = permutation.order.size();
         permutation.epoch = epoch;
     }
     return permutation;
+}
+
+CUPOLA_INLINE const ShuffledOrder::Permutation& ShuffledOrder::at(std::int64_t epoch) const {
+    Permutation& permutation = begun(epoch);
+    advance(permutation, permutation.left);
+    return permutation;
+}
+
+CUPOLA_INLINE void ShuffledOrder::advance(Permutation& permutation, std::size_t places) const {
+    const std::size_t end = permutation.left;
+    permutation.left -= std::min(end, places);
+    impl::decide_places(permutation.order, permutation.left, end, seed_, static_cast<std::uint32_t>(permutation.epoch));
 }
 
 #endif

@@ -17,7 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
-#include <cupola/device/impl/cuda_staging.hpp>
+#include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/plan_choices.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -112,6 +112,21 @@ struct CudaOptions {
     std::shared_ptr<PlanChoices> plan_choices;
 };
 
+namespace impl {
+class StepConstants;
+}
+
+/// Where, on the device, a step that is captured once and run many times finds what changes from one to the next. Null outside
+/// such a step: launches then take everything by value.
+struct StepCells {
+    /// 0 once a gradient was not finite: what changes parameters then does nothing.
+    const std::int32_t* sound = nullptr;
+    /// The number of the step that random numbers are of.
+    const std::uint32_t* place = nullptr;
+    /// Of the optimiser: the learning rate and its like.
+    impl::StepConstants* constants = nullptr;
+};
+
 /// The stream and the library handles of one GPU. Made and used by one thread.
 class CudaContext {
 public:
@@ -128,6 +143,8 @@ public:
 
     /// While what it returns lives, the calling thread works on this device.
     [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(ordinal_); }
+    /// From now on the calling thread's CUDA calls are of this device. For a thread that belongs to the device.
+    void own_thread() const { impl::check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] const CudaOptions& options() const { return options_; }
@@ -135,6 +152,9 @@ public:
     [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
     [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
+    /// What operations look for on the device, while a step is queued.
+    [[nodiscard]] const StepCells& cells() const { return cells_; }
+    void set_cells(const StepCells& cells) { cells_ = cells; }
     /// Memory of the device for the partial sums and the results of one reduction at a time, in the stream's order.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
@@ -162,6 +182,7 @@ private:
     impl::CudaStream stream_;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
+    StepCells cells_;
     mutable CudaArena sums_;
     mutable impl::CudaStaging staging_;
 };
@@ -170,6 +191,10 @@ private:
 struct Cuda {
     static constexpr std::string_view name = "Cuda";
     static constexpr bool has_nccl = true;
+    /// Work is queued, and a training's is at most two steps ahead: parallel/cuda_data_parallel.hpp.
+    static constexpr bool queued = true;
+    /// Each pass of an optimiser is a launch: over neighbouring parameters in one.
+    static constexpr bool joins_segments = true;
     using Options = CudaOptions;
     using Context = CudaContext;
     using Arena = CudaArena;

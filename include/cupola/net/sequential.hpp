@@ -67,10 +67,11 @@ public:
         return info.pair == FusedPair::none ? collected.makers[info.row](site) : collected.pair(walk.rows, info, site);
     }
 
-    /// The first layer that cannot be trained on `Device` in a precision, as a sentence; empty if there is none.
-    template <class Device, class Policy = Float32>
+    /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a sentence; empty if
+    /// there is none.
+    template <class Device, class Policy = Float32, bool backward = true>
     [[nodiscard]] static constexpr Sentence untrainable() {
-        impl::RequireTrainable<Device, Policy> required{walk.rows};
+        impl::RequireTrainable<Device, Policy, backward> required{walk.rows};
         impl::for_each_layer_of(impl::ItemList<Items...>{}, required);
         return required.sentence;
     }

@@ -28,6 +28,20 @@ enum class StepPart : std::uint8_t {
 };
 inline constexpr std::size_t step_parts = 9;
 
+/// Who is told when a part begins and ends, where the host's clock says nothing because a device works by itself on what is
+/// queued. `entry` is for StepTimes::add, once the seconds are known.
+class StepMarks {
+public:
+    virtual void begin(std::size_t entry) = 0;
+    virtual void end(std::size_t entry) = 0;
+
+protected:
+    StepMarks() = default;
+    StepMarks(const StepMarks&) = default;
+    StepMarks& operator=(const StepMarks&) = default;
+    ~StepMarks() = default;
+};
+
 class StepTimes {
 public:
     struct Entry {
@@ -48,6 +62,15 @@ public:
     /// The whole step, as the caller of the training saw it.
     [[nodiscard]] double seconds(std::size_t step) const { return seconds_[step]; }
 
+    /// From now on stopwatches tell `marks` and ask no clock, until that is null.
+    void mark(StepMarks* marks) { marks_ = marks; }
+    /// Adds a call to an entry of the step in progress.
+    void add(std::size_t entry, double seconds) {
+        Entry& of_step = entries_[done_ * (2 * stages_ + step_parts) + entry];
+        of_step.seconds += seconds;
+        ++of_step.calls;
+    }
+
     /// Ends the step in progress. There must be room for another while more is added.
     void end_step(double seconds) { seconds_[done_++] = seconds; }
 
@@ -58,9 +81,9 @@ private:
         return step_parts + (direction == Direction::forward ? 0 : stages_) + stage;
     }
     [[nodiscard]] const Entry* row(std::size_t step) const { return entries_.data() + step * (2 * stages_ + step_parts); }
-    [[nodiscard]] Entry* now(std::size_t place) { return entries_.data() + done_ * (2 * stages_ + step_parts) + place; }
 
     std::size_t stages_;
+    StepMarks* marks_ = nullptr;
     std::vector<Entry> entries_;
     std::vector<double> seconds_;
     std::size_t done_ = 0;
@@ -69,22 +92,33 @@ private:
 /// Adds the time of its own life to an entry. Without times it does nothing.
 class Stopwatch {
 public:
-    Stopwatch(StepTimes* times, StepPart part) : Stopwatch(times == nullptr ? nullptr : times->now(static_cast<std::size_t>(part))) {}
+    Stopwatch(StepTimes* times, StepPart part) : Stopwatch(times, static_cast<std::size_t>(part)) {}
     Stopwatch(StepTimes* times, Direction direction, std::size_t stage)
-        : Stopwatch(times == nullptr ? nullptr : times->now(times->place(direction, stage))) {}
+        : Stopwatch(times, times == nullptr ? 0 : times->place(direction, stage)) {}
     Stopwatch(const Stopwatch&) = delete;
     Stopwatch& operator=(const Stopwatch&) = delete;
     ~Stopwatch() {
-        if (entry_ == nullptr) return;
-        entry_->seconds += monotonic_seconds() - begun_;
-        ++entry_->calls;
+        if (times_ == nullptr) return;
+        if (times_->marks_ != nullptr) {
+            times_->marks_->end(entry_);
+        } else {
+            times_->add(entry_, monotonic_seconds() - begun_);
+        }
     }
 
 private:
-    explicit Stopwatch(StepTimes::Entry* entry) : entry_(entry), begun_(entry == nullptr ? 0 : monotonic_seconds()) {}
+    Stopwatch(StepTimes* times, std::size_t entry) : times_(times), entry_(entry) {
+        if (times_ == nullptr) return;
+        if (times_->marks_ != nullptr) {
+            times_->marks_->begin(entry_);
+        } else {
+            begun_ = monotonic_seconds();
+        }
+    }
 
-    StepTimes::Entry* entry_;
-    double begun_;
+    StepTimes* times_;
+    std::size_t entry_;
+    double begun_ = 0;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -19,13 +19,18 @@ struct GradientTerms {
     /// The largest magnitude; 0 for none.
     float clip = 0;
     float weight_decay = 0;
+    /// A factor of the scale that is on the device, and known there when the pass runs; null for none, as on `Host`.
+    const float* scale_on_device = nullptr;
 };
 
 /// `GradientTerms` ready for a loop: plain members that the compiler keeps in registers.
 class GradientAt {
 public:
     CUPOLA_HOST_DEVICE constexpr explicit GradientAt(const GradientTerms& terms)
-        : l2_(terms.l2), scale_(terms.scale), limit_(terms.clip > 0 ? terms.clip : unlimited), weight_decay_(terms.weight_decay) {}
+        : l2_(terms.l2),
+          scale_(terms.scale_on_device != nullptr ? terms.scale * *terms.scale_on_device : terms.scale),
+          limit_(terms.clip > 0 ? terms.clip : unlimited),
+          weight_decay_(terms.weight_decay) {}
 
     /// A NaN stays one.
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float w) const {

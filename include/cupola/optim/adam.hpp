@@ -16,6 +16,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Adam {
+    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;

@@ -6,7 +6,8 @@
 //   g = gradient + l2 * w,    g = g * min(1, max_norm / (norm(g) + 1e-6)),    g = clamp(g, -max_value, max_value)
 //
 // What the loss adds to the gradient is clipped; a decay of the optimiser's own is not. The norm is over all parameters, in
-// double and in one order, so every device finds the same.
+// double and in one order, so every device finds the same. Where the update is queued, as on `Cuda`, so is the norm: nothing
+// waits for it.
 #pragma once
 
 #include <cmath>
@@ -18,9 +19,16 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/gradient_norm.hpp>
 #include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+/// Whether the host need not know a gradient's norm for the update to be clipped by it.
+template <class Device>
+concept NormStaysOn = requires(typename Device::Context& context, const float* on_device) {
+    ops::GradientNorm<Device>::queue_clip_scale(context, 1.0, on_device);
+};
 
 template <class Inner>
 struct Clipped {
@@ -29,6 +37,8 @@ struct Clipped {
     double max_norm = 0.0;
     /// The largest magnitude of one value; 0 for any.
     double max_value = 0.0;
+
+    static constexpr bool captured = requires { requires Inner::captured; };
 
     [[nodiscard]] int state_arenas() const { return optimizer.state_arenas(); }
     [[nodiscard]] std::string_view state_name(int arena) const { return optimizer.state_name(arena); }
@@ -61,12 +71,27 @@ struct Clipped {
     template <class Device>
     void update(const Update<Device>& u) const {
         Update<Device> clipped = u;
-        if (max_norm > 0) {
+        if constexpr (NormStaysOn<Device>) {
+            if (max_norm > 0) clipped.scale_on_device = queue_scale(u);
+        } else if (max_norm > 0) {
             const double share = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
             if (share < 1) clipped.scale *= static_cast<float>(share);
         }
         if (max_value > 0) clipped.clip = static_cast<float>(max_value);
         optimizer.update(clipped);
+    }
+
+private:
+    /// The scale by the norm, on a device that computes it without a wait.
+    template <class Device>
+    [[nodiscard]] const float* queue_scale(const Update<Device>& u) const {
+        bool first = true;
+        impl::for_each_stretch(u, true, [&](const Segment& segment) {
+            ops::GradientNorm<Device>::queue_squares(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
+                                                     segment.size, u.terms(segment), first);
+            first = false;
+        });
+        return ops::GradientNorm<Device>::queue_clip_scale(u.context, max_norm, u.scale_on_device);
     }
 };
 

@@ -17,6 +17,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Lars {
+    static constexpr bool captured = true;
     Schedule learning_rate = 1.0;
     double momentum = 0.9;
     double weight_decay = 0.0;

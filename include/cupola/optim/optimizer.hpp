@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an optimiser, in named parts. Three parts are optional: `double state_start(int arena) const`, the value
+// The contract of an optimiser, in named parts. Four parts are optional: `double state_start(int arena) const`, the value
 // a state arena starts with (0 without it); `void check() const`, which throws InvalidArgument for settings that mean
-// nothing; `std::string learning_rate_description() const`, for the log.
+// nothing; `std::string learning_rate_description() const`, for the log; `static constexpr bool captured = true`, for one that
+// changes parameters by the passes of ops/ alone and in each step by the same: a GPU then repeats them without being told each.
 #pragma once
 
 #include <concepts>
@@ -42,12 +43,18 @@ struct Update {
     /// 0 is none.
     float scale = 1;
     float clip = 0;
+    /// A factor of `scale` that the device computes in the same step; null for none.
+    const float* scale_on_device = nullptr;
 
     /// The arena `index` of the state.
     [[nodiscard]] float* state_arena(int index) const { return state + index * elements; }
     /// The gradient's terms in `segment`, for an optimiser with a coupled decay of its own.
     [[nodiscard]] GradientTerms terms(const Segment& segment, double weight_decay = 0) const {
-        return {.l2 = static_cast<float>(segment.l2), .scale = scale, .clip = clip, .weight_decay = static_cast<float>(weight_decay)};
+        return {.l2 = static_cast<float>(segment.l2),
+                .scale = scale,
+                .clip = clip,
+                .weight_decay = static_cast<float>(weight_decay),
+                .scale_on_device = scale_on_device};
     }
 };
 

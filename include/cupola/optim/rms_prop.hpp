@@ -11,12 +11,14 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/rms_prop_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 struct RmsProp {
+    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double decay = 0.9;
     double momentum = 0.0;
@@ -48,7 +50,7 @@ struct RmsProp {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        for (const Segment& segment : u.segments) {
+        impl::for_each_stretch(u, true, [&](const Segment& segment) {
             const RmsPropConstants constants{
                 .gradient = u.terms(segment, weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),
@@ -59,7 +61,7 @@ struct RmsProp {
             float* const velocity = momentum == 0.0 ? nullptr : u.state_arena(1) + segment.offset;
             ops::RmsPropUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
                                             u.state_arena(0) + segment.offset, velocity, segment.size, constants);
-        }
+        });
     }
 };
 

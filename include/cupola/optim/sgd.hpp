@@ -11,12 +11,14 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/sgd_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 struct Sgd {
+    static constexpr bool captured = true;
     Schedule learning_rate = 0.1;
     double momentum = 0.0;
     bool nesterov = false;
@@ -41,7 +43,7 @@ struct Sgd {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        for (const Segment& segment : u.segments) {
+        impl::for_each_stretch(u, true, [&](const Segment& segment) {
             const SgdConstants constants{
                 .gradient = u.terms(segment, decoupled ? 0.0 : weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),
@@ -52,7 +54,7 @@ struct Sgd {
             float* const velocity = u.state == nullptr ? nullptr : u.state + segment.offset;
             ops::SgdUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset, velocity,
                                         segment.size, constants);
-        }
+        });
     }
 };
 

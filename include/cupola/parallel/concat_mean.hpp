@@ -4,32 +4,27 @@
 //
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //
-// so the result has the same bits wherever the replicas ran. On `Host` the gradient arenas are the rows of one matrix:
-// the stack is a view, and the mean reads each gradient once.
+// so the result has the same bits wherever the replicas ran. A device says how by `concat_mean(context, gradients, mean)`: `Host`
+// in parallel/host_concat_mean.hpp, where the gradient arenas are the rows of one matrix: the stack is a view, and the mean reads
+// each gradient once; `Cuda`, through the host, in parallel/cuda_concat_mean.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-#include <cupola/device/host.hpp>
 #include <cupola/parallel/averaging.hpp>
-#include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 struct ConcatMean {
     static constexpr std::string_view name = "ConcatMean";
 
-    void average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const;
-
-    /// On a device whose memory the host does not read, through the host: parallel/cuda_concat_mean.hpp.
     template <class Context>
-        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) {
-            concat_mean_through_host(context, gradients, mean);
-        }
+        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) { concat_mean(context, gradients, mean); }
     void average(Context& context, const GradientRows& gradients, std::span<float> mean) const {
-        concat_mean_through_host(context, gradients, mean);
+        concat_mean(context, gradients, mean);
     }
 };
 
@@ -41,12 +36,6 @@ void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begi
 }  // namespace impl
 
 #ifndef CUPOLA_OPS
-
-CUPOLA_INLINE void ConcatMean::average(const HostContext& context, const GradientRows& gradients, std::span<float> mean) const {
-    for_each_block(context, gradients.columns, [&, to = mean.data()](std::int64_t begin, std::int64_t end) {
-        impl::mean_of_columns(gradients, to, begin, end);
-    });
-}
 
 [[gnu::noinline]] CUPOLA_INLINE void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end) {
     for (std::size_t r = 0; r < gradients.rows.size(); ++r) {

@@ -20,7 +20,6 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/parallel/concat_mean.hpp>
-#include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -44,8 +43,8 @@ private:
 
 }  // namespace impl
 
-/// What ConcatMean::average does on `Cuda`. `mean` may be one of the rows: they have been read when it is written.
-inline void concat_mean_through_host(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
+/// `mean` may be one of the rows: they have been read when it is written.
+inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
     constexpr std::size_t most_rows = 64;
     const std::size_t count = gradients.rows.size(), columns = mean.size();
     require(count <= most_rows, "ConcatMean averages the gradients of at most ", most_rows, " replicas on Cuda, not of ", count);
@@ -63,9 +62,10 @@ inline void concat_mean_through_host(const CudaContext& context, const GradientR
     auto* const to = reinterpret_cast<float*>(staging + count * row_bytes);
     {
         const impl::FlushedDenormals scope;
+        constexpr std::int64_t block = 4096;  // of each row at once: what is added to is still in the cache
         const auto end = static_cast<std::int64_t>(columns);
-        for (std::int64_t begin = 0; begin < end; begin += block_size) {
-            impl::mean_of_columns(here, to, begin, std::min(end, begin + block_size));
+        for (std::int64_t begin = 0; begin < end; begin += block) {
+            impl::mean_of_columns(here, to, begin, std::min(end, begin + block));
         }
     }
     context.queue_copy(mean.data(), to, columns * sizeof(float));

@@ -33,7 +33,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
-    requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>())
+    requires(impl::is_trainable<Net, Loss, Optimizer, Averaging, D, Statistics>() && !impl::is_queued<D>)
 class DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>
     : public impl::TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using Base = impl::TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics>;
@@ -81,6 +81,7 @@ private:
     using typename Base::DeviceState, typename Base::Element;
     using typename Base::Replica;
     using Base::at, Base::replica_at, Base::report_of, Base::batch_samples, Base::plan_options, Base::synchronized;
+    using Base::begin_report, Base::complete_report, Base::finish_report, Base::checks_after, Base::require_equal_parameters;
     using Base::first_replica, Base::columns_of, Base::statistics_row, Base::row, Base::average_row;
     using Base::options_, Base::threads_, Base::devices_, Base::replicas_, Base::regularized_, Base::part_of_, Base::segments_;
     using Base::statistics_layers_, Base::in_step_, Base::report_, Base::step_;
@@ -148,10 +149,7 @@ private:
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             replica_at(replica).samples = 0;
             replica_at(replica).not_finite.clear();
-            ReplicaReport& report = report_of(replica);
-            report.samples = report.correct = 0;
-            report.total = 0;
-            for (LossPart& part : report.parts) part.value = 0;
+            begin_report(replica);
         }
     }
 
@@ -269,13 +267,7 @@ private:
                 scale(state.worker.context(), std::span(row(replica), static_cast<std::size_t>(Net::parameter_elements)),
                       static_cast<double>(expected) / static_cast<double>(r.samples));
             }
-            report.samples = r.samples;
-            report.parts[0].value /= static_cast<double>(r.samples);
-            report.total = report.parts[0].value;
-            for (std::size_t i = 0; i < regularized_.size(); ++i) {
-                report.parts[part_of_[i]].value += state.regularization[i];
-                report.total += state.regularization[i];
-            }
+            complete_report(replica, r.samples, state.regularization);
         }
     }
 
@@ -285,7 +277,7 @@ private:
         DeviceState& state = at(device);
         const Stopwatch watch(state.worker.times(), StepPart::averaging);
         const auto [begin, end] = columns_of(device);
-        const std::span<float> mean(average_row() + begin, static_cast<std::size_t>(end - begin));
+        const std::span<float> mean(average_row(device) + begin, static_cast<std::size_t>(end - begin));
         GradientRows gradients{.columns = end - begin};
         std::size_t count = 0;
         for (std::size_t r = 0; r < replicas_.size(); ++r) {
@@ -309,7 +301,7 @@ private:
         constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
         const Replica& r = replicas_[0];
         return {step_, state.worker.context(), std::span<const float>(state.worker.parameters(), elements),
-                std::span<const float>(average_row(), elements), r.batch, r.key, &state.worker,
+                std::span<const float>(average_row(0), elements), r.batch, r.key, &state.worker,
                 [](void* object, const BatchView& batch, const PassKey& key, void* visitor, typename Inspection<D>::VisitOutput visit) {
                     auto& worker = *static_cast<Worker*>(object);
                     worker.inspect(worker.template inspection_plan<Net>(batch.size), batch.samples, key,
@@ -324,7 +316,7 @@ private:
             const Stopwatch watch(worker.times(), StepPart::optimizer);
             options_.optimizer.update(Update<D>{.context = worker.context(),
                                                 .parameters = worker.parameters(),
-                                                .gradient = average_row(),
+                                                .gradient = average_row(worker.context().ordinal()),
                                                 .state = worker.state(),
                                                 .elements = Net::parameter_elements,
                                                 .segments = segments_,
@@ -337,7 +329,7 @@ private:
         }
         if constexpr (Net::buffer_elements > 0) update_statistics(state);
         worker.parameters_changed();
-        if (!checks_now()) return;
+        if (!checks_after(step_)) return;
         const std::span<const float> parameters(worker.parameters(), static_cast<std::size_t>(Net::parameter_elements));
         state.hash = hash_of(worker.context(), parameters);
     }
@@ -362,21 +354,15 @@ private:
     }
 
     void finish_step() {
-        report_.step = step_;
-        report_.samples = 0;
-        report_.loss = 0;
-        report_.learning_rate = options_.optimizer.learning_rate_at(step_);
         for (std::size_t r = 0; r < replicas_.size(); ++r) {
-            const ReplicaReport& replica = report_.replicas[r];
-            if (!replicas_[r].not_finite.empty() || !std::isfinite(replica.total)) {
-                throw_diverged(text("the loss of replica ", r, " is ", replica.total), replicas_[r].not_finite, static_cast<int>(r));
+            const double loss = report_.replicas[r].total;
+            if (!replicas_[r].not_finite.empty() || !std::isfinite(loss)) {
+                impl::throw_diverged(step_, text("the loss of replica ", r, " is ", loss), replicas_[r].not_finite, static_cast<int>(r));
             }
-            report_.samples += replica.samples;
-            report_.loss += replica.total * static_cast<double>(replica.samples);
         }
-        report_.loss /= static_cast<double>(report_.samples);
+        finish_report(step_);
         if (!all_averaged()) throw_gradient_not_finite();
-        if (checks_now()) require_equal_parameters();
+        if (checks_after(step_)) require_equal_parameters(step_);
         for (DeviceState& state : devices_) state.updating = false;
         ++step_;
     }
@@ -390,22 +376,12 @@ private:
     [[nodiscard]] bool all_averaged() const {
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.averaged; });
     }
-    [[nodiscard]] bool checks_now() const {
-        return options_.devices > 1 && options_.check_every > 0 && (step_ + 1) % options_.check_every == 0;
-    }
 
     // What can go wrong in a step.
 
     [[nodiscard, gnu::cold]] static std::string where_not_finite(DeviceState& state, const Replica& r, const float* gradient) {
         Plan<D, Element>& plan = state.worker.template inspection_plan<Net>(r.batch.size);
         return impl::first_not_finite(state.worker, plan, Net::rows, r.batch, r.key, gradient);
-    }
-
-    [[noreturn, gnu::cold]] void throw_diverged(const std::string& what, const std::string& where, int replica) const {
-        throw DivergedError(text(what, " at step ", step_, where.empty() ? "" : ": ", where,
-                                 "; training diverged or a batch holds numbers that are not finite; the parameters are those "
-                                 "before the step"),
-                            step_, replica);
     }
 
     /// Finds whose gradient it is: the slow way, for the step that failed.
@@ -420,18 +396,8 @@ private:
                 where = where_not_finite(at(0), replica_at(r), row(r));
             }
         });
-        throw_diverged(text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found),
-                            " is not finite"),
-                       where, found);
-    }
-
-    void require_equal_parameters() const {
-        for (std::size_t device = 1; device < devices_.size(); ++device) {
-            if (devices_[device].hash == devices_[0].hash) continue;
-            throw ReplicasDiffer(text("after step ", step_, " the parameters of device ", device,
-                                      " differ from those of device 0: a device computed something else"),
-                                 step_, static_cast<int>(device));
-        }
+        impl::throw_diverged(
+            step_, text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found), " is not finite"), where, found);
     }
 };
 

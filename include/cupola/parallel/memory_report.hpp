@@ -20,6 +20,8 @@ struct MemoryReport {
     int arenas = 1;
     /// In all.
     std::size_t gradients = 0, average = 0, statistics = 0;
+    /// In all: a batch a replica, where the host's memory is not the device's.
+    std::size_t batches = 0;
     [[nodiscard]] std::size_t total() const;
 };
 
@@ -30,7 +32,7 @@ struct MemoryReport {
 CUPOLA_INLINE std::size_t MemoryReport::total() const {
     return static_cast<std::size_t>(devices) *
                (parameters + optimizer_state + moving_average + buffers + static_cast<std::size_t>(arenas) * plan.total()) +
-           gradients + average + statistics;
+           gradients + average + statistics + batches;
 }
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
@@ -43,7 +45,8 @@ CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
                 " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
                 part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"), activations, ") + ",
                 bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
-                part(memory.statistics, " their statistics"), bytes_text(memory.average), " average");
+                part(memory.statistics, " their statistics"), part(memory.batches, " their batches"), bytes_text(memory.average),
+                " average");
 }
 
 #endif

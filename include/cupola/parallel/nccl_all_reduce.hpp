@@ -1,27 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclAllReduce: one sum over the replicas' gradient arenas by NCCL, on the devices. It needs devices that NCCL knows; on
-// `Host` it is refused at compile time, and `ConcatMean` averages there. The backend with such devices supplies it.
+// NcclAllReduce: one sum over the replicas' gradient arenas by NCCL, on the devices, of one process or of several:
+//
+//   mean = (sum over all ranks of the sum over their replicas of n_i g_i) / (sum of n_i)
+//
+// A rank is a device of a process, and each process has as many: rank = process * devices + device. Replicas that share
+// a device are added there first. It needs devices that NCCL knows; on `Host` it is refused at compile time, and
+// `ConcatMean` averages there. What it does on `Cuda` is in <cupola/nccl.hpp>, which its users include beside
+// <cupola/cuda.hpp>.
+//
+// Each wait has a deadline, and an error names who did not come. Processes of one machine see each other's heartbeats
+// through a file beside `id_file`; ranks of other machines cannot be seen, and the error says so.
 #pragma once
 
+#include <cstdlib>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include <cupola/core/error.hpp>
 #include <cupola/parallel/averaging.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// What `Averaging` sums by on `Device`. Left incomplete here: parallel/cuda_nccl_all_reduce.hpp has it, and only who
+/// includes that needs NCCL.
+template <class Averaging, class Device>
+struct RingOf;
+
+}  // namespace impl
+
 struct NcclAllReduce {
     static constexpr std::string_view name = "NcclAllReduce";
+    /// Whoever starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
+    static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
+
+    /// How many processes train together, and which of them this one is.
+    int processes = 1, process = 0;
+    /// Where process 0 puts NCCL's id for the others, on a disk of this machine: a name that no other start uses.
+    /// Process 0 removes it once all have started. With the environment variable it only names the file of heartbeats;
+    /// over several machines the variable alone is set. One process needs neither.
+    std::string id_file{};
+    /// How long the processes' starts may lie apart, and how long any may wait for the others in a step: all that only
+    /// one of them does between two steps, such as an evaluation, lies within it.
+    double start_seconds = 120, step_seconds = 60;
+    /// A rank that has not been seen to get on for so long is named by the error.
+    double heartbeat_seconds = 5;
+
+    /// Throws InvalidArgument with what is wrong with these numbers in a training whose processes have `devices` each.
+    [[gnu::cold]] void check(int devices) const;
 
     template <class Device>
     static consteval Sentence mistake() {
         Sentence sentence;
-        if constexpr (!requires { Device::has_nccl; }) {
+        if constexpr (!knows<Device>()) {
             sentence << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
                      << " is none: name ConcatMean instead";
+        } else if constexpr (!requires { sizeof(impl::RingOf<NcclAllReduce, Device>); }) {
+            sentence << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
         }
         return sentence;
     }
+
+private:
+    template <class Device>
+    static consteval bool knows() {
+        if constexpr (requires { Device::has_nccl; }) return Device::has_nccl;
+        return false;
+    }
 };
+
+inline void NcclAllReduce::check(int devices) const {
+    constexpr int most = 1 << 20;
+    require(processes >= 1 && processes <= most, "NcclAllReduce averages over 1 to ", most, " processes, not ",
+            processes);
+    require(devices >= 1 && devices <= most / processes, "NcclAllReduce averages over 1 to ", most, " ranks, not ",
+            processes, processes == 1 ? " process with " : " processes with ", devices,
+            devices == 1 ? " device each" : " devices each");
+    require(process >= 0 && process < processes, "the processes of a training over ", processes, " are numbered 0 to ",
+            processes - 1, ", and this one says that it is process ", process);
+    const char* const id = std::getenv(id_variable);
+    require(processes == 1 || !id_file.empty() || (id != nullptr && *id != '\0'), "a training over ", processes,
+            " processes hands NCCL's id on: name the same new file in the id_file of each, or set the environment "
+            "variable ",
+            id_variable);
+    for (const auto& [what, seconds] :
+         {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
+          std::pair{"heartbeat_seconds", heartbeat_seconds}}) {
+        // Also false for a NaN; an infinite wait is the one thing that is not offered.
+        require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what, " is a time above 0 s and at most 1e9 s, not ",
+                seconds, " s");
+    }
+    require(heartbeat_seconds < start_seconds && heartbeat_seconds < step_seconds,
+            "a heartbeat that has stopped is seen during a wait: ", "heartbeat_seconds, ", heartbeat_seconds,
+            " s, is to be less than start_seconds, ", start_seconds, " s, and step_seconds, ", step_seconds, " s");
+}
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -83,8 +83,11 @@ public:
 
     void on_begin(Run& run) { saved_ = run.first_step; }
 
+    /// The training is to stand after these steps: its steps are not queued ahead then.
+    [[nodiscard]] bool stands_after(std::int64_t step) const { return options_.every > 0 && (step + 1) % options_.every == 0; }
+
     void on_step(const StepReport& report, Run&) {
-        if (options_.every > 0 && (report.step + 1) % options_.every == 0) save();
+        if (stands_after(report.step)) save();
     }
 
     void on_end(Run&) {
@@ -99,7 +102,9 @@ private:
         for (int arena = 0; arena < optimizer.state_arenas(); ++arena) {
             checkpoint.optimizer_states.emplace_back(optimizer.state_name(arena));
         }
-        checkpoint.info.set(images_seen_key, text(checkpoint.state.step * options.batch_size * options.replicas * options.accumulation));
+        std::int64_t images_a_step = options.batch_size * options.replicas * options.accumulation;
+        if constexpr (requires { options.averaging.processes; }) images_a_step *= options.averaging.processes;
+        checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_a_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
         directory_->save(Training::NetworkType::rows, checkpoint, metric_());
         saved_ = checkpoint.state.step;

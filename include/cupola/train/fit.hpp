@@ -13,6 +13,11 @@
 //   bool wants(std::int64_t step)              whether it wants to look into this step
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
+// Where steps are queued (`Cuda`), a report comes up to two steps later, and what on_step asks the training then is of the newest
+// step. A callback that needs the training as it is after a certain step says so:
+//
+//   bool stands_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
+//
 // Callbacks are called in their order, on the thread that called `fit`. Lvalues are not copied: what a callback has
 // gathered is there afterwards.
 #pragma once
@@ -38,6 +43,13 @@ template <class C>
 concept HasWants = requires(C& callback, std::int64_t step) {
     { callback.wants(step) } -> std::convertible_to<bool>;
 };
+template <class C>
+concept HasStandsAfter = requires(C& callback, std::int64_t step) {
+    { callback.stands_after(step) } -> std::convertible_to<bool>;
+};
+/// A training whose steps are queued: reports come later, in their order.
+template <class T>
+concept QueuesSteps = requires(T& training) { training.collect(); };
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
@@ -101,15 +113,35 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         };
         (show(callbacks), ...);
     };
+    [[maybe_unused]] const auto wants = [](auto& callback, std::int64_t step) {
+        if constexpr (requires { callback.wants(step); }) return static_cast<bool>(callback.wants(step));
+        else return false;
+    };
+    [[maybe_unused]] const auto stands_after = [](auto& callback, std::int64_t step) {
+        if constexpr (requires { callback.stands_after(step); }) return static_cast<bool>(callback.stands_after(step));
+        else return false;
+    };
     try {
         while (training.step() < run.last_step && !run.stop) {
-            if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
+            if constexpr (QueuesSteps<Training>) {
+                if ((wants(callbacks, training.step()) || ...)) {
+                    training.queue(batches, inspect);
+                } else {
+                    training.queue(batches);
+                }
+                const bool stands = (stands_after(callbacks, training.step() - 1) || ...);
+                const std::int64_t ahead = stands ? 0 : Training::most_ahead;
+                while (const StepReport* const report = training.collect(ahead)) (after(callbacks, *report), ...);
+            } else if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
                 const StepReport& report = training.step(batches, inspect);
                 (after(callbacks, report), ...);
             } else if constexpr (requires { training.step(batches); }) {
                 [[maybe_unused]] const StepReport& report = training.step(batches);
                 (after(callbacks, report), ...);
             }
+        }
+        if constexpr (QueuesSteps<Training>) {
+            while (const StepReport* const report = training.collect(0)) (after(callbacks, *report), ...);
         }
     } catch (...) {
         // The first error is the one to be told: what a callback's end throws on top of it (a full disk) is not.

@@ -28,3 +28,22 @@ def serve(description, step):
             seconds.append(time.perf_counter() - start)
             done += 1
         print(json.dumps({"seconds": seconds, "loss": loss}), flush=True)
+
+
+def serve_queued(description, programs):
+    """The same for a device that works by itself on what is queued. `programs[key]` is (queue, wait): `queue(i)` queues training step
+    i, `wait()` returns the last loss when all is done. A line is a key and a number of steps; the answer holds their mean time."""
+    done = dict.fromkeys(programs, 0)
+    print(json.dumps(description), flush=True)
+    for line in sys.stdin:
+        *words, count = line.split()
+        key, steps = " ".join(words), int(count)
+        queue, wait = programs[key]
+        wait()
+        start = time.perf_counter()
+        for i in range(done[key], done[key] + steps):
+            queue(i)
+        loss = wait()
+        seconds = time.perf_counter() - start
+        done[key] += steps
+        print(json.dumps({"seconds": [seconds / steps], "loss": loss}), flush=True)

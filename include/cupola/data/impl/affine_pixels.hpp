@@ -7,7 +7,6 @@
 // of every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,15 +20,15 @@ inline constexpr std::int64_t chunk_lanes = 48;
 inline constexpr std::int64_t band_chunks = 256;
 inline constexpr std::int64_t band_bytes = band_chunks * chunk_lanes;
 
-/// The sums of the values and of their squares, a channel each.
+/// The sums of the values and of their squares, a channel each. (Plain arrays: kernels cannot reach std::array's elements.)
 struct PixelSums {
-    std::array<std::int64_t, 3> values{}, squares{};
+    std::int64_t values[3]{}, squares[3]{};
 };
 
 /// y = scale * x + shift[channel].
 struct AffinePixels {
     float scale = 1;
-    std::array<float, 3> shift{};
+    float shift[3]{};
 };
 
 /// Adds `chunks` chunks, at most band_chunks, to `sums`.

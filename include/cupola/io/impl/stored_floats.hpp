@@ -5,7 +5,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,19 +12,9 @@
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/element_type.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
-
-/// IEEE 754's binary16 as float.
-[[nodiscard]] inline float float_of_half(std::uint16_t bits) {
-    const std::uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3FFU;
-    if (exponent == 0) {
-        const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-        return sign != 0 ? -magnitude : magnitude;
-    }
-    // Exponents count from -15 there and from -127 here; 31 is infinity or no number, as 255 is here.
-    return std::bit_cast<float>(sign | (exponent == 31 ? 255U : exponent + 112) << 23 | fraction << 13);
-}
 
 /// Whether `read_stored_floats` knows elements of this type, by its name in a safetensors header.
 [[nodiscard]] inline bool is_stored_float(std::string_view type) {
@@ -42,7 +31,7 @@ inline void read_stored_floats(std::string_view type, std::span<const std::byte>
         }
     };
     if (type == "F16") {
-        each(std::uint16_t{}, &float_of_half);
+        each(Float16{}, [](Float16 value) { return static_cast<float>(value); });
     } else if (type == "BF16") {
         each(std::uint16_t{}, [](std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); });
     } else if (type == "F64") {

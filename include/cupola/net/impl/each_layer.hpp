@@ -61,8 +61,8 @@ struct CollectMakers {
     }
 };
 
-/// Finds the first layer that cannot be trained on a device in a precision.
-template <class Device, class Precision>
+/// Finds the first layer that cannot be trained on a device in a precision; without `backward`, that cannot be run.
+template <class Device, class Precision, bool backward = true>
 struct RequireTrainable {
     using T = typename Precision::Activation;
     std::span<const Row> rows;
@@ -80,7 +80,7 @@ struct RequireTrainable {
         } else if constexpr (!HasForward<OperationOf<L, Device, T>, Device, T>) {
             describe(sentence, place, rows[place - 1]);
             sentence << " has no forward on " << Device::name << ": its operation lacks `void forward(const Pass&)`";
-        } else if constexpr (!HasBackward<OperationOf<L, Device, T>, Device, T>) {
+        } else if constexpr (backward && !HasBackward<OperationOf<L, Device, T>, Device, T>) {
             describe(sentence, place, rows[place - 1]);
             sentence << " has no backward on " << Device::name << ": its operation lacks `void backward(const Pass&)`";
         }

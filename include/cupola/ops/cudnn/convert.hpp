@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// to = from, with the bits that To's constructor gives it: those of every device, a NaN's too.
+/// to = from, with the bits that To's constructor gives it: those of every device, and of a BFloat16 a NaN's too.
 template <class From, class To>
 struct ConvertAt {
     const From* from;

@@ -3,8 +3,8 @@
 // Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call. Plans are chosen in the
 // constructor: CudaOptions says by which rules, and may hold the choices of another run.
 //
-// In float, weights and their gradients are used where they lie. In bfloat16, cuDNN 9.19 wants the weights and the bias in it
-// too, and gives the gradient of the weights in it: `prepare` rounds the former, `backward` widens the latter.
+// In float, weights and their gradients are used where they lie. In bfloat16 and in half, cuDNN 9.19 wants the weights and the bias
+// in it too, and gives the gradient of the weights in it: `prepare` rounds the former, `backward` widens the latter.
 #pragma once
 
 #include <algorithm>

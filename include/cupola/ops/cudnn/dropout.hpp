@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dropout on `Cuda`: both directions draw the mask anew, a thread the four numbers of a block. The numbers are those of
-// every other device, and so are the bits of the result.
+// every other device, and so are the bits of the result. In a captured step, the step's number is read on the device.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,15 @@ struct DropoutFour {
     float rate, scale;
     std::uint64_t seed;
     std::uint32_t layer, step;
+    const std::uint32_t* place;  // where the step is read instead, if not null
     std::int64_t first_sample;
     Divisor fours;  // of a sample
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const auto [sample, four] = fours.divide(i);
+        const std::uint32_t now = place != nullptr ? *place : step;
         const auto words =
-            dropout_stream(seed, layer, step, first_sample + sample).words(static_cast<std::uint32_t>(four));
+            dropout_stream(seed, layer, now, first_sample + sample).words(static_cast<std::uint32_t>(four));
         const std::int64_t first = sample * features + 4 * four;
         if constexpr (packed) {
             float values[4];
@@ -89,7 +91,8 @@ private:
         const std::int64_t fours = (features_ + 3) / 4;
         impl::launch(pass.context, batch_ * fours,
                      impl::DropoutFour<T, packed>{from, to, features_, rate_, 1.0F / (1.0F - rate_), pass.seed, layer_,
-                                                  pass.step, pass.first_sample, impl::Divisor(fours)});
+                                                  pass.step, pass.context.cells().place, pass.first_sample,
+                                                  impl::Divisor(fours)});
     }
 
     std::int64_t batch_, features_;

@@ -3,6 +3,7 @@
 // Folding a batch normalisation into weights on `Cuda`: a thread a weight, once for each set of parameters.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
@@ -18,7 +19,7 @@ struct FoldNorm {
     FoldedBatchNorm n;
     float *weight, *bias;
 
-    __device__ void operator()(std::int64_t i) const {
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const std::int64_t weights = n.channels * n.weights_a_channel;
         if (i < weights) {
             weight[i] = static_cast<float>(factor(i / n.weights_a_channel)) * n.weight[i];
@@ -31,8 +32,8 @@ struct FoldNorm {
     }
 
 private:
-    __device__ double factor(std::int64_t c) const {
-        return static_cast<double>(n.scale[c]) / sqrt(static_cast<double>(n.variance[c]) + n.epsilon);
+    CUPOLA_HOST_DEVICE double factor(std::int64_t c) const {
+        return static_cast<double>(n.scale[c]) / std::sqrt(static_cast<double>(n.variance[c]) + n.epsilon);
     }
 };
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/launch_update.cuh>
 #include <cupola/ops/cudnn/impl/update_elements.hpp>
 #include <cupola/ops/lamb_update.hpp>
 
@@ -17,16 +17,17 @@ namespace ops {
 
 template <>
 struct LambUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
+    /// where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
-                      float* second_moment, std::int64_t count, const impl::ConstantsOf<LambConstants>& constants) {
-        if (count <= 0) return;
+                      float* second_moment, std::int64_t count, impl::ConstantsOf<LambConstants> constants) {
+        if (count <= 0 || !impl::place_constants(context, constants)) return;
         float* const rate = impl::result_of_sum<float>(context);
-        impl::reduce<impl::TwoSums>(context, count,
-                                    impl::LambMoments{constants, w, gradient, first_moment, second_moment},
-                                    impl::LambRate{constants, rate});
-        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, first_moment, second_moment),
-                                        impl::LambAt{constants, w, first_moment, second_moment, rate});
+        impl::reduce_update<impl::TwoSums>(context, count,
+                                           impl::LambMoments{constants, w, gradient, first_moment, second_moment},
+                                           impl::LambRate{constants, rate});
+        impl::launch_update(context, count, impl::aligned_for_packs(w, first_moment, second_moment),
+                            impl::LambAt{constants, w, first_moment, second_moment, rate});
     }
 };
 

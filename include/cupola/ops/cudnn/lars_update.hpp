@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/launch_update.cuh>
 #include <cupola/ops/cudnn/impl/update_elements.hpp>
 #include <cupola/ops/lars_update.hpp>
 
@@ -17,17 +17,20 @@ namespace ops {
 
 template <>
 struct LarsUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
+    /// where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
-                      const impl::ConstantsOf<LarsConstants>& constants) {
+                    impl::ConstantsOf<LarsConstants> constants) {
         if (count <= 0) return;
         const bool adapts = constants.on_device != nullptr || constants.value.adapt;
+        if (!impl::place_constants(context, constants, adapts ? 1 : 0)) return;
         float* const rate = adapts ? impl::result_of_sum<float>(context) : nullptr;
-        if (adapts)
-            impl::reduce<impl::TwoSums>(context, count, impl::LarsSquares{constants, w, gradient},
-                                        impl::LarsRate{constants, rate});
-        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, gradient, velocity),
-                                        impl::LarsAt{constants, w, gradient, velocity, rate});
+        if (adapts) {
+            impl::reduce_update<impl::TwoSums>(context, count, impl::LarsSquares{constants, w, gradient},
+                                               impl::LarsRate{constants, rate});
+        }
+        impl::launch_update(context, count, impl::aligned_for_packs(w, gradient, velocity),
+                            impl::LarsAt{constants, w, gradient, velocity, rate});
     }
 };
 

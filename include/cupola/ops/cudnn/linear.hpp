@@ -12,7 +12,7 @@
 //   input gradient    dX^T = W^T dY^T    W: I x O             dY: O x N             dX: I x N
 //   weight gradient   dW^T = X^T dY      X: I x N             dY: O x N, turned     dW: I x O
 //
-// In bfloat16 the products read a copy of the weights that `prepare` rounds, and of the bias, which cuBLASLt wants in
+// In bfloat16 and in half the products read a copy of the weights that `prepare` rounds, and of the bias, which cuBLASLt wants in
 // the output's type; the weights' gradient goes to the arena in float.
 #pragma once
 

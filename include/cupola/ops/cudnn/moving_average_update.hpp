@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/launch_update.cuh>
 #include <cupola/ops/cudnn/impl/update_elements.hpp>
 #include <cupola/ops/moving_average_update.hpp>
 
@@ -16,11 +16,13 @@ namespace ops {
 
 template <>
 struct MovingAverageUpdate<Cuda> {
-    /// The rate is by value, or on the device, where it is read when the kernel runs.
+    /// The rate is by value, or on the device, where it is read when the kernel runs. In a captured step it is where that step
+    /// has it.
     static void run(const CudaContext& context, float* average, const float* w, std::int64_t count,
-                    const impl::ConstantsOf<float>& rate) {
-        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(average, w),
-                                        impl::MovingAverageAt{average, w, rate});
+                    impl::ConstantsOf<float> rate) {
+        if (!impl::place_constants(context, rate)) return;
+        impl::launch_update(context, count, impl::aligned_for_packs(average, w),
+                            impl::MovingAverageAt{average, w, rate});
     }
 };
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/launch_update.cuh>
 #include <cupola/ops/cudnn/impl/update_elements.hpp>
 #include <cupola/ops/rms_prop_update.hpp>
 
@@ -16,11 +16,13 @@ namespace ops {
 
 template <>
 struct RmsPropUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
+    /// where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* mean_square, float* velocity,
-                      std::int64_t count, const impl::ConstantsOf<RmsPropConstants>& constants) {
-        impl::launch_elementwise<float>(context, count, impl::aligned_for_packs(w, gradient, mean_square, velocity),
-                                        impl::RmsPropAt{constants, w, gradient, mean_square, velocity});
+                    std::int64_t count, impl::ConstantsOf<RmsPropConstants> constants) {
+        if (!impl::place_constants(context, constants)) return;
+        impl::launch_update(context, count, impl::aligned_for_packs(w, gradient, mean_square, velocity),
+                            impl::RmsPropAt{constants, w, gradient, mean_square, velocity});
     }
 };
 

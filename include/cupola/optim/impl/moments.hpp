@@ -11,6 +11,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/adam_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
+#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -42,7 +43,7 @@ struct Moments {
 /// Adam's pass over each segment, with a decay that its averages see and one that they do not.
 template <class Device>
 void update_by_adam(const Update<Device>& u, const Moments& moments, double rate, double coupled, double decoupled) {
-    for (const Segment& segment : u.segments) {
+    for_each_stretch(u, moments.epsilon > 0, [&](const Segment& segment) {
         const AdamConstants constants{
             .gradient = u.terms(segment, coupled),
             .step_size = static_cast<float>(rate / Moments::correction(moments.beta1, u.step)),
@@ -55,7 +56,7 @@ void update_by_adam(const Update<Device>& u, const Moments& moments, double rate
         ops::AdamUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
                                      u.state_arena(0) + segment.offset, u.state_arena(1) + segment.offset, segment.size,
                                      constants);
-    }
+    });
 }
 
 }  // namespace impl

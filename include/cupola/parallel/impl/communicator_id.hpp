@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,7 +28,7 @@ namespace impl {
 
 inline constexpr std::size_t communicator_id_bytes = 128;
 using CommunicatorId = std::array<char, communicator_id_bytes>;
-inline constexpr const char* communicator_id_variable = "CUPOLA_NCCL_ID";
+inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variable;
 
 [[nodiscard, gnu::cold]] inline std::string communicator_id_text(const CommunicatorId& id) {
     std::string digits;

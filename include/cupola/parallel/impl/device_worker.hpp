@@ -75,6 +75,13 @@ public:
     /// weights included: they are packed again when the parameters have changed or another plan has run.
     [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
 
+    /// The same, where the caller packs the weights: `packs` says whether that is to be done.
+    struct Taken {
+        Plan<Device, T>* plan = nullptr;
+        bool packs = false;
+    };
+    [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
+
     /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
     template <Network Net>
     [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(std::int64_t batch) {
@@ -134,6 +141,7 @@ DeviceWorker<Device, T>::~DeviceWorker() = default;
 template <class Device, class T>
 void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Device::Options& options) {
     context_ = std::make_unique<Context>(ordinal, options);
+    if constexpr (requires { context_->own_thread(); }) context_->own_thread();
     if constexpr (requires { context_->pin_threads(devices); }) context_->pin_threads(devices);
     if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
 }
@@ -195,15 +203,20 @@ void DeviceWorker<Device, T>::set(float* arena, std::span<const float> values) {
 
 template <class Device, class T>
 Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters, std::size_t lane) {
+    const Taken taken = take_plan(options, parameters, lane);
+    if (taken.packs) taken.plan->prepare(*context_, parameters, buffers());
+    return taken.plan;
+}
+
+template <class Device, class T>
+auto DeviceWorker<Device, T>::take_plan(const PlanOptions& options, const float* parameters, std::size_t lane) -> Taken {
     BatchPlan* const found = find(options, lane);
-    if (found == nullptr) return nullptr;
-    if (lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters) {
-        found->plan.prepare(*context_, parameters, buffers());
-        found->prepared = version_;
-        found->packed_from = parameters;
-        lanes_[lane].last = found;
-    }
-    return &found->plan;
+    if (found == nullptr) return {};
+    const bool packs = lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters;
+    found->prepared = version_;
+    found->packed_from = parameters;
+    lanes_[lane].last = found;
+    return {&found->plan, packs};
 }
 
 template <class Device, class T>

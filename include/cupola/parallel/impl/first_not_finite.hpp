@@ -17,6 +17,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
+/// The error of a training whose loss or gradient is no number: `what` says which, `where` what the search below found.
+[[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
+    throw DivergedError(text(what, " at step ", step, where.empty() ? "" : ": ", where,
+                             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
+                             "before the step"),
+                        step, replica);
+}
+
 /// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is. `all_finite`
 /// is found by the device's context.
 template <class Device, class T>

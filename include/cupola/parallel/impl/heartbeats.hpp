@@ -4,7 +4,7 @@
 // looks whose number stood still. NCCL's error codes name no rank; this does.
 //
 // The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all map.
-// Ranks on other machines are seen through neither: give all ranks a file on this machine, or none.
+// Ranks on other machines are seen through neither: their numbers stay 0, and the sentence about them says that it may be so.
 #pragma once
 
 #include <atomic>
@@ -104,6 +104,8 @@ public:
         }
         return result;
     }
+    /// Whether a rank has ever been seen, by this watch or before it.
+    [[nodiscard]] bool ever_seen(int rank) const { return seen_[static_cast<std::size_t>(rank)].count > 0; }
 
 private:
     struct Seen {
@@ -114,15 +116,33 @@ private:
     std::vector<Seen> seen_;
 };
 
-/// "the heartbeats of ranks 1 and 3 have stopped", or that none has.
-[[nodiscard, gnu::cold]] inline std::string stopped_text(std::span<const int> ranks) {
-    if (ranks.empty()) return "the heartbeats of all ranks go on: one is late, or waits for another collective";
-    std::string result(ranks.size() == 1 ? "the heartbeat of rank " : "the heartbeats of ranks ");
+/// "rank 3" or "ranks 0, 1 and 3".
+[[nodiscard, gnu::cold]] inline std::string ranks_text(std::span<const int> ranks) {
+    std::string result(ranks.size() == 1 ? "rank " : "ranks ");
     for (std::size_t i = 0; i < ranks.size(); ++i) {
         if (i > 0) result += i + 1 == ranks.size() ? " and " : ", ";
         result += text(ranks[i]);
     }
-    return result + (ranks.size() == 1 ? " has stopped" : " have stopped");
+    return result;
+}
+
+/// Who has not been seen to get on for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or that none has.
+[[nodiscard, gnu::cold]] inline std::string stopped_text(const HeartbeatWatch& watch, double now, double seconds) {
+    std::vector<int> stopped, unseen;
+    for (const int rank : watch.stopped(now, seconds)) (watch.ever_seen(rank) ? stopped : unseen).push_back(rank);
+    if (stopped.empty() && unseen.empty()) {
+        return "the heartbeats of all ranks go on: one is late, or waits for another collective";
+    }
+    std::string result;
+    if (!stopped.empty()) {
+        result += text(stopped.size() == 1 ? "the heartbeat of " : "the heartbeats of ", ranks_text(stopped),
+                       stopped.size() == 1 ? " has stopped" : " have stopped");
+    }
+    if (!unseen.empty()) {
+        result += text(stopped.empty() ? "" : "; ", "no heartbeat of ", ranks_text(unseen), " was ever seen: ",
+                       unseen.size() == 1 ? "it has not started, or is" : "they have not started, or are", " on another machine");
+    }
+    return result;
 }
 
 }  // namespace impl

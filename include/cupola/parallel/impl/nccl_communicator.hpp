@@ -4,6 +4,7 @@
 //
 //  - All calls are non-blocking. After each, NCCL is asked until it is no longer "in progress", before the next call.
 //  - Each wait has a deadline, during which this rank's heartbeat goes on and the others' are watched.
+//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: it is looked for first.
 //  - After a failure nothing of NCCL is called but ncclCommAbort, for every rank of the process: a rank that is not aborted
 //    would hang the others. Each thread that waits then ends with the same error.
 //
@@ -76,10 +77,10 @@ struct NcclLimits {
     double heartbeat_seconds = 5;
 };
 
-/// What a rank is in the middle of, for the error's sentence. Step 0 is none.
+/// What a rank is in the middle of, for the error's sentence. A step below 0 is none.
 struct NcclWork {
     std::string_view name;
-    std::int64_t step = 0;
+    std::int64_t step = -1;
 };
 
 /// What must go before the communicators do: CUDA graphs that hold them. It calls nothing of the communicators.
@@ -128,6 +129,7 @@ public:
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
         const NcclWork work{"the start of the communicator"};
+        for (Member& member : mine_) member.watch.restart(calls_.now());
         int before = 0;
         cudaError_t status = calls_.device(&before);
         check(mine_[0], work, "ncclGroupStart", calls_.group_start());
@@ -153,6 +155,7 @@ public:
     /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
     void sum(std::size_t index, float* data, std::size_t count, cudaStream_t stream, const NcclWork& work) {
         Member& member = mine_[index];
+        member.watch.restart(calls_.now());
         check(member, work, "ncclAllReduce",
               while_alive(member, [&] { return calls_.sum(data, count, member.communicator, stream); }));
         settle(member, work, limits_.step_seconds);
@@ -224,7 +227,7 @@ private:
 
     [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
         std::string result = text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
-        if (work.step > 0) result += text(" of step ", work.step);
+        if (work.step >= 0) result += text(" of step ", work.step);
         return result;
     }
 
@@ -250,10 +253,13 @@ private:
             if (more != nullptr && *more != '\0') sentence += text(" (", more, ')');
             return status;
         });
-        fail(member, work, sentence);
+        // These are of this rank alone; of any other NCCL does not say whose fault it is, where there are other processes.
+        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage || status == ncclUnhandledCudaError ||
+                         mine_.size() == static_cast<std::size_t>(ranks_);
+        fail(member, work, sentence, own ? Others::no_matter : Others::to_be_watched);
     }
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
-        fail(member, work, text("it is not done after ", seconds, " s"));
+        fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
     }
 
     /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or about to be.
@@ -273,14 +279,26 @@ private:
         const std::lock_guard guard(failing_);
         throw DeviceError(sentence_);
     }
+    /// What the other ranks' heartbeats have to do with a failure.
+    enum class Others { no_matter, watched, to_be_watched };
     /// The first failure of the process: everything ends here.
-    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what) {
+    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
+                                      Others others = Others::no_matter) {
         {
             const std::lock_guard guard(failing_);
             if (failed()) throw DeviceError(sentence_);
-            const double now = calls_.now();
+            const double start = calls_.now();
+            double now = start;
             member.watch.look(now);
-            sentence_ = text(who(member, work), ": ", what, "; ", stopped_text(member.watch.stopped(now, limits_.heartbeat_seconds)));
+            while (others == Others::to_be_watched && now - start < limits_.heartbeat_seconds) {
+                // This process's other threads may be waiting for this one.
+                for (const Member& each : mine_) beats_.beat(each.place.rank);
+                calls_.pause();
+                now = calls_.now();
+                member.watch.look(now);
+            }
+            sentence_ = text(who(member, work), ": ", what);
+            if (others != Others::no_matter) sentence_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
             failed_.store(true, std::memory_order_release);
             if (before_abort_.call != nullptr) before_abort_.call(before_abort_.with);
             for (Member& each : mine_) {

@@ -19,6 +19,7 @@
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replicas_in_step.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -43,6 +44,7 @@ public:
     /// allocated that does not fit.
     [[gnu::cold]] explicit TrainedNetwork(const Options& options)
         : options_(impl::checked_options(options, Net::rows)),
+          gradients_(options.replicas, options.devices, Net::parameter_elements),
           memory_(memory_needed()),
           threads_(options.devices),
           devices_(static_cast<std::size_t>(options.devices)),
@@ -61,10 +63,11 @@ public:
             in_step_.make(options_.replicas, at(0).worker.first_plan());
             for (DeviceState& state : devices_) state.merged.resize(in_step_.largest());
         }
-        gradients_ = typename D::Arena(memory_.gradients, "the replicas' gradients");
-        statistics_ = typename D::Arena(memory_.statistics, "the replicas' statistics");
-        average_ = typename D::Arena(memory_.average, "the averaged gradient");
-        threads_.run([&](int device) { at(device).worker.allocate(memory_); });
+        if constexpr (SharesMemory<D>) statistics_ = typename D::Arena(memory_.statistics, "the replicas' statistics");
+        threads_.run([&](int device) {
+            gradients_.allocate(device, first_replica(device), first_replica(device + 1));
+            at(device).worker.allocate(memory_);
+        });
         restore(initial_state());
     }
 
@@ -187,10 +190,11 @@ public:
     /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
     /// adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
-        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return row(replica); });
+        require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
+        return copied(Net::parameter_elements, device_of(replica), [&](DeviceState&) { return row(replica); });
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
-        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return average_row(); });
+        return copied(Net::parameter_elements, 0, [&](DeviceState&) { return average_row(0); });
     }
 
 protected:
@@ -208,6 +212,53 @@ protected:
         return batch_samples_[static_cast<std::size_t>(part * options_.replicas + replica)];
     }
 
+    // The report of a step.
+
+    void begin_report(int replica) {
+        ReplicaReport& report = report_of(replica);
+        report.samples = report.correct = 0;
+        report.total = 0;
+        for (LossPart& part : report.parts) part.value = 0;
+    }
+
+    /// Makes means of a replica's sums, and adds what the regularisers' losses are.
+    void complete_report(int replica, std::int64_t samples, std::span<const double> regularization) {
+        ReplicaReport& report = report_of(replica);
+        report.samples = samples;
+        report.parts[0].value /= static_cast<double>(samples);
+        report.total = report.parts[0].value;
+        for (std::size_t i = 0; i < regularized_.size(); ++i) {
+            report.parts[part_of_[i]].value += regularization[i];
+            report.total += regularization[i];
+        }
+    }
+
+    /// The whole report of `step`, once its replicas' are there.
+    void finish_report(std::int64_t step) {
+        report_.step = step;
+        report_.samples = 0;
+        report_.loss = 0;
+        report_.learning_rate = options_.optimizer.learning_rate_at(step);
+        for (const ReplicaReport& replica : report_.replicas) {
+            report_.samples += replica.samples;
+            report_.loss += replica.total * static_cast<double>(replica.samples);
+        }
+        report_.loss /= static_cast<double>(report_.samples);
+    }
+
+    [[nodiscard]] bool checks_after(std::int64_t step) const {
+        return options_.devices > 1 && options_.check_every > 0 && (step + 1) % options_.check_every == 0;
+    }
+
+    void require_equal_parameters(std::int64_t step) const {
+        for (std::size_t device = 1; device < devices_.size(); ++device) {
+            if (devices_[device].hash == devices_[0].hash) continue;
+            throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
+                                      " differ from those of device 0: a device computed something else"),
+                                 step, static_cast<int>(device));
+        }
+    }
+
     // Construction.
 
     [[nodiscard, gnu::cold]] MemoryReport memory_needed() const {
@@ -222,15 +273,20 @@ protected:
         // Replicas that run in step have an arena each.
         if (synchronized) memory.arenas = (options_.replicas + options_.devices - 1) / options_.devices;
         memory.statistics = memory.buffers * static_cast<std::size_t>(options_.replicas) * static_cast<std::size_t>(options_.accumulation);
-        memory.gradients = arena * static_cast<std::size_t>(options_.replicas);
-        memory.average = options_.replicas > 1 ? arena : 0;
+        memory.gradients = gradients_.row_bytes();
+        memory.average = gradients_.average_bytes();
+        if constexpr (!SharesMemory<D>) {
+            const auto batch = static_cast<std::size_t>(options_.batch_size * Net::input.size()) * sizeof(float);
+            memory.batches = batch * static_cast<std::size_t>(options_.replicas);
+        }
         memory.plan.activations = planned_activation_bytes(Net::rows, Net::fusion, options_.batch_size, sizeof(Element));
         require_memory(memory);  // before operations are made for a batch that cannot be
         return memory;
     }
 
     [[gnu::cold]] static void require_memory(const MemoryReport& memory) {
-        const std::size_t available = D::available_memory();
+        const std::size_t each = SharesMemory<D> ? 1 : static_cast<std::size_t>(memory.devices);
+        const std::size_t available = D::available_memory() * each;
         require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
                              memory.devices == 1 ? " device" : " devices", " do not fit: ", bytes_text(available),
                              " are available; ", to_string(memory));
@@ -309,6 +365,12 @@ protected:
         return static_cast<int>(static_cast<std::int64_t>(options_.replicas) * device / options_.devices);
     }
 
+    [[nodiscard]] int device_of(int replica) const {
+        int device = 0;
+        while (first_replica(device + 1) <= replica) ++device;
+        return device;
+    }
+
     struct Columns {
         std::int64_t begin, end;
     };
@@ -324,12 +386,8 @@ protected:
         return reinterpret_cast<float*>(statistics_.data()) +
                (static_cast<std::int64_t>(part) * options_.replicas + replica) * Net::buffer_elements;
     }
-    [[nodiscard]] float* row(int replica) {
-        return reinterpret_cast<float*>(gradients_.data()) + replica * Net::parameter_elements;
-    }
-    [[nodiscard]] float* average_row() {
-        return options_.replicas == 1 ? row(0) : reinterpret_cast<float*>(average_.data());
-    }
+    [[nodiscard]] float* row(int replica) const { return gradients_.row(replica); }
+    [[nodiscard]] float* average_row(int device) const { return gradients_.average(device); }
 
     /// `count` floats from where `place` says on a device, read by that device's thread.
     template <class Place>
@@ -346,6 +404,7 @@ protected:
     }
 
     Options options_;
+    impl::ReplicaGradients<D> gradients_;
     MemoryReport memory_;
     impl::DeviceThreads threads_;
     std::vector<DeviceState> devices_;
@@ -357,7 +416,7 @@ protected:
     std::vector<std::int64_t> batch_samples_;
     std::vector<Segment> segments_;
     std::vector<RunningStatistics> statistics_layers_;
-    typename D::Arena gradients_, average_, statistics_;
+    typename D::Arena statistics_;
     impl::ReplicasInStep<D, Element> in_step_;
     StepReport report_;
     std::int64_t step_ = 0;

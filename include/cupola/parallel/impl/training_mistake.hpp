@@ -37,6 +37,12 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (sentence.empty()) sentence = optimizer_mistake<Optimizer, D>();
         if (sentence.empty()) sentence = averaging_mistake<Averaging, D>();
         if (sentence.empty()) sentence = statistics_mistake<Statistics>();
+        if constexpr (requires { requires D::queued && Statistics::synchronized; }) {
+            if (sentence.empty() && Net::buffer_elements > 0) {
+                sentence << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on " << D::name
+                         << ", where passes are queued: name FirstReplica, LastReplica, AllReplicas or Merged";
+            }
+        }
     }
     return sentence;
 }
@@ -49,6 +55,10 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         return false;
     }
 }
+
+/// Whether a device's work is queued: parallel/cuda_data_parallel.hpp has its training.
+template <class D>
+inline constexpr bool is_queued = requires { requires D::queued; };
 
 /// The options of a device, for what is none too.
 template <class D>

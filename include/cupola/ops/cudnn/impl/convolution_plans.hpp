@@ -7,7 +7,7 @@
 //   backward weights  dw from x and dy                                    tensors x, dw, dy
 //
 // All tensors, the weights and the bias too, are of the activations' element type: cuDNN 9.19 has no engine for weight
-// gradients in float from bfloat16, and for a float bias among bfloat16 only ones compiled at run time. Sums are float.
+// gradients in float from bfloat16 or half, and for a float bias among those only ones compiled at run time. Sums are float.
 #pragma once
 
 #include <array>
@@ -52,7 +52,9 @@ struct ConvolutionProblem {
 }
 
 [[nodiscard]] constexpr cudnnDataType_t cudnn_type(ElementType element) {
-    return element == ElementType::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    return element == ElementType::bfloat16  ? CUDNN_DATA_BFLOAT16
+           : element == ElementType::float16 ? CUDNN_DATA_HALF
+                                             : CUDNN_DATA_FLOAT;
 }
 
 /// The graph; its tensors are numbered in the order of this file's head.

@@ -31,6 +31,8 @@ template <>
 inline constexpr cudaDataType_t cublas_type<float> = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType_t cublas_type<BFloat16> = CUDA_R_16BF;
+template <>
+inline constexpr cudaDataType_t cublas_type<Float16> = CUDA_R_16F;
 
 struct CublasMatrix {
     cudaDataType_t type;

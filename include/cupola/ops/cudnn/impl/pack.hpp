@@ -25,7 +25,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class T>
-concept CudaElement = std::same_as<T, float> || std::same_as<T, BFloat16>;
+concept CudaElement = std::same_as<T, float> || std::same_as<T, BFloat16> || std::same_as<T, Float16>;
 
 /// The elements of 16 bytes.
 template <class T>
@@ -55,12 +55,16 @@ template <int n, class T>
 CUPOLA_HOST_DEVICE inline void store_floats(T* to, const float* values) {
     Pack<T, n> pack;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if constexpr (std::same_as<T, BFloat16> && n % 2 == 0) {
+    if constexpr (!std::same_as<T, float> && n % 2 == 0) {
         // The processor's own rounding, two at a time; it makes one and the same NaN of every NaN.
         CUPOLA_UNROLL
         for (int k = 0; k < n; k += 2) {
             std::uint32_t both;
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(values[k + 1]), "f"(values[k]));
+            if constexpr (std::same_as<T, BFloat16>) {
+                asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(values[k + 1]), "f"(values[k]));
+            } else {
+                asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(values[k + 1]), "f"(values[k]));
+            }
             pack.element[k].bits = static_cast<std::uint16_t>(both);
             pack.element[k + 1].bits = static_cast<std::uint16_t>(both >> 16);
         }

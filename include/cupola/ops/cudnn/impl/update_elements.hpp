@@ -29,6 +29,22 @@ struct ConstantsOf {
     [[nodiscard]] CUPOLA_HOST_DEVICE K get() const { return on_device != nullptr ? *on_device : value; }
 };
 
+/// Body, or nothing where *sound is 0. A null `sound` is never 0.
+template <class Body>
+struct WhileSound {
+    Body body;
+    const std::int32_t* sound;
+
+    template <int n>
+    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        if (sound == nullptr || *sound != 0) body.template at<n>(i);
+    }
+    /// For a sum, in which nothing is 0.
+    CUPOLA_HOST_DEVICE auto operator()(std::int64_t i, std::int64_t which) const {
+        return sound == nullptr || *sound != 0 ? body(i, which) : decltype(body(i, which)){};
+    }
+};
+
 [[nodiscard]] CUPOLA_HOST_DEVICE inline float device_root(float x) {
 #ifdef __CUDA_ARCH__
     return sqrtf(x);
@@ -286,6 +302,28 @@ struct GradientSquare {
     CUPOLA_HOST_DEVICE double operator()(std::int64_t i, std::int64_t) const {
         const auto g = static_cast<double>(GradientAt(terms.get())(gradient[i], w[i]));
         return g * g;
+    }
+};
+
+/// A sum over several spans, one after another: the first sets it.
+struct AddSumTo {
+    double* to;
+    bool first;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t, double sum) const { *to = (first ? 0.0 : *to) + sum; }
+};
+
+/// What clipping to a norm multiplies the gradient by, as optim/clipped.hpp has it, times *before where it has been clipped
+/// already. `before` may be `to`.
+struct ClipScaleTo {
+    const double* squares;
+    double max_norm;
+    const float* before;
+    float* to;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
+        const double share = max_norm / (std::sqrt(*squares) + 1e-6);
+        *to = (before != nullptr ? *before : 1.0F) * (share < 1 ? static_cast<float>(share) : 1.0F);
     }
 };
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --model resnet with the policy that --bn-stats names.
+// What --model resnet trains with: its loss, and the policy that --bn-stats names.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "training_run.hpp"
+#include <cupola/cupola.hpp>
+
+#include "options.hpp"
 
 namespace cifar10 {
+
+using namespace cupola;
 
 /// Decay of every parameter, as TensorFlow's estimator has it. Eleven classes: the ten and a spare.
 using ResNetLoss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;
@@ -29,18 +33,14 @@ struct NamedStatistics {
     }
 };
 
-template <class Net>
-int run_resnet_as(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
-    const auto with = [&]<class Statistics>(const Statistics& statistics) {
-        return run<Net, ResNetLoss, Statistics, PadCropFlip, ScaledPixels>(options, images, schedule, optimizer, statistics);
-    };
+/// Throws InvalidArgument for a name that is none; for `synchronized`, which is a training of its own, there is nothing here.
+inline NamedStatistics statistics_of(const TrainOptions& options) {
     const std::string& name = options.bn_stats;
-    if (name == Synchronized::name) return with(Synchronized{});
-    if (name == FirstReplica::name) return with(NamedStatistics::of<FirstReplica>());
-    if (name == LastReplica::name) return with(NamedStatistics::of<LastReplica>());
-    if (name == AllReplicas::name) return with(NamedStatistics::of<AllReplicas>());
+    if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
+    if (name == LastReplica::name) return NamedStatistics::of<LastReplica>();
+    if (name == AllReplicas::name) return NamedStatistics::of<AllReplicas>();
     require(name == Merged::name, "--bn-stats is first, last, all, merged or synchronized, not ", name);
-    return with(NamedStatistics::of<Merged>());
+    return NamedStatistics::of<Merged>();
 }
 
 }  // namespace cifar10

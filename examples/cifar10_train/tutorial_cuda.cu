@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cifar10_net.hpp"
+#include "models.hpp"
+#include "run_on_cuda.hpp"
+
+namespace cifar10 {
+
+int run_tutorial_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+    return run_on_cuda<Cifar10Net, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
+}
+
+}  // namespace cifar10

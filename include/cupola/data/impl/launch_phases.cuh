@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a kernel is queued whose blocks work in phases: between two of them all threads of a block wait for each other, and what
+// they hand on lies in memory that they share.
+//
+// A work says how many `threads` its blocks have and how many `phases`, what is `Shared`, and what a thread does:
+//     template <int phase> CUPOLA_HOST_DEVICE void run(std::int64_t block, int thread, Shared& shared) const
+// So the host can run it too, a thread after another.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+#include <cupola/device/cuda.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <int phase, class Work>
+__device__ void run_phases(const Work& work, typename Work::Shared& shared) {
+    work.template run<phase>(static_cast<std::int64_t>(blockIdx.x), static_cast<int>(threadIdx.x), shared);
+    if constexpr (phase + 1 < Work::phases) {
+        __syncthreads();
+        run_phases<phase + 1>(work, shared);
+    }
+}
+
+/// The work stays where the launch puts it: a table in it is not copied by each thread.
+template <class Work>
+__global__ void __launch_bounds__(Work::threads) phases_kernel(const __grid_constant__ Work work) {
+    using Shared = typename Work::Shared;
+    static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);
+    __shared__ alignas(Shared) unsigned char memory[sizeof(Shared)];
+    run_phases<0>(work, *reinterpret_cast<Shared*>(memory));
+}
+
+/// Queues `blocks` blocks of it.
+template <class Work>
+void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& work) {
+    static_assert(sizeof(Work) <= 4096, "what every driver takes as a kernel's arguments");
+    if (blocks <= 0) return;
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    require(blocks <= most, "a kernel has at most ", most, " blocks, not ", blocks);
+    phases_kernel<<<static_cast<unsigned>(blocks), Work::threads, 0, context.stream()>>>(work);
+    check_cuda(cudaGetLastError(), "kernel launch");
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

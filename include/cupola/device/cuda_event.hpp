@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A point in a context's stream that the host can ask about without waiting for it.
+#pragma once
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/impl/cuda_error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class StepEvent {
+public:
+    /// The event happens when all that is queued now is done. Always of one context.
+    void record(const CudaContext& context) {
+        const auto scope = context.team();
+        if (!event_) check_cuda(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        check_cuda(cudaEventRecord(event_.get(), context.stream()), "cudaEventRecord");
+    }
+    /// True before the first record(). Throws DeviceError with what went wrong on the device.
+    [[nodiscard]] bool happened() const {
+        if (!event_) return true;
+        const cudaError_t status = cudaEventQuery(event_.get());
+        if (status == cudaErrorNotReady) {
+            cudaGetLastError();  // no error, but kept as one
+            return false;
+        }
+        check_cuda(status, "cudaEventQuery");
+        return true;
+    }
+    [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
+
+private:
+    CudaEvent event_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pinned memory of the host: what a device's copies pass through, and what its kernels read and write themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/device/impl/cuda_error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class CudaStaging {
+public:
+    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is lost, once
+    /// the copies that use it are done.
+    [[nodiscard]] std::byte* at_least(std::size_t bytes) {
+        if (bytes > size_) {
+            memory_ = {};
+            size_ = 0;
+            CudaHandle<void*, &cudaFreeHost> memory;
+            check_cuda(cudaHostAlloc(memory.out(), bytes, cudaHostAllocDefault), "cudaHostAlloc");
+            memory_ = std::move(memory);
+            size_ = bytes;
+        }
+        return static_cast<std::byte*>(memory_.get());
+    }
+
+private:
+    CudaHandle<void*, &cudaFreeHost> memory_;
+    std::size_t size_ = 0;
+};
+
+/// As many bytes for as long as it lives, zeros at first. Every device's kernels read and write them at the host's address;
+/// what a kernel wrote is there for the host when an event after it has happened.
+class CudaPinned {
+public:
+    CudaPinned() = default;
+    /// Throws OutOfMemory.
+    explicit CudaPinned(std::size_t bytes) : size_(bytes) {
+        if (bytes == 0) return;
+        const cudaError_t status = cudaHostAlloc(memory_.out(), bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+        if (status == cudaErrorMemoryAllocation) {
+            cudaGetLastError();  // it is reported here
+            throw OutOfMemory(text("this machine has no ", bytes_text(bytes), " of memory to pin for a GPU"));
+        }
+        check_cuda(status, "cudaHostAlloc");
+        std::memset(memory_.get(), 0, bytes);
+    }
+    [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+    [[nodiscard]] std::size_t size() const { return size_; }
+
+private:
+    CudaHandle<void*, &cudaFreeHost> memory_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training's step on `Cuda` queues beside its network and its optimiser: numbers that change from step to step, the
+// batch, the gradients' weighted sum and mean, and what the host is to read. Each is one kernel on the context's stream, and
+// waits for nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cudnn/impl/launch_packs.cuh>
+#include <cupola/ops/cudnn/impl/step_elements.hpp>
+#include <cupola/ops/cudnn/softmax_cross_entropy.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// *to = value, which travels as a kernel's argument: the host may change its own at once.
+template <class V>
+void queue_set(const CudaContext& context, V* to, const V& value) {
+    static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= SetBytes::most);
+    launch(context, 1, SetTo<V>{to, value});
+}
+
+/// The step's constants to where they are taken from, the same way.
+inline void queue_constants(const CudaContext& context, const StepConstants& constants) {
+    const std::span<const std::byte> values = constants.values();
+    for (std::size_t begin = 0; begin < values.size(); begin += SetBytes::most) {
+        const std::size_t bytes = std::min(values.size() - begin, SetBytes::most);
+        SetBytes set;
+        set.to = reinterpret_cast<SetBytes::Unit*>(constants.on_device() + begin);
+        std::memcpy(set.unit, values.data() + begin, bytes);
+        launch(context, static_cast<std::int64_t>(bytes / sizeof(SetBytes::Unit)), set);
+    }
+}
+
+/// Samples and labels of a batch, in the device's memory or pinned, into `samples` and `labels`, unless *sound is 0.
+inline void queue_take_batch(const CudaContext& context, const BatchView& batch, std::int64_t features, float* samples,
+                             std::int32_t* labels, const std::int32_t* sound) {
+    const auto take = [&]<int n>(TakeBatch<n> each) { launch(context, each.threads(), each); };
+    const std::int64_t floats = batch.size * features;
+    if (aligned_for_packs(batch.samples, samples)) {
+        take(TakeBatch<4>{batch.samples, batch.labels, floats, batch.size, samples, labels, sound});
+    } else {
+        take(TakeBatch<1>{batch.samples, batch.labels, floats, batch.size, samples, labels, sound});
+    }
+}
+
+/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros where there is none. `to` may be one of them. A single
+/// row of weight 1 keeps its bits.
+inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows, std::span<const float> weights,
+                               std::span<float> to) {
+    require(rows.size() <= WeightedSumAt::most_rows && rows.size() == weights.size(), "a sum on Cuda is of at most ",
+            WeightedSumAt::most_rows, " rows with a weight each, not of ", rows.size(), " with ", weights.size());
+    WeightedSumAt sum{};
+    bool packs = aligned_for_packs(to.data());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        sum.row[r] = rows[r];
+        sum.weight[r] = weights[r];
+        packs = packs && aligned_for_packs(rows[r]);
+    }
+    sum.rows = static_cast<int>(rows.size());
+    sum.to = to.data();
+    launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
+}
+
+/// *to = samples, or a NaN where the sum of one of `count` reports is not finite.
+inline void queue_sample_count(const CudaContext& context, const LossReport* reports, std::int64_t count, float samples,
+                               float* to) {
+    launch(context, 1, SampleCountTo<LossReport>{reports, count, samples, to});
+}
+
+/// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *sound becomes 0 if an element or the count is
+/// not finite, and otherwise stays what it is.
+inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count, std::span<float> mean,
+                       std::int32_t* sound) {
+    launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()), aligned_for_packs(sums.data(), mean.data()),
+                              MeanAt{sums.data(), count, mean.data(), sound});
+}
+
+/// `bytes` from the device to pinned memory of the host, which reads them once an event after this has happened.
+inline void queue_publish(const CudaContext& context, const void* from, void* pinned_to, std::size_t bytes) {
+    const auto either = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(pinned_to) | bytes;
+    const auto publish = [&]<class Unit>(const Unit* units) {
+        launch(context, static_cast<std::int64_t>(bytes / sizeof(Unit)), PublishTo<Unit>{units, static_cast<Unit*>(pinned_to)});
+    };
+    if (either % sizeof(SetBytes::Unit) == 0) {
+        publish(static_cast<const SetBytes::Unit*>(from));
+    } else {
+        publish(static_cast<const std::byte*>(from));
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

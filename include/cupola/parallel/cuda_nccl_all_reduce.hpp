@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclAllReduce on `Cuda`: what a training sums its gradients by where this is included.
+#pragma once
+
+#include <cupola/parallel/impl/nccl_ring.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Device>
+    requires(Device::has_nccl)
+struct RingOf<NcclAllReduce, Device> {
+    using Type = NcclRing<>;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

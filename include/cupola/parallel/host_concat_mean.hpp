@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ConcatMean on `Host`: each block of the columns by a thread of the device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <cupola/device/host.hpp>
+#include <cupola/parallel/concat_mean.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void concat_mean(const HostContext& context, const GradientRows& gradients, std::span<float> mean) {
+    for_each_block(context, gradients.columns, [&, to = mean.data()](std::int64_t begin, std::int64_t end) {
+        impl::mean_of_columns(gradients, to, begin, end);
+    });
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI

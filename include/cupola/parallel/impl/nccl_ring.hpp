@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclRing: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
+// the end. The training queues a sum, and later waits for an event that it recorded behind it.
+//
+// Several processes meet by files: NCCL's id in `id_file`, and the heartbeats beside it, in `id_file`.heartbeats.
+// Process 0 removes both when all have started, and each process what it made where the start fails, so that none is
+// left lying about but by a process that is killed in the start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/communicator_id.hpp>
+#include <cupola/parallel/impl/heartbeats.hpp>
+#include <cupola/parallel/impl/nccl_communicator.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Made, started and finished by one thread. In between, each device's thread calls sum() and wait() for its own
+/// device. All throw DeviceError: once one has, the others throw the same.
+template <class Calls = NcclCalls>
+class NcclRing {
+public:
+    /// `first_replica_of_device` names the ranks in errors. `before_abort` is called before the communicators are
+    /// aborted, by whichever thread found out, to let go of what holds them.
+    NcclRing(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
+             BeforeAbort before_abort = {}, Calls calls = {})
+        : policy_(checked(policy, devices)),
+          first_rank_(policy.process * devices),
+          calls_(calls),
+          beats_(policy.processes * devices, heartbeats_path()),
+          communicators_(policy.processes * devices, ranks_of(first_replica_of_device, devices), beats_,
+                         limits_of(policy), before_abort, std::move(calls)) {}
+
+    /// Makes this process's communicators; returns when all ranks of all processes have started.
+    void start() {
+        try {
+            communicators_.start(agreed_id());
+        } catch (...) {
+            remove_files();
+            throw;
+        }
+        if (policy_.process == 0) remove_files();
+    }
+
+    /// Queues values[i] = the sum of all ranks' values[i].
+    void sum(int device, std::span<float> values, cudaStream_t stream, std::int64_t step) {
+        communicators_.sum(index_of(device), values.data(), values.size(), stream, {the_sum, step});
+    }
+
+    /// Waits for an event that was recorded behind that sum.
+    void wait(int device, cudaEvent_t event, std::int64_t step) {
+        communicators_.wait(index_of(device), event, {the_sum, step});
+    }
+
+    /// Whether a rank of this process has failed: the communicators are aborted, and no sum will come.
+    [[nodiscard]] bool failed() const { return communicators_.failed(); }
+
+    /// Takes the communicators apart, with all other ranks. The destructor does it too, and then keeps an error to
+    /// itself.
+    void finish() { communicators_.finish(); }
+
+private:
+    static constexpr std::string_view the_sum = "the sum of the gradients";
+
+    [[nodiscard]] static const NcclAllReduce& checked(const NcclAllReduce& policy, int devices) {
+        policy.check(devices);
+        return policy;
+    }
+    [[nodiscard]] static NcclLimits limits_of(const NcclAllReduce& policy) {
+        return {.start_seconds = policy.start_seconds,
+                .step_seconds = policy.step_seconds,
+                .heartbeat_seconds = policy.heartbeat_seconds};
+    }
+    [[nodiscard]] std::vector<NcclRank> ranks_of(const std::vector<int>& first_replica_of_device, int devices) const {
+        require(first_replica_of_device.size() == static_cast<std::size_t>(devices), "ranks of ", devices,
+                " devices, and replicas of ", first_replica_of_device.size());
+        std::vector<NcclRank> ranks;
+        for (int device = 0; device < devices; ++device) {
+            ranks.push_back({first_rank_ + device, device, first_replica_of_device[static_cast<std::size_t>(device)]});
+        }
+        return ranks;
+    }
+    [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
+
+    /// Nothing where there is no other process, or none that could be seen.
+    [[nodiscard]] std::string heartbeats_path() const {
+        return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
+    }
+    [[nodiscard]] CommunicatorId agreed_id() {
+        // What the environment says is for the processes of another training then.
+        if (policy_.processes == 1) return communicators_.make_id();
+        const CommunicatorId id =
+            agree_on_id(communicators_, first_rank_, policy_.id_file, policy_.start_seconds, calls_);
+        agreed_ = true;
+        return id;
+    }
+    /// What this start has made, or all that have started no longer need. A name that was refused is another
+    /// training's.
+    void remove_files() const {
+        if (policy_.process == 0 && !agreed_) return;
+        const std::string heartbeats = heartbeats_path();
+        if (heartbeats.empty()) return;
+        unlink(heartbeats.c_str());
+        if (policy_.process == 0 && !communicator_id_of_environment().has_value()) unlink(policy_.id_file.c_str());
+    }
+
+    NcclAllReduce policy_;
+    int first_rank_;
+    Calls calls_;
+    bool agreed_ = false;
+    Heartbeats beats_;
+    NcclCommunicators<Calls> communicators_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

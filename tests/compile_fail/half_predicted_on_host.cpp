@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A network in IEEE's half, trained on Cuda, is run on Host as it is: there the float one reads its checkpoints.
+//
+// expect: layer 1 (Linear<8>) has no `static auto operation(const Site&)` for Host in float16
+// errors-at-most: 3
+#include <cupola/predict.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+#ifdef MISTAKE
+struct Run : InPrecision<MixedFloat16, Net> {};
+#else
+struct Run : Net {};
+#endif
+
+void run(const std::string& path, std::span<const float> sample, std::span<float> logits) {
+    const Predictor<Run> predictor(path);
+    predictor.predict(sample, logits);
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: device_flags.sh CIFAR10_TRAIN CUDA. Which flags go with --device and with each other: each that does not is refused with
+# a sentence, before the data set is read and before a GPU is asked for. CUDA is 1 for a program that was built with it; one
+# that was not says how to build it.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+cuda=(--device cuda)
+nccl=(--device cuda --averaging nccl)
+
+refuses '--device is host or cuda, not tpu' --device tpu
+refuses '--device needs a value' --device
+
+# Those of the other device.
+refuses '--averaging is concat-mean on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
+refuses '--tf32 is for --device cuda' --tf32
+refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
+refuses '--plan-choices is for --device cuda' --plan-choices "$work/plans"
+refuses '--threads-per-device is for --device host' "${cuda[@]}" --threads-per-device 2
+for workers in 0 3; do
+    refuses '--prefetch-workers is for --device host: GPUs make their batches themselves' "${cuda[@]}" --prefetch-workers $workers
+done
+for algorithm in winograd direct; do
+    refuses '--convolution is for --device host: cuDNN computes those of GPUs' "${cuda[@]}" --convolution $algorithm
+done
+refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalise over their own batches' \
+    "${cuda[@]}" --model resnet --bn-stats synchronized
+refuses '--profile is for --device host' "${cuda[@]}" --profile
+refuses '--averaging is concat-mean or nccl, not median' "${cuda[@]}" --averaging median
+refuses '--precision is float or bf16, not half' "${cuda[@]}" --precision half
+
+# Several processes.
+unset CUPOLA_NCCL_ID
+for flag in '--processes 2' '--process 0' "--id-file $work/id"; do
+    for averaging in '--device host' '--device cuda --averaging concat-mean'; do
+        # shellcheck disable=SC2086
+        refuses '--processes, --process and --id-file are for --averaging nccl' $averaging $flag
+    done
+done
+refuses '--processes 2 needs --process, the number of this one from 0 to 1' "${nccl[@]}" --processes 2 --id-file "$work/id"
+refuses '--process is a number below --processes, 2, not 2' "${nccl[@]}" --processes 2 --process 2 --id-file "$work/id"
+refuses '--process is a number below --processes, 1, not 1' "${nccl[@]}" --process 1
+refuses '--processes 2 needs --id-file, one name of a new file for all of them, or the environment variable CUPOLA_NCCL_ID' \
+    "${nccl[@]}" --processes 2 --process 0
+for value in 0 -1 1025 two; do
+    refuses "--processes: $value is not a whole number from 1 to 1024" "${nccl[@]}" --processes "$value"
+    [ "$value" = 0 ] || refuses "--process: $value is not a whole number from 0 to 1023" "${nccl[@]}" --process "$value"
+done
+refuses '--id-file: the path is empty' "${nccl[@]}" --id-file ''
+refuses '--plan-choices: the path is empty' "${cuda[@]}" --plan-choices ''
+[ ! -e "$work/id" ] || fail "a file was made for flags that were refused"
+
+# Nothing but the program is missing.
+if [ "$2" != 1 ]; then
+    for arguments in '' '--precision bf16 --averaging nccl' '--model resnet --tf32 --deterministic'; do
+        # shellcheck disable=SC2086
+        refuses 'this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola with -DCUPOLA_CUDA=ON' \
+            --device cuda $arguments --train-dir "$work/run"
+    done
+    [ ! -e "$work/run" ] || fail "a folder was made for a run that cannot be"
+fi
+
+trains --help
+for flag in --device --tf32 --deterministic --plan-choices --processes --process --id-file; do
+    grep -qE -- "(^| )$flag( |$)" "$work/output" || fail "--help does not name $flag"
+done
+echo "$checks command lines"

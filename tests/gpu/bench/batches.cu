@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many images a second a GPU makes batches of, from bytes to distorted floats: 50,000 images of random bytes, the
+// tutorial's distortions, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each, with the
+// rate at which the host queues them, which a training's step has beside its own work.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/data/cuda_batches.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/distortions.hpp>
+#include <cupola/device/cuda.hpp>
+
+using namespace cupola;
+
+namespace {
+
+constexpr std::int64_t image_count = 50'000;
+constexpr std::size_t rounds = 5;
+
+void check(cudaError_t status, const char* call) {
+    require<DeviceError>(status == cudaSuccess, call, " failed: ", cudaGetErrorString(status));
+}
+
+ImageSet random_images() {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(image_count) * 32 * 32 * 3);
+    std::mt19937_64 random(1);
+    for (std::size_t i = 0; i + sizeof(std::uint64_t) <= pixels.size(); i += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random();
+        std::memcpy(&pixels[i], &word, sizeof word);
+    }
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(image_count));
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
+    return {"random images", 32, 32, std::move(pixels), std::move(labels), std::vector<std::string>(10, "class")};
+}
+
+struct Rate {
+    double on_device = 0, on_host = 0;  ///< seconds
+};
+
+/// The steps of one epoch.
+Rate epoch(CudaBatches<TutorialDistortions>& batches, CudaContext& context, std::int64_t first, std::int64_t steps,
+           cudaEvent_t begin, cudaEvent_t end) {
+    check(cudaEventRecord(begin, context.stream()), "cudaEventRecord");
+    const double start = monotonic_seconds();
+    for (std::int64_t step = first; step < first + steps; ++step)
+        [[maybe_unused]] const BatchView batch = batches(step, 0, context);
+    const double queued = monotonic_seconds();
+    check(cudaEventRecord(end, context.stream()), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    return {static_cast<double>(milliseconds) * 1e-3, queued - start};
+}
+
+template <double Rate::*member>
+double median(std::array<Rate, rounds> rates) {
+    std::sort(rates.begin(), rates.end(), [](const Rate& a, const Rate& b) { return a.*member < b.*member; });
+    return rates[rounds / 2].*member;
+}
+
+void run() {
+    CudaContext context(0, {});
+    const auto scope = context.team();
+    const ImageSet images = random_images();
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+    for (const std::int64_t batch : {128, 512, 2048}) {
+        CudaBatches<TutorialDistortions> batches(images, TutorialDistortions{},
+                                                 {.batch_size = batch, .replicas = 1, .seed = 1});
+        const std::int64_t steps = image_count / batch;
+        epoch(batches, context, 0, steps, begin, end);  // the images go to the GPU, the kernel is loaded
+        std::array<Rate, rounds> rates;
+        std::int64_t first = steps;
+        for (Rate& rate : rates) {
+            rate = epoch(batches, context, first, steps, begin, end);
+            first += steps;
+        }
+        const auto made = static_cast<double>(steps * batch);
+        std::printf("{\"batch\": %lld, \"images_per_second\": %.0f, \"images_queued_per_second\": %.0f}\n",
+                    static_cast<long long>(batch), made / median<&Rate::on_device>(rates),
+                    made / median<&Rate::on_host>(rates));
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+}
+
+}  // namespace
+
+int main() {
+    try {
+        run();
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "bench_batches: %s\n", error.what());
+        return 1;
+    }
+}

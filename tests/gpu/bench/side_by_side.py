@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that speak tests/benchmarks/peers/protocol.py and take turns on one device, with a limit on every wait: a peer that
+hangs or ends costs its own figures and no others."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+
+
+class Stopped(Exception):
+    """A program that ended, said nothing in time, or said what is no answer."""
+
+
+class Program:
+    """From its start to stop(), which adds what it printed beside its answers to `log`."""
+
+    def __init__(self, key, command, log, **environment):
+        self.key, self.log, self.buffer, self.described, self.broken = key, log, b"", None, None
+        self.printed = tempfile.TemporaryFile()
+        try:
+            self.process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.printed,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+        except OSError as error:
+            self.printed.close()
+            raise Stopped(f"{key} could not be started: {error}") from None
+
+    def answer(self, seconds):
+        if self.broken:
+            raise self.broken
+        try:
+            return self.next_answer(seconds)
+        except Stopped as reason:
+            self.broken = reason  # a later answer would be the one that is still to come
+            raise
+
+    def next_answer(self, seconds):
+        end = time.monotonic() + seconds
+        while True:
+            line, found, rest = self.buffer.partition(b"\n")
+            if found:
+                self.buffer = rest
+                if not line.startswith(b"{"):
+                    continue
+                try:
+                    return json.loads(line)
+                except ValueError:
+                    raise Stopped(f"{self.key} answered what is no JSON: {line[:200]!r}") from None
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise Stopped(f"{self.key} said nothing for {seconds:.0f} s")
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not data:
+                status = self.process.wait()
+                raise Stopped(f"{self.key} ended with status {status}: {self.last_words()}")
+            self.buffer += data
+
+    def last_words(self):
+        lines = [line.strip() for line in self.all_words().splitlines() if line.strip()]
+        return lines[-1][-400:] if lines else "it said nothing"
+
+    def all_words(self):
+        self.printed.seek(0)  # the program's own place in the file too: it has ended
+        return self.printed.read().decode(errors="replace")
+
+    def ready(self, seconds):
+        if self.described is None:
+            self.described = self.answer(seconds)
+        return self.described
+
+    def work(self, count, seconds, what=""):
+        """The mean time of `count` steps, of the program's part `what` where it has several."""
+        try:
+            self.process.stdin.write(f"{what} {count}\n".lstrip().encode())
+        except OSError:
+            raise Stopped(f"{self.key} ended: {self.last_words()}") from None
+        said = self.answer(seconds)
+        return sum(said["seconds"]) / len(said["seconds"])
+
+    def stop(self):
+        """Ends it, and what it has started."""
+        if self.printed.closed:
+            return
+        try:
+            self.process.stdin.close()
+            self.process.wait(timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.process.stdout.close()
+        with open(self.log, "a") as file:
+            file.write(f"--- {self.key}\n{self.all_words()}\n")
+        self.printed.close()
+
+
+def take_turns(entries, rounds, turn, end):
+    """Each entry (key: (program, what)) in each round has a turn of about `turn` seconds, the first of a round being another each
+    time. Returns the seconds a step of each entry's rounds, and why those that are missing are. Begins no round that would end
+    after `end`, by time.monotonic()."""
+    found, missing, counts = {}, {}, {}
+
+    def one(key, count):
+        program, what = entries[key]
+        try:
+            return program.work(count, max(1.0, min(60.0, end - time.monotonic())), what)
+        except Stopped as reason:
+            missing[key] = str(reason)
+            found.pop(key, None)
+            return None
+
+    for key in entries:
+        trial = one(key, 20)
+        if trial is not None:
+            found[key] = []
+            counts[key] = max(10, min(20_000, round(turn / max(trial, 1e-7))))
+    for number in range(rounds):
+        keys = list(found)
+        if not keys or (number > 0 and end - time.monotonic() < 1.5 * turn * len(keys)):
+            break
+        shift = number % len(keys)
+        for key in keys[shift:] + keys[:shift]:
+            seconds = one(key, counts[key])
+            if seconds is not None:
+                found[key].append(seconds)
+    return found, missing

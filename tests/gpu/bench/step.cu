@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tutorial network's training step on a GPU, synthetic batches already in its memory; it talks to side_by_side.py as
+// tests/benchmarks/peers/protocol.py does. Compiled once with CUPOLA_BENCH_PRECISION Float32 and once with MixedBFloat16.
+//
+//   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as a training does; each report is collected
+//   bench_step_PRECISION BATCH [tf32] stages   the time of each part of a step, uncaptured, as one line of JSON
+//   bench_step_PRECISION BATCH [tf32] kernels  the kernels of a step as it is trained, where CUPTI was there for the build
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#include <cupola/parallel/cuda_data_parallel.hpp>
+
+#include "../../../examples/cifar10_train/cifar10_net.hpp"
+#ifdef CUPOLA_BENCH_CUPTI
+#include "kernel_times.hpp"
+#endif
+#include "stage_times.hpp"
+
+using namespace cupola;
+
+namespace {
+
+using Net = InPrecision<CUPOLA_BENCH_PRECISION, cifar10::Cifar10Net>;
+using Loss = cifar10::Cifar10Loss;
+
+/// Batches in turn, as the peers have. Values are uniform with a variance of one.
+class Synthetic {
+public:
+    explicit Synthetic(std::int64_t batch)
+        : batch_(batch),
+          samples_(static_cast<std::size_t>(batches * batch * features) * sizeof(float), "the synthetic samples"),
+          labels_(static_cast<std::size_t>(batches * batch) * sizeof(std::int32_t), "their labels") {
+        std::vector<float> values(static_cast<std::size_t>(batches * batch * features));
+        for (std::size_t i = 0; i < values.size(); i += 4) {
+            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+            for (std::size_t k = 0; k < 4 && i + k < values.size(); ++k) values[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
+        }
+        std::vector<std::int32_t> classes(static_cast<std::size_t>(batches * batch));
+        for (std::size_t i = 0; i < classes.size(); ++i) {
+            classes[i] = static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10));
+        }
+        copy(samples_, values.data(), values.size() * sizeof(float));
+        copy(labels_, classes.data(), classes.size() * sizeof(std::int32_t));
+    }
+
+    [[nodiscard]] BatchView operator()(std::int64_t step, int, CudaContext&) const {
+        const std::int64_t first = step % batches * batch_;
+        return {reinterpret_cast<const float*>(samples_.data()) + first * features,
+                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_};
+    }
+
+private:
+    static constexpr std::int64_t batches = 4, features = Net::input_shape.size();
+
+    static void copy(CudaArena& to, const void* from, std::size_t bytes) {
+        impl::check_cuda(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    }
+
+    std::int64_t batch_;
+    CudaArena samples_, labels_;
+};
+
+class Steps {
+public:
+    Steps(std::int64_t batch, const CudaOptions& device)
+        : batches_(batch), training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
+        constexpr int warm_up = 20;
+        run(warm_up);
+    }
+    /// Returns when all are done, with the last one's loss.
+    double run(int steps) {
+        double loss = 0;
+        for (int i = 0; i < steps; ++i) {
+            training_.queue(batches_);
+            while (const StepReport* const report = training_.collect()) loss = report->loss;
+        }
+        while (const StepReport* const report = training_.collect(0)) loss = report->loss;
+        return loss;
+    }
+    [[nodiscard]] std::string not_captured() const { return training_.not_captured(); }
+
+private:
+    Synthetic batches_;
+    DataParallel<Net, Loss, Sgd, ConcatMean, Cuda> training_;
+};
+
+int kernels(std::int64_t batch, const CudaOptions& device) {
+#ifdef CUPOLA_BENCH_CUPTI
+    constexpr int recorded = 20;
+    Steps steps(batch, device);
+    bench::KernelTimes::start();
+    steps.run(recorded);
+    bench::KernelTimes::stop();
+    bench::KernelTimes::print(recorded);
+    return 0;
+#else
+    throw DeviceError(text("CUPTI was not there when this was built: the kernels of a step of ", batch, " in ",
+                           device.tf32 ? "TF32" : "its precision", " are not recorded"));
+#endif
+}
+
+int serve(std::int64_t batch, const CudaOptions& device) {
+    Steps training(batch, device);
+    std::string why = training.not_captured();
+    std::replace(why.begin(), why.end(), '"', '\'');
+    std::printf("{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%s%s\", \"libraries\": \"%s\", \"tf32\": %s}\n",
+                CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH,
+                why.empty() ? "captured" : "not captured: ", why.c_str(), Cuda::library_version().c_str(),
+                device.tf32 ? "true" : "false");
+    std::fflush(stdout);
+    char line[64];
+    while (std::fgets(line, sizeof line, stdin) != nullptr) {
+        const int steps = std::atoi(line);
+        const auto start = std::chrono::steady_clock::now();
+        const double loss = training.run(steps);
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        std::printf("{\"seconds\": [%.9f], \"loss\": %.6f}\n", seconds / steps, loss);
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+    require(argc >= 2, "usage: bench_step_PRECISION BATCH [tf32] [stages|kernels]");
+    [[maybe_unused]] const int devices = cuda_devices();
+    const std::int64_t batch = std::atoll(argv[1]);
+    CudaOptions device;
+    std::string_view what;
+    for (int i = 2; i < argc; ++i) {
+        const std::string_view word = argv[i];
+        require(word == "tf32" || word == "stages" || word == "kernels", "a word after BATCH is tf32, stages or kernels, not ",
+                word);
+        if (word == "tf32") {
+            device.tf32 = true;
+        } else {
+            what = word;
+        }
+    }
+    if (what == "kernels") return kernels(batch, device);
+    if (what.empty()) return serve(batch, device);
+    const Synthetic batches(batch);
+    CudaContext context(0, device);
+    bench::print(bench::stage_times<Net, Loss>(device, batch, batches(0, 0, context)));
+    return 0;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", CUPOLA_BENCH_NAME, error.what());
+    return 1;
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches for `Cuda`, made by its kernels or handed over, against those of the host: without a GPU, where a stream's work waits
+// until it is asked for, and compiled by nvcc with one.
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/data/batches.hpp>
+#include <cupola/data/cuda_batches.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/data/distortions.hpp>
+#include <cupola/data/evaluation.hpp>
+#include <cupola/data/in_memory.hpp>
+#include <cupola/data/pad_crop_flip.hpp>
+#include <cupola/data/prefetch.hpp>
+#include <cupola/data/uploaded.hpp>
+#include <cupola/device/cuda.hpp>
+
+#include "../../data/support.hpp"
+#include "../../reference/compare.hpp"
+#include "../../throws_with.hpp"
+
+using namespace cupola;
+using cupola_tests::random_images;
+
+namespace {
+
+struct Batch {
+    std::vector<float> samples;
+    std::vector<std::int32_t> labels;
+};
+
+/// What is on the device when all that is queued is done.
+Batch on_host(CudaContext& context, const BatchView& view, const Shape& shape) {
+    Batch batch{std::vector<float>(static_cast<std::size_t>(view.size * shape.size())),
+                std::vector<std::int32_t>(static_cast<std::size_t>(view.size))};
+    Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(batch.samples.data()),
+                       reinterpret_cast<const std::byte*>(view.samples), batch.samples.size() * sizeof(float));
+    Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(batch.labels.data()),
+                       reinterpret_cast<const std::byte*>(view.labels), batch.labels.size() * sizeof(std::int32_t));
+    return batch;
+}
+
+template <class Transform>
+void check_samples(const Batch& made, const std::vector<float>& samples, const std::vector<std::int32_t>& labels) {
+    CHECK(made.labels == labels);
+    // Another place, side or factor of one sample in a thousand would be 1e-3 and more.
+    if constexpr (impl::Draws<Transform, impl::DrawnPiece>)
+        CHECK(reference::same_bits(made.samples, samples));
+    else
+        CHECK(reference::distance(made.samples, samples) < 1e-6);
+}
+
+/// `steps` steps of all replicas, as TrainingBatches makes them.
+template <class Transform>
+void check_training(const ImageSet& images, const Transform& transform, const BatchOptions& options, std::int64_t first,
+                    std::int64_t steps) {
+    CAPTURE(to_string(images.sample_shape()));
+    CAPTURE(options.batch_size);
+    CAPTURE(options.replicas);
+    CudaContext context(0, {});
+    const TrainingBatches expected(images, transform, options);
+    CudaBatches<Transform> batches(images, transform, options);
+    CHECK(batches.sample_shape() == expected.sample_shape());
+    CHECK(batches.class_count() == 10);
+    std::vector<float> samples(static_cast<std::size_t>(options.batch_size * expected.sample_shape().size()));
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch_size));
+    for (std::int64_t step = first; step < first + steps; ++step) {
+        CAPTURE(step);
+        std::vector<BatchView> views;
+        for (int replica = 0; replica < options.replicas; ++replica) views.push_back(batches(step, replica, context));
+        for (int replica = 0; replica < options.replicas; ++replica) {
+            CAPTURE(replica);
+            const BatchView& view = views[static_cast<std::size_t>(replica)];
+            REQUIRE(view.size == options.batch_size);
+            expected.fill(step, replica, samples.data(), labels.data());
+            check_samples<Transform>(on_host(context, view, expected.sample_shape()), samples, labels);
+        }
+    }
+}
+
+template <class Transform>
+void check_evaluation(const ImageSet& images, const Transform& transform, std::int64_t batch_size) {
+    CAPTURE(to_string(images.sample_shape()));
+    CAPTURE(batch_size);
+    CudaContext context(0, {});
+    EvaluationBatches expected(images, transform, batch_size);
+    CudaEvaluationBatches<Transform> batches(images, transform, batch_size);
+    batches.provide_lanes(3);
+    REQUIRE(batches.count() == expected.count());
+    cupola_tests::SerialContext serial;
+    for (std::int64_t index = 0; index < batches.count(); ++index) {
+        CAPTURE(index);
+        const BatchView host = expected(index, 0, serial), view = batches(index, static_cast<int>(index % 3), context);
+        REQUIRE(view.size == host.size);
+        CHECK(batches.size_of(index) == host.size);
+        const auto size = static_cast<std::size_t>(host.size);
+        const std::size_t values = size * static_cast<std::size_t>(expected.sample_shape().size());
+        check_samples<Transform>(on_host(context, view, batches.sample_shape()), {host.samples, host.samples + values},
+                                 {host.labels, host.labels + size});
+    }
+}
+
+/// The images' bytes are all `value`.
+ImageSet flat_images(std::int64_t count, std::int64_t height, std::int64_t width, std::uint8_t value) {
+    return {"flat images",
+            height,
+            width,
+            std::vector<std::uint8_t>(static_cast<std::size_t>(count * height * width * 3), value),
+            std::vector<std::int32_t>(static_cast<std::size_t>(count), 9),
+            {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}};
+}
+
+}  // namespace
+
+namespace a_users {
+struct Own {
+    [[nodiscard]] Shape output(const Shape& input) const { return input; }
+    void operator()(std::span<const std::uint8_t>, const Shape&, const RandomStream&, float*) const {}
+};
+}  // namespace a_users
+
+TEST_CASE("a GPU's training samples are the host's, over epochs' edges, for each replica") {
+    const ImageSet images = random_images(37, 12, 14);
+    for (const BatchOptions& options :
+         {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8}, BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
+          BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
+        check_training(images, TutorialDistortions{.height = 9, .width = 8}, options, 0, 9);
+        check_training(images, PadCropFlip{.padding = 2}, options, 0, 9);
+        check_training(images, CentralCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
+        check_training(images, ScaledPixels{}, options, 3, 3);
+    }
+}
+
+TEST_CASE("each distortion can be switched off on a GPU too") {
+    const ImageSet images = random_images(20, 12, 14);
+    const BatchOptions options{.batch_size = 20};
+    const TutorialDistortions all{.height = 9, .width = 8};
+    for (int off = 0; off < 32; ++off) {
+        TutorialDistortions some = all;
+        some.crop = (off & 1) == 0;
+        some.flip = (off & 2) == 0;
+        some.brightness = (off & 4) == 0;
+        some.contrast = (off & 8) == 0;
+        some.standardize = (off & 16) == 0;
+        check_training(images, some, options, 0, 2);
+    }
+    for (int off = 0; off < 4; ++off)
+        check_training(images, PadCropFlip{.padding = 3, .crop = (off & 1) == 0, .flip = (off & 2) == 0}, options, 0, 3);
+    check_training(images, CentralCrop{.height = 12, .width = 14, .standardize = false}, options, 0, 2);
+}
+
+TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter than a block, and for flat images") {
+    const BatchOptions options{.batch_size = 6, .replicas = 1, .seed = 4};
+    for (const auto& [height, width] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 64}, {3, 65}, {300, 2}, {2, 600}, {32, 32}}) {
+        const ImageSet images = random_images(6, height, width);
+        check_training(images, TutorialDistortions{.height = height, .width = width}, options, 0, 2);
+        check_training(images, TutorialDistortions{.height = 1, .width = 1, .standardize = false}, options, 0, 2);
+        check_training(images, TutorialDistortions{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0, 4);
+        for (const std::int64_t padding : {0, 1, 4, 70}) check_training(images, PadCropFlip{.padding = padding}, options, 0, 4);
+    }
+    for (const std::uint8_t value : std::initializer_list<std::uint8_t>{0, 1, 255}) {
+        check_training(flat_images(6, 16, 16, value), TutorialDistortions{.height = 12, .width = 12, .standardize = false},
+                       options, 0, 1);
+        check_training(flat_images(6, 16, 16, value), TutorialDistortions{.height = 12, .width = 12}, options, 0, 1);
+    }
+    check_training(random_images(3, 700, 900), TutorialDistortions{.height = 690, .width = 890}, {.batch_size = 3}, 0, 1);
+}
+
+TEST_CASE("a batch of more samples than a launch carries is made by several") {
+    const ImageSet images = random_images(2000, 4, 5);
+    for (const std::int64_t size : {895, 896, 897, 1793}) {
+        check_training(images, TutorialDistortions{.height = 3, .width = 3}, {.batch_size = size, .replicas = 1, .seed = 2}, 0,
+                       3);
+    }
+}
+
+TEST_CASE("a GPU's batch does not depend on which were asked for before") {
+    const ImageSet images = random_images(50, 8, 8);
+    const TutorialDistortions distort{.height = 6, .width = 6};
+    const BatchOptions options{.batch_size = 8, .replicas = 2, .seed = 3};
+    CudaContext context(0, {});
+    CudaBatches<TutorialDistortions> batches(images, distort, options);
+    std::vector<Batch> seen;
+    for (const std::int64_t step : {7, 0, 900, 7, 0, 900})
+        seen.push_back(on_host(context, batches(step, 1, context), batches.sample_shape()));
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(reference::same_bits(seen[i].samples, seen[i + 3].samples));
+        CHECK(seen[i].labels == seen[i + 3].labels);
+    }
+}
+
+TEST_CASE("a GPU's evaluation sees each sample once, in order, the last batch smaller") {
+    const ImageSet images = random_images(23, 12, 11);
+    for (const std::int64_t size : {1, 5, 23, 100}) {
+        check_evaluation(images, CentralCrop{.height = 8, .width = 6}, size);
+        check_evaluation(images, ScaledPixels{}, size);
+    }
+    check_evaluation(random_images(2000, 3, 3), CentralCrop{.height = 3, .width = 3}, 1000);
+}
+
+TEST_CASE("what a GPU's batches cannot be made of is refused") {
+    const ImageSet images = random_images(10, 8, 8);
+    const TutorialDistortions distort{.height = 6, .width = 6};
+    const auto refusal = [&](BatchOptions options) {
+        return message_of<Error>([&] { CudaBatches<TutorialDistortions>(images, distort, options); });
+    };
+    CHECK(refusal({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
+    CHECK(refusal({.batch_size = 11}) ==
+          "the global batch (1 replica of 11 samples) is larger than the data set random images, which has 10");
+    CHECK(message_of<InvalidArgument>([&] {
+              CudaBatches<TutorialDistortions>(images, {.height = 9, .width = 6}, {.batch_size = 5});
+          }) == "a crop of 9 x 6 cannot be cut out of images of 8 x 8");
+    CudaContext context(0, {});
+    CudaBatches<TutorialDistortions> batches(images, distort, {.batch_size = 5, .replicas = 2});
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 2, context); }) ==
+          "there is no replica 2 of 2");
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(-1, 0, context); }) ==
+          "there is no step -1 in batches of 10 samples");
+    CudaEvaluationBatches<CentralCrop> evaluation(images, {.height = 6, .width = 6}, 4);
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(3, 0, context); }) ==
+          "there is no batch 3 of 3");
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(0, 1, context); }) ==
+          "there is no lane 1 of 1");
+    CHECK(message_of<InvalidArgument>([&] { CudaEvaluationBatches<CentralCrop>(images, {.height = 6, .width = 6}, 0); }) ==
+          "a batch has at least 1 sample, not 0");
+    constexpr Sentence sentence = impl::cuda_transform_mistake<a_users::Own>();
+    CHECK(std::string_view(sentence.characters, sentence.size)
+              .ends_with("Own is not made on a GPU: TutorialDistortions, PadCropFlip, CentralCrop and ScaledPixels are; "
+                         "Uploaded hands over what Prefetch "
+                         "makes with any other"));
+    static_assert(impl::cuda_transform_mistake<PadCropFlip>().empty());
+}
+
+namespace {
+
+/// Queues `steps` steps of all replicas without a wait, each batch's copy behind it, and compares them with `expected`.
+template <class Source, class Expected>
+void check_uploaded(Source& source, const Expected& expected, const UploadOptions& options, std::int64_t first,
+                    std::int64_t steps) {
+    CAPTURE(options.ahead);
+    CudaContext context(0, {});
+    Uploaded<Source> batches(source, options);
+    CHECK(batches.batch_size() == expected.batch_size());
+    CHECK(batches.sample_shape() == expected.sample_shape());
+    const auto values = static_cast<std::size_t>(expected.batch_size() * expected.sample_shape().size());
+    const auto size = static_cast<std::size_t>(expected.batch_size()),
+               count = static_cast<std::size_t>(steps * batches.replicas());
+    CudaArena samples(count * values * sizeof(float), "the batches of a test"),
+        labels(count * size * sizeof(std::int32_t), "their labels");
+    auto* const samples_at = reinterpret_cast<float*>(samples.data());
+    auto* const labels_at = reinterpret_cast<std::int32_t*>(labels.data());
+    std::size_t place = 0;
+    for (std::int64_t step = first; step < first + steps; ++step) {
+        for (int replica = 0; replica < batches.replicas(); ++replica, ++place) {
+            const BatchView view = batches(step, replica, context);
+            REQUIRE(view.size == batches.batch_size());
+            context.queue_copy(samples_at + place * values, view.samples, values * sizeof(float));
+            context.queue_copy(labels_at + place * size, view.labels, size * sizeof(std::int32_t));
+        }
+    }
+    const Batch all =
+        on_host(context, {samples_at, labels_at, static_cast<std::int64_t>(count * size)}, expected.sample_shape());
+    std::vector<float> wanted(values);
+    std::vector<std::int32_t> wanted_labels(size);
+    place = 0;
+    for (std::int64_t step = first; step < first + steps; ++step) {
+        for (int replica = 0; replica < batches.replicas(); ++replica, ++place) {
+            CAPTURE(step);
+            CAPTURE(replica);
+            expected.fill(step, replica, wanted.data(), wanted_labels.data());
+            CHECK(reference::same_bits(std::span(all.samples).subspan(place * values, values), wanted));
+            CHECK(std::equal(wanted_labels.begin(), wanted_labels.end(),
+                             all.labels.begin() + static_cast<std::ptrdiff_t>(place * size)));
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("batches that workers make, or the calling thread, are handed to a GPU as they are") {
+    const ImageSet images = random_images(60, 8, 8);
+    const TutorialDistortions distort{.height = 6, .width = 6};
+    const BatchOptions options{.batch_size = 7, .replicas = 2, .seed = 3};
+    const TrainingBatches expected(images, distort, options);
+    for (const int ahead : {1, 3, 5}) {
+        for (const int workers : {0, 2}) {
+            Prefetch prefetch(TrainingBatches(images, distort, options), {.workers = workers});
+            check_uploaded(prefetch, expected, {.ahead = ahead}, 4, 12);
+        }
+        TrainingBatches source(images, distort, options);
+        check_uploaded(source, expected, {.ahead = ahead}, 0, 12);
+    }
+}
+
+TEST_CASE("samples in the host's memory are handed to a GPU") {
+    std::vector<float> samples(30 * 5);
+    std::vector<std::int32_t> labels(30);
+    for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<float>(i) / 7;
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i);
+    const InMemory data(Shape{5}, samples, labels, 30);
+    const BatchOptions options{.batch_size = 4, .replicas = 2, .seed = 5};
+    InMemoryBatches batches(data, options);
+    check_uploaded(batches, TrainingBatches(data, Unchanged{}, options), {}, 0, 10);
+}
+
+TEST_CASE("batches that cannot be handed over are refused") {
+    const ImageSet images = random_images(60, 8, 8);
+    TrainingBatches source(images, CentralCrop{.height = 6, .width = 6}, {.batch_size = 7});
+    using Batches = Uploaded<decltype(source)>;
+    CHECK(message_of<InvalidArgument>([&] { Batches(source, {.ahead = 0}); }) ==
+          "a replica has pinned memory for 1 to 64 batches, not 0");
+    CudaContext context(0, {});
+    Batches batches(source);
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 1, context); }) ==
+          "there is no replica 1 of 1");
+#ifndef __CUDACC__
+    // A GPU that stands still.
+    Batches waiting(source, {.ahead = 2, .patience_seconds = 0.01});
+    const int pace = impl::OnHost::pace.exchange(0);
+    CHECK(waiting(0, 0, context).size == 7);
+    CHECK(waiting(1, 0, context).size == 7);
+    CHECK(message_of<DeviceError>([&] { [[maybe_unused]] const BatchView view = waiting(2, 0, context); }) ==
+          "the batch of step 2 and replica 0 has waited 0.01 s for the GPU to copy one that was queued 2 batches earlier");
+    impl::OnHost::pace = pace;
+    context.synchronize();
+#endif
+}
+
+#ifndef __CUDACC__
+TEST_CASE("each GPU has the images once, and what is made stays within its memory") {
+    const int before = impl::GuardedMemory::overrun;
+    {
+        const ImageSet images = random_images(40, 8, 8);
+        const PadCropFlip distort{.padding = 1};
+        const BatchOptions options{.batch_size = 5, .replicas = 4, .seed = 3};
+        CudaBatches<PadCropFlip> batches(images, distort, options);
+        const TrainingBatches expected(images, distort, options);
+        std::vector<float> samples(5 * 192);
+        std::vector<std::int32_t> labels(5);
+        for (const int device : {2, 0}) {
+            CudaContext context(device, {});
+            const auto scope = context.team();
+            for (const int replica : {device, device + 1}) {
+                const Batch made = on_host(context, batches(6, replica, context), batches.sample_shape());
+                expected.fill(6, replica, samples.data(), labels.data());
+                CHECK(reference::same_bits(made.samples, samples));
+                CHECK(made.labels == labels);
+            }
+            const std::int64_t waits = impl::OnHost::waits;
+            for (std::int64_t step = 0; step < 20; ++step) CHECK(batches(step, device, context).size == 5);
+            CHECK(impl::OnHost::waits == waits);
+            context.synchronize();
+        }
+    }
+    CHECK(impl::GuardedMemory::overrun == before);
+}
+#endif

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training's step on `Cuda` queues beside its network, run by the host: the batch, sums and means, constants that
+// travel by value, and updates whose constants, soundness and step number are on the device, beside those that have them by
+// value.
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/cuda.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/host.hpp>
+#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/clipped.hpp>
+#include <cupola/optim/lamb.hpp>
+#include <cupola/optim/lars.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/sgd.hpp>
+
+#include "../../reference/compare.hpp"
+#include "../../throws_with.hpp"
+
+using namespace cupola;
+using reference::distance;
+using reference::Floats;
+using reference::same_bits;
+
+namespace {
+
+Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random(seed).normal(count); }
+
+/// Where an array may begin: at a multiple of 16 bytes, and past it.
+constexpr std::size_t starts[] = {0, 1};
+
+}  // namespace
+
+TEST_CASE("a batch is taken bit for bit, and none once the training is not sound") {
+    CudaContext cuda(0, {});
+    for (const auto& [size, features] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {4, 8}, {5, 1001}}) {
+        for (const std::size_t start : starts) {
+            CAPTURE(size);
+            CAPTURE(features);
+            CAPTURE(start);
+            const auto floats = static_cast<std::size_t>(size * features), labels = static_cast<std::size_t>(size);
+            Floats samples = normal(static_cast<std::int64_t>(start + floats), 1);
+            samples[start] = std::bit_cast<float>(0x7FC0'1234U);  // a NaN with a number in it
+            std::vector<std::int32_t> classes(labels);
+            for (std::size_t i = 0; i < labels; ++i) classes[i] = static_cast<std::int32_t>(i) - 1;
+            const BatchView batch{samples.data() + start, classes.data(), size};
+            Floats to(start + floats + 1, 9.0F);
+            std::vector<std::int32_t> to_labels(labels + 1, 99);
+            std::int32_t sound = 0;
+            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &sound);
+            cuda.synchronize();
+            CHECK(to == Floats(to.size(), 9.0F));
+            CHECK(to_labels == std::vector<std::int32_t>(labels + 1, 99));
+            sound = 1;
+            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &sound);
+            cuda.synchronize();
+            CHECK(to.back() == 9.0F);
+            CHECK(to_labels.back() == 99);
+            to.pop_back();
+            to_labels.pop_back();
+            samples.front() = to.front();  // not of the batch where that begins past it
+            if (start == 0) CHECK(std::bit_cast<std::uint32_t>(to.front()) == 0x7FC0'1234U);
+            CHECK(same_bits(to, samples));
+            CHECK(to_labels == classes);
+        }
+    }
+}
+
+TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keeps its bits") {
+    CudaContext cuda(0, {});
+    for (const std::size_t rows : {0UL, 1UL, 2UL, 5UL, 64UL}) {
+        for (const std::int64_t count : {1, 3, 4, 1003}) {
+            for (const std::size_t start : starts) {
+                std::vector<Floats> of;
+                std::vector<const float*> from;
+                Floats weights;
+                for (std::size_t r = 0; r < rows; ++r) {
+                    of.push_back(normal(count + static_cast<std::int64_t>(start), r));
+                    weights.push_back(rows == 1 ? 1.0F : static_cast<float>(r + 100));
+                }
+                for (const Floats& row : of) from.push_back(row.data() + start);
+                Floats to(start + static_cast<std::size_t>(count) + 1, 7.0F);
+                impl::queue_weighted_sum(cuda, from, weights, std::span(to).subspan(start, static_cast<std::size_t>(count)));
+                cuda.synchronize();
+                CHECK(to.back() == 7.0F);
+                bool close = true;
+                for (std::size_t i = start; i + 1 < to.size(); ++i) {
+                    double sum = 0, size = 0;
+                    for (std::size_t r = 0; r < rows; ++r) {
+                        const double part = static_cast<double>(weights[r]) * static_cast<double>(of[r][i]);
+                        sum += part;
+                        size += std::abs(part);
+                    }
+                    close = close && (rows < 2 ? to[i] == static_cast<float>(sum) : std::abs(to[i] - sum) <= 1e-5 * size);
+                }
+                CHECK(close);
+            }
+        }
+    }
+    const std::vector<const float*> many(65);
+    const Floats weights(65);
+    Floats to(1);
+    CHECK(message_of<InvalidArgument>([&] { impl::queue_weighted_sum(cuda, many, weights, to); }) ==
+          "a sum on Cuda is of at most 64 rows with a weight each, not of 65 with 65");
+}
+
+TEST_CASE("a batch whose loss is not finite has no number of samples") {
+    CudaContext cuda(0, {});
+    std::vector<LossReport> reports(3, {.sum = 1, .correct = 0, .bad_sample = -1, .bad_label = 0});
+    const auto count = [&] {
+        float to = -1;
+        impl::queue_sample_count(cuda, reports.data(), 3, 384, &to);
+        cuda.synchronize();
+        return to;
+    };
+    CHECK(count() == 384);
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+        reports[1].sum = bad;
+        CHECK(std::isnan(count()));
+    }
+}
+
+TEST_CASE("the mean divides by the samples, keeps the bits where that is one, and sees what is not finite") {
+    CudaContext cuda(0, {});
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const std::int64_t count : {1, 3, 4, 7, 1003}) {
+        for (const std::size_t start : starts) {
+            const Floats sums = normal(count + static_cast<std::int64_t>(start), 3);
+            const auto mean_of = [&](Floats values, float samples, std::int32_t& sound, bool in_place) {
+                Floats to = in_place ? values : Floats(values.size(), 5.0F);
+                const std::span<const float> from = std::span(std::as_const(in_place ? to : values)).subspan(start);
+                impl::queue_mean(cuda, from, &samples, std::span(to).subspan(start), &sound);
+                cuda.synchronize();
+                return Floats(to.begin() + static_cast<std::ptrdiff_t>(start), to.end());
+            };
+            for (const bool in_place : {false, true}) {
+                for (const std::int32_t before : {0, 1}) {
+                    std::int32_t sound = before;
+                    const Floats same = mean_of(sums, 1, sound, in_place), third = mean_of(sums, 3, sound, in_place);
+                    CHECK(sound == before);
+                    CHECK(same_bits(same, Floats(sums.begin() + static_cast<std::ptrdiff_t>(start), sums.end())));
+                    CHECK(third.back() == sums.back() / 3);
+                }
+            }
+            for (const float bad : {infinity, -infinity, std::nanf("")}) {
+                for (const std::size_t place : {start, sums.size() - 1}) {
+                    Floats broken = sums;
+                    broken[place] = bad;
+                    std::int32_t sound = 1;
+                    static_cast<void>(mean_of(broken, 2, sound, false));
+                    CHECK(sound == 0);
+                }
+                std::int32_t sound = 1;
+                static_cast<void>(mean_of(sums, bad, sound, false));
+                CHECK(sound == 0);
+            }
+            std::int32_t sound = 1;
+            static_cast<void>(mean_of(sums, 0, sound, false));
+            CHECK(sound == 0);
+        }
+    }
+}
+
+TEST_CASE("numbers and constants travel by value, and a report is published whole") {
+    CudaContext cuda(0, {});
+    std::uint32_t place = 0;
+    for (std::uint32_t value : {5U, 6U}) {
+        impl::queue_set(cuda, &place, value);
+        value = 0;
+        cuda.synchronize();
+    }
+    CHECK(place == 6);
+    struct alignas(16) Place {
+        std::byte bytes[9000]{};
+    } device;
+    impl::StepConstants constants(device.bytes, sizeof device.bytes);
+    for (const int count : {0, 1, 40, 100, 180}) {
+        constants.forget();
+        constants.begin(false);
+        for (int i = 0; i < count; ++i) static_cast<void>(constants.take(AdamConstants{.step_size = static_cast<float>(i)}));
+        impl::queue_constants(cuda, constants);
+        const std::vector<std::byte> expected(constants.values().begin(), constants.values().end());
+        constants.begin(true);  // the host's may change at once
+        static_cast<void>(count > 0 ? constants.take(AdamConstants{.step_size = -1.0F}) : nullptr);
+        cuda.synchronize();
+        CHECK(std::vector<std::byte>(device.bytes, device.bytes + expected.size()) == expected);
+        CHECK(device.bytes[expected.size()] == std::byte{});
+    }
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, sizeof(LossReport), std::size_t{64}, std::size_t{100}}) {
+        alignas(16) std::byte from[101]{}, to[101]{};
+        for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i + 1);
+        impl::queue_publish(cuda, from, to, bytes);
+        cuda.synchronize();
+        CHECK(std::vector<std::byte>(from, from + 101) == std::vector<std::byte>(to, to + 101));
+    }
+}
+
+TEST_CASE("an update whose step is captured has the bits of one that is not, and does nothing when it may not") {
+    CudaContext cuda(0, {});
+    const std::vector<Segment> segments{{0, 33, 0.25, 2}, {48, 17, 0.0, 1}, {80, 1, 0.0, 1}};
+    const std::int64_t elements = 96;
+    const Floats w = normal(elements, 21), gradient = normal(elements, 22);
+    struct alignas(16) Place {
+        std::byte bytes[4096]{};
+    };
+    const auto same = [&](const char* name, const auto& optimizer) {
+        CAPTURE(name);
+        Floats state(static_cast<std::size_t>(elements) * 2, 0.5F);
+        const auto update = [&](Floats& parameters, Floats& moments, std::int64_t step) {
+            optimizer.update(Update<Cuda>{.context = cuda,
+                                          .parameters = parameters.data(),
+                                          .gradient = gradient.data(),
+                                          .state = moments.data(),
+                                          .elements = elements,
+                                          .segments = segments,
+                                          .step = step});
+            MovingAverage{.decay = 0.9}.update<Cuda>(cuda, moments.data() + 50, parameters.data() + 50, 10, step + 1);
+        };
+        Place device;
+        impl::StepConstants constants(device.bytes, sizeof device.bytes);
+        std::int32_t sound = 1;
+        Floats plain = w, plain_state = state, captured = w, captured_state = state;
+        for (std::int64_t step = 0; step < 3; ++step) {
+            cuda.set_cells({});
+            update(plain, plain_state, step);
+            cuda.set_cells({.sound = &sound, .place = nullptr, .constants = &constants});
+            const Floats before = captured, state_before = captured_state;
+            constants.begin(false);
+            update(captured, captured_state, step);
+            cuda.synchronize();
+            CHECK(same_bits(captured, before));
+            CHECK(same_bits(captured_state, state_before));
+            impl::queue_constants(cuda, constants);
+            constants.begin(true);
+            // What is captured has the first step's numbers; those of the device count.
+            if (step == 2) {
+                sound = 0;
+                update(captured, captured_state, 0);
+                cuda.synchronize();
+                CHECK(same_bits(captured, before));
+                CHECK(same_bits(captured_state, state_before));
+                sound = 1;
+                constants.begin(true);
+            }
+            update(captured, captured_state, 0);
+            cuda.synchronize();
+            CHECK(same_bits(captured, plain));
+            CHECK(same_bits(captured_state, plain_state));
+        }
+        cuda.set_cells({});
+    };
+    const Schedule rate = exponential_decay(0.1, 1, 0.5);
+    same("sgd", Sgd{.learning_rate = rate});
+    same("momentum", Sgd{.learning_rate = rate, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01});
+    same("adam", Adam{.learning_rate = rate});
+    same("rms_prop", RmsProp{.learning_rate = rate, .momentum = 0.9});
+    same("lamb", Lamb{.learning_rate = rate, .weight_decay = 0.01});
+    same("lars", Lars{.learning_rate = rate, .weight_decay = 0.01});
+    same("clipped", Clipped<Sgd>{.optimizer = {.learning_rate = rate}, .max_norm = 2, .max_value = 0.3});
+    const Clipped<Adam> clipped_adam{.optimizer = {.learning_rate = rate}, .max_norm = 2};
+    same("clipped twice", Clipped<Clipped<Adam>>{.optimizer = clipped_adam, .max_norm = 3});
+}
+
+TEST_CASE("a norm that stays on the device clips as Host's does") {
+    HostContext host(0, {.threads = 1});
+    CudaContext cuda(0, {});
+    const std::vector<Segment> segments{{0, 1000, 0.25, 2}, {1008, 17, 0.0, 1}};
+    const std::int64_t elements = 1040;
+    const Floats w = normal(elements, 21), gradient = normal(elements, 22);
+    const auto stepped = [&]<class D>(typename D::Context& context, const auto& optimizer, const Floats& by) {
+        Floats parameters = w;
+        optimizer.update(Update<D>{.context = context,
+                                   .parameters = parameters.data(),
+                                   .gradient = by.data(),
+                                   .elements = elements,
+                                   .segments = segments});
+        return parameters;
+    };
+    const auto agree = [&](const auto& optimizer, const Floats& by) {
+        const Floats ours = stepped.template operator()<Cuda>(cuda, optimizer, by);
+        cuda.synchronize();
+        return distance(ours, stepped.template operator()<Host>(host, optimizer, by));
+    };
+    for (const double most : {0.001, 1.0, 30.0, 40.0, 1e6}) {
+        CHECK(agree(Clipped<Sgd>{.optimizer = {}, .max_norm = most}, gradient) < 1e-6);
+        CHECK(agree(Clipped<Clipped<Sgd>>{.optimizer = {.optimizer = {}, .max_norm = 2}, .max_norm = most}, gradient) < 1e-6);
+    }
+    CHECK(agree(Clipped<Sgd>{.optimizer = {}, .max_norm = 1}, Floats(gradient.size())) < 1e-6);
+    Floats broken = gradient;
+    broken[5] = std::nanf("");
+    const Floats result = stepped.template operator()<Cuda>(cuda, Clipped<Sgd>{.optimizer = {}, .max_norm = 1}, broken);
+    cuda.synchronize();
+    CHECK(std::isnan(result[5]));  // and is not hidden
+}
+
+TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captured step has it there", T, float, BFloat16) {
+    CudaContext cuda(0, {});
+    for (const std::int64_t features : {8, 7}) {
+        const Shape shape{1, 1, features};
+        const std::vector<T> x(static_cast<std::size_t>(features) * 3, T(1.0F));
+        const auto dropped = [&](std::uint32_t step) {
+            std::vector<T> y(x.size());
+            const ops::Dropout<Cuda, T> op(
+                Site<Cuda, T>{.context = cuda, .batch = 3, .input = shape, .output = shape, .layer = 2}, 0.5);
+            Pass<Cuda, T> pass{.context = cuda, .input = x.data(), .output = y.data()};
+            pass.training = true;
+            pass.seed = 11;
+            pass.step = step;
+            op.forward(pass);
+            cuda.synchronize();
+            return Floats(y.begin(), y.end());
+        };
+        const Floats third = dropped(3), fourth = dropped(4);
+        CHECK(third != fourth);
+        std::uint32_t place = 3;
+        cuda.set_cells({.sound = nullptr, .place = &place, .constants = nullptr});
+        CHECK(dropped(4) == third);
+        place = 4;
+        CHECK(dropped(3) == fourth);
+        cuda.set_cells({});
+    }
+}

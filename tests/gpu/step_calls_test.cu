@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training's step asks of CUDA once it is captured, as CUPTI hears it: no allocation, no wait and no copy, but for
+// ConcatMean's one wait and a copy of each row and of the mean; and what its graphs consist of.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cuda.h>
+#include <cupti.h>
+#include <doctest/doctest.h>
+
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#ifdef CUPOLA_TEST_NCCL
+#include <cupola/nccl.hpp>
+#endif
+
+#include "../../examples/cifar10_train/cifar10_net.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// Counts the calls of the runtime's and of the driver's functions, by name, while it lives.
+class Calls {
+public:
+    Calls() {
+        static const CUpti_SubscriberHandle subscriber = subscribe();
+        subscriber_ = subscriber;
+        counted_.clear();
+        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) enable(1, domain);
+    }
+    Calls(const Calls&) = delete;
+    Calls& operator=(const Calls&) = delete;
+    ~Calls() {
+        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) enable(0, domain);
+    }
+
+    [[nodiscard]] static std::map<std::string, int> counted() {
+        const std::scoped_lock lock(mutex_);
+        return counted_;
+    }
+
+private:
+    [[noreturn]] static void skip(const char* what, CUptiResult status) {
+        const char* words = "";
+        cuptiGetResultString(status, &words);
+        std::printf("skipped: %s of CUPTI is refused here: %s\n", what, words);
+        std::exit(77);
+    }
+    static CUpti_SubscriberHandle subscribe() {
+        CUpti_SubscriberHandle result{};
+        const CUptiResult status = cuptiSubscribe(&result, &hear, nullptr);
+        if (status != CUPTI_SUCCESS) skip("cuptiSubscribe", status);
+        return result;
+    }
+    void enable(std::uint32_t on, CUpti_CallbackDomain domain) const {
+        const CUptiResult status = cuptiEnableDomain(on, subscriber_, domain);
+        if (status != CUPTI_SUCCESS) skip("cuptiEnableDomain", status);
+    }
+    static void CUPTIAPI hear(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void* about) {
+        const auto* const call = static_cast<const CUpti_CallbackData*>(about);
+        if (call->callbackSite != CUPTI_API_ENTER) return;
+        const std::scoped_lock lock(mutex_);
+        ++counted_[call->functionName];
+    }
+
+    static inline std::mutex mutex_;
+    static inline std::map<std::string, int> counted_;
+    CUpti_SubscriberHandle subscriber_{};
+};
+
+/// Batches of the host's numbers, on the device from the start.
+class Synthetic {
+public:
+    Synthetic(std::int64_t batch, int replicas)
+        : batch_(batch),
+          samples_(static_cast<std::size_t>(batch * replicas * features) * sizeof(float), "samples"),
+          labels_(static_cast<std::size_t>(batch * replicas) * sizeof(std::int32_t), "labels") {
+        std::vector<float> values(samples_.size() / sizeof(float));
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<float>(static_cast<int>(i * 7919 % 2003) - 1001) / 600.0F;
+        std::vector<std::int32_t> classes(labels_.size() / sizeof(std::int32_t));
+        for (std::size_t i = 0; i < classes.size(); ++i) classes[i] = static_cast<std::int32_t>(i * 7 % 10);
+        REQUIRE(cudaMemcpy(samples_.data(), values.data(), samples_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+        REQUIRE(cudaMemcpy(labels_.data(), classes.data(), labels_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    }
+    [[nodiscard]] BatchView operator()(std::int64_t, int replica, CudaContext&) const {
+        return {reinterpret_cast<const float*>(samples_.data()) + replica * batch_ * features,
+                reinterpret_cast<const std::int32_t*>(labels_.data()) + replica * batch_, batch_};
+    }
+
+private:
+    static constexpr std::int64_t features = cifar10::Cifar10Net::input_shape.size();
+    std::int64_t batch_;
+    CudaArena samples_, labels_;
+};
+
+constexpr int steps = 10;
+
+/// What may not be called in a step, by the beginning of a function's name.
+constexpr std::string_view waits[] = {"cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
+                                      "cuStreamSynchronize",   "cuCtxSynchronize",      "cuEventSynchronize"};
+constexpr std::string_view allocations[] = {"cudaMalloc",         "cudaFree",         "cudaHostAlloc",   "cudaHostRegister",
+                                            "cudaHostUnregister", "cudaStreamCreate", "cudaEventCreate", "cudaGraphInstantiate",
+                                            "cuMemAlloc",         "cuMemFree",        "cuMemHostAlloc",  "cuMemHostRegister",
+                                            "cuMemCreate",        "cuMemMap",         "cuMemRelease",    "cuModuleLoad",
+                                            "cuLibraryLoad"};
+constexpr std::string_view copies[] = {"cudaMemcpy", "cuMemcpy"};
+
+int calls_of(const std::map<std::string, int>& counted, std::span<const std::string_view> beginnings) {
+    // A call of the runtime's may be heard a second time as the driver's: the larger number is what was asked for.
+    int of_runtime = 0, of_driver = 0;
+    for (const auto& [name, count] : counted) {
+        for (const std::string_view beginning : beginnings) {
+            if (!name.starts_with(beginning)) continue;
+            (name.starts_with("cuda") ? of_runtime : of_driver) += count;
+            break;
+        }
+    }
+    return std::max(of_runtime, of_driver);
+}
+
+std::string text_of(const std::map<std::string, int>& counted) {
+    std::string result;
+    for (const auto& [name, count] : counted) result += text(result.empty() ? "" : ", ", name, ' ', count);
+    return result;
+}
+
+struct Allowed {
+    int waits = 0, copies = 0;
+};
+
+template <class Net, class Averaging>
+void expect_only_the_step(const char* what, int replicas, const Allowed& allowed) {
+    const Synthetic batches(128, replicas);
+    DataParallel<Net, cifar10::Cifar10Loss, Sgd, Averaging, Cuda> training(
+        {.replicas = replicas,
+         .batch_size = 128,
+         .seed = 1,
+         .optimizer = {.learning_rate = 0.01, .momentum = 0.9},
+         .moving_average = {.decay = 0.999}});
+    for (int i = 0; i < 5; ++i) training.step(batches);
+    INFO(what);
+    CHECK_MESSAGE(training.not_captured().empty(), "a part of the step is not captured: ", training.not_captured());
+    std::map<std::string, int> counted;
+    double loss = 0;
+    {
+        const Calls calls;
+        for (int i = 0; i < steps; ++i) {
+            training.queue(batches);
+            while (const StepReport* const report = training.collect()) loss = report->loss;
+        }
+        while (const StepReport* const report = training.collect(0)) loss = report->loss;
+        counted = Calls::counted();
+    }
+    std::printf("calls: %s, %d steps: %s\n", what, steps, text_of(counted).c_str());
+    INFO(text_of(counted));
+    CHECK(loss > 0);
+    CHECK_MESSAGE(!counted.empty(), "CUPTI hears nothing but silence");
+    CHECK_MESSAGE(calls_of(counted, allocations) == 0, "a step allocates nothing but its captured work's own");
+    CHECK(calls_of(counted, waits) <= allowed.waits * steps);
+    CHECK(calls_of(counted, copies) <= allowed.copies * steps);
+
+    training.for_each_captured(0, [&](const impl::CapturedWork& work) {
+        const impl::CapturedWork::Nodes nodes = work.nodes();
+        std::string line;
+        for (std::size_t type = 0; type < nodes.size(); ++type) {
+            if (nodes[type] == 0) continue;
+            const std::string of = type == cudaGraphNodeTypeKernel   ? "kernels"
+                                   : type == cudaGraphNodeTypeMemset ? "fills"
+                                                                     : text("nodes of type ", type);
+            line += text(line.empty() ? "" : ", ", of, ' ', nodes[type]);
+        }
+        if (line.empty()) return;
+        std::printf("calls: %s, a graph: %s\n", what, line.c_str());
+        CHECK(nodes[cudaGraphNodeTypeKernel] > 0);
+        for (const cudaGraphNodeType none : {cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeHost, cudaGraphNodeTypeMemAlloc,
+                                             cudaGraphNodeTypeMemFree, cudaGraphNodeTypeWaitEvent}) {
+            CHECK_MESSAGE(nodes[none] == 0, "a graph has ", nodes[none], " nodes of type ", static_cast<int>(none));
+        }
+    });
+}
+
+using Net16 = InPrecision<MixedBFloat16, cifar10::Cifar10Net>;
+
+}  // namespace
+
+TEST_CASE("with one replica a captured step allocates nothing, waits for nothing and copies nothing") {
+    expect_only_the_step<cifar10::Cifar10Net, ConcatMean>("one replica, float", 1, {});
+    expect_only_the_step<Net16, ConcatMean>("one replica, bfloat16", 1, {});
+}
+
+TEST_CASE("two replicas averaged by ConcatMean: one wait, a copy of each row and one of the mean") {
+    expect_only_the_step<cifar10::Cifar10Net, ConcatMean>("two replicas, ConcatMean", 2, {.waits = 1, .copies = 3});
+}
+
+#ifdef CUPOLA_TEST_NCCL
+TEST_CASE("averaged by NcclAllReduce, a captured step allocates nothing, waits for nothing and copies nothing") {
+    expect_only_the_step<cifar10::Cifar10Net, NcclAllReduce>("two replicas, NcclAllReduce of one rank", 2, {});
+}
+#endif

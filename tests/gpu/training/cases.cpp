@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several
+// replicas and GPUs, and what goes wrong. On a card what needs more GPUs than there are is left out.
+#include "training_runs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace training_runs;
+
+namespace {
+
+/// Norm of the difference over norm of the reference.
+template <class V>
+double distance(const std::vector<V>& values, const std::vector<V>& reference) {
+    if (values.size() != reference.size()) return INFINITY;
+    double above = 0, below = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const double expected = static_cast<double>(reference[i]), d = static_cast<double>(values[i]) - expected;
+        above += d * d;
+        below += expected * expected;
+    }
+    return above == 0 ? 0 : std::sqrt(above / below);
+}
+
+template <class V>
+bool same_bits(const std::vector<V>& a, const std::vector<V>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
+}
+bool same_bits(const std::vector<Floats>& a, const std::vector<Floats>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Floats& x, const Floats& y) { return same_bits(x, y); });
+}
+
+/// All that two trainings may not differ in when they are to be the same.
+bool same(const Result& a, const Result& b) {
+    return same_bits(a.losses, b.losses) && a.correct == b.correct && a.samples == b.samples && a.step == b.step &&
+           same_bits(a.parameters, b.parameters) && same_bits(a.averages, b.averages) &&
+           same_bits(a.buffers, b.buffers) && same_bits(a.optimizer, b.optimizer);
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Whether the run ended well, and agrees with the host's.
+void check_against_host(const Run& run, double losses, double parameters) {
+    const Result host = run_on_host(run), ours = run_on_cuda(run);
+    CHECK(host.error.empty());
+    CHECK(ours.error == "");
+    CHECK(ours.losses.size() == static_cast<std::size_t>(run.steps));
+    if (run.sizes.empty()) CHECK(host.losses.back() < host.losses.front());
+    CHECK(distance(ours.losses, host.losses) < losses);
+    CHECK(ours.samples == host.samples);
+    CHECK(ours.step == host.step);
+    CHECK(distance(ours.parameters, host.parameters) < parameters);
+    CHECK(distance(ours.averages, host.averages) < parameters);
+    CHECK(distance(ours.buffers, host.buffers) < parameters);
+    REQUIRE(ours.optimizer.size() == host.optimizer.size());
+    for (std::size_t i = 0; i < host.optimizer.size(); ++i)
+        CHECK(distance(ours.optimizer[i], host.optimizer[i]) < 10 * parameters);
+    REQUIRE(ours.evaluation.size() == host.evaluation.size());
+    // Beside what a bfloat16 or a whole training makes of it.
+    REQUIRE(ours.replica_gradients.size() == host.replica_gradients.size());
+    for (std::size_t r = 0; r < host.replica_gradients.size(); ++r) {
+        CHECK(distance(ours.replica_gradients[r], host.replica_gradients[r]) < 10 * parameters);
+    }
+    CHECK(distance(ours.prediction, host.prediction) < 10 * parameters);
+    if (!host.evaluation.empty()) {
+        CHECK(ours.evaluation[0] == host.evaluation[0]);
+        CHECK(std::abs(ours.evaluation[1] - host.evaluation[1]) <= 1);
+        CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(losses));
+    }
+    for (const Floats& device : ours.device_parameters) CHECK(same_bits(device, ours.parameters));
+    CHECK(overruns() == 0);
+}
+
+/// Puts back what a test changed.
+struct Restored {
+    Restored() = default;
+    Restored(const Restored&) = delete;
+    Restored& operator=(const Restored&) = delete;
+    ~Restored() {
+        refuse_captures(false);
+        set_pace(3);
+        fail_device(-1, 0);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("ten losses from one seed agree with Host's") {
+    for (const std::int64_t ahead : {0, 1, 2}) {
+        CAPTURE(ahead);
+        check_against_host({.ahead = ahead, .evaluates = true}, 1e-4, 1e-3);
+    }
+}
+
+TEST_CASE("steps that begin with Host's parameters have Host's loss, gradient and outputs") {
+    Run run{.steps = 20, .momentum = 0.9, .inspects = true, .keeps_gradients = true};
+    const Result host = run_on_host(run);
+    REQUIRE(host.gradients.size() == 20);
+    run.starts = host.starts;
+    const Result ours = run_on_cuda(run);
+    REQUIRE(ours.error == "");
+    REQUIRE(ours.gradients.size() == 20);
+    for (std::size_t i = 0; i < host.gradients.size(); ++i) {
+        CHECK(std::abs(ours.losses[i] - host.losses[i]) < 1e-4 * host.losses[i]);
+        CHECK(distance(ours.gradients[i], host.gradients[i]) < 1e-4);
+        CHECK(same_bits(ours.inspected[i], ours.gradients[i]));
+    }
+    CHECK(ours.activations.size() == host.activations.size());
+    CHECK(distance(ours.activations, host.activations) < 1e-4);
+    // What was looked at was not changed.
+    run.inspects = false;
+    CHECK(same(run_on_cuda(run), ours));
+}
+
+TEST_CASE("replicas and GPUs: ConcatMean has the same bits on one GPU as on two") {
+    for (const int replicas : {2, 3}) {
+        CAPTURE(replicas);
+        Run run{.replicas = replicas, .steps = 8, .ahead = 2, .places = 2};
+        check_against_host(run, 1e-4, 1e-3);
+        const Result one = run_on_cuda(run);
+        for (const int devices : {2, 3}) {
+            if (devices > gpus() || devices > replicas) continue;
+            run.devices = devices;
+            const Result several = run_on_cuda(run);
+            CHECK(several.error == "");
+            CHECK(same(several, one));
+            for (const Floats& parameters : several.device_parameters) CHECK(same_bits(parameters, one.parameters));
+        }
+    }
+}
+
+TEST_CASE("replicas and GPUs: the sum of NCCL agrees with ConcatMean") {
+    for (const int devices : {1, 2, 3}) {
+        if (devices > gpus()) continue;
+        CAPTURE(devices);
+        check_against_host({.average = Average::nccl,
+                            .replicas = 3,
+                            .devices = devices,
+                            .momentum = 0.9,
+                            .ahead = 2,
+                            .places = 2,
+                            .evaluates = true},
+                           1e-4, 1e-3);
+    }
+}
+
+TEST_CASE("a short batch, and a replica without samples") {
+    for (const Average average : {Average::concat_mean, Average::nccl}) {
+        for (const int devices : {1, 2}) {
+            if (devices > gpus()) continue;
+            CAPTURE(devices);
+            check_against_host({.average = average,
+                                .replicas = 2,
+                                .devices = devices,
+                                .steps = 9,
+                                .sizes = {{}, {8, 3}, {}, {8, 0}, {}, {0, 8}, {3, 0}, {8, 3}},
+                                .ahead = 2,
+                                .places = 2},
+                               1e-4, 1e-3);
+        }
+    }
+}
+
+TEST_CASE("batches that are added up") {
+    check_against_host({.accumulation = 2, .ahead = 2}, 1e-4, 1e-3);
+    check_against_host({.replicas = 2, .devices = std::min(2, gpus()), .accumulation = 3, .steps = 6, .ahead = 2}, 1e-4,
+                       1e-3);
+    check_against_host({.accumulation = 2, .steps = 6, .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}}, .ahead = 2},
+                       1e-4, 1e-3);
+}
+
+TEST_CASE("batches may be written again two steps later") {
+    check_against_host({.ahead = 2, .places = 2}, 1e-4, 1e-3);
+    check_against_host({.accumulation = 2, .ahead = 2, .places = 4}, 1e-4, 1e-3);
+}
+
+TEST_CASE("optimisers with a state, and moving averages") {
+    check_against_host({.rate_decay = 0.5, .ahead = 2}, 1e-4, 1e-3);
+    check_against_host({.momentum = 0.9, .moving_average = 0.99, .rate_decay = 0.8, .ahead = 2, .evaluates = true},
+                       1e-4, 1e-3);
+    check_against_host({.rule = Rule::adam, .rate = 0.005, .rate_decay = 0.8, .ahead = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::rms_prop, .rate = 0.002, .momentum = 0.5, .ahead = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::clipped, .momentum = 0.5, .rate_decay = 0.8, .ahead = 2}, 1e-4, 1e-3);
+    check_against_host({.rule = Rule::lamb, .rate = 0.01, .ahead = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::lars, .momentum = 0.9, .rate_decay = 0.8, .ahead = 2}, 1e-4, 2e-3);
+    check_against_host(
+        {.rule = Rule::uncaptured, .momentum = 0.9, .moving_average = 0.9, .rate_decay = 0.8, .ahead = 2}, 1e-4, 1e-3);
+    check_against_host({.rule = Rule::adam,
+                        .replicas = 2,
+                        .devices = std::min(2, gpus()),
+                        .rate = 0.005,
+                        .moving_average = 0.9,
+                        .ahead = 1},
+                       1e-4, 2e-3);
+}
+
+TEST_CASE("the running statistics of batch normalisation") {
+    for (const Statistics statistics : {Statistics::first, Statistics::merged}) {
+        for (const int devices : {1, 2}) {
+            if (devices > gpus()) continue;
+            Run run{.model = Model::normalized,
+                    .statistics = statistics,
+                    .replicas = 2,
+                    .devices = devices,
+                    .steps = 3,
+                    .sizes = {{}, {3, 8}},
+                    .ahead = 2,
+                    .evaluates = true};
+            const Result host = run_on_host(run), ours = run_on_cuda(run);
+            REQUIRE(ours.error == "");
+            CHECK(distance(ours.buffers, host.buffers) < 1e-5);
+            CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(1e-4));
+            run.steps = 10;
+            check_against_host(run, 1e-4, 1e-3);
+            run.accumulation = 2;
+            run.sizes.clear();
+            check_against_host(run, 1e-4, 1e-3);
+        }
+    }
+}
+
+TEST_CASE("a network in bfloat16") {
+    if (!host_has_bfloat16()) return;
+    Run run{.model = Model::convolutions_bfloat16, .steps = 10, .keeps_gradients = true};
+    const Result host = run_on_host(run);
+    run.starts = host.starts;
+    const Result each = run_on_cuda(run);
+    REQUIRE(each.error == "");
+    for (std::size_t i = 0; i < host.gradients.size(); ++i) {
+        CHECK(std::abs(each.losses[i] - host.losses[i]) < 1e-2 * host.losses[i]);
+        CHECK(distance(each.gradients[i], host.gradients[i]) < 2e-2);
+    }
+    // The queued steps pack the weights anew where they are to.
+    run.starts.clear();
+    const Result one = run_on_cuda(run);
+    run.ahead = 2;
+    run.keeps_gradients = false;
+    CHECK(same(run_on_cuda(run), one));
+}
+
+TEST_CASE("a network in half, on one GPU and on several") {
+    Run run{.replicas = 2, .steps = 8, .keeps_gradients = true};
+    const Result host = run_on_host(run);
+    run.model = Model::convolutions_half;
+    run.starts = host.starts;
+    const Result each = run_on_cuda(run);
+    REQUIRE(each.error == "");
+    for (std::size_t i = 0; i < host.gradients.size(); ++i) {
+        CHECK(std::abs(each.losses[i] - host.losses[i]) < 1e-2 * host.losses[i]);
+        // Where rounding makes two numbers equal, another of them is the largest.
+        CHECK(distance(each.gradients[i], host.gradients[i]) < 1e-1);
+    }
+    run.starts.clear();
+    run.keeps_gradients = false;
+    const Result one = run_on_cuda(run);
+    run.ahead = 2;
+    CHECK(same(run_on_cuda(run), one));
+    if (gpus() < 2) return;
+    run.devices = 2;
+    const Result two = run_on_cuda(run);
+    CHECK(two.error == "");
+    CHECK(same(two, one));
+}
+
+TEST_CASE("a training that is copied out in the middle goes on as if it had not been") {
+    Run run{.replicas = 2, .devices = std::min(2, gpus()), .momentum = 0.9, .moving_average = 0.9, .ahead = 2};
+    const Result through = run_on_cuda(run);
+    run.moved_after = 5;
+    const Result moved = run_on_cuda(run);
+    REQUIRE(moved.error == "");
+    CHECK(same_bits(moved.parameters, through.parameters));
+    CHECK(same_bits(moved.averages, through.averages));
+    CHECK(same_bits(moved.optimizer, through.optimizer));
+    run = {.model = Model::normalized, .statistics = Statistics::merged, .replicas = 2, .ahead = 2};
+    const Result normalized = run_on_cuda(run);
+    run.moved_after = 5;
+    CHECK(same_bits(run_on_cuda(run).buffers, normalized.buffers));
+}
+
+TEST_CASE(
+    "a NaN in a batch is named with its step, layer and replica, at most two steps later, and has changed nothing") {
+    struct Case {
+        int replica;
+        std::int64_t ahead, step;
+    };
+    for (const Average average : {Average::concat_mean, Average::nccl}) {
+        for (const int devices : {1, 2}) {
+            if (devices > gpus()) continue;
+            const Run good{.average = average,
+                           .replicas = 2,
+                           .devices = devices,
+                           .steps = 7,
+                           .momentum = 0.9,
+                           .moving_average = 0.9,
+                           .keeps_gradients = true};
+            const Result well = run_on_cuda(good);
+            REQUIRE(well.error == "");
+            for (const Case& c : {Case{0, 0, 0}, Case{0, 0, 4}, Case{1, 1, 4}, Case{1, 2, 0}, Case{0, 2, 1},
+                                  Case{1, 2, 4}, Case{0, 2, 6}}) {
+                CAPTURE(devices);
+                CAPTURE(c.replica);
+                CAPTURE(c.ahead);
+                CAPTURE(c.step);
+                Run run = good;
+                run.keeps_gradients = false;
+                run.ahead = c.ahead;
+                run.poisoned_place = c.step;
+                run.poisoned_replica = c.replica;
+                const Result ours = run_on_cuda(run);
+                CHECK(ours.error_step == c.step);
+                CHECK(ours.sound);
+                CHECK(ours.error_replica == c.replica);
+                CHECK(contains(ours.error, "of replica " + std::to_string(c.replica) + " is"));
+                CHECK(contains(ours.error, "at step " + std::to_string(c.step)));
+                CHECK(contains(ours.error, "sample 1 of its batch is not finite"));
+                CHECK(ours.asked <= c.step + 1 + c.ahead);
+                CHECK(same_bits(ours.parameters_after_error, well.starts[static_cast<std::size_t>(c.step)]));
+                // It goes on with a good batch, as if nothing had been.
+                CHECK(same(ours, well));
+            }
+        }
+    }
+}
+
+TEST_CASE("a NaN in a batch of several that are added up") {
+    for (const std::int64_t place : {4, 5}) {
+        Run run{.replicas = 2, .accumulation = 2, .steps = 6};
+        const Result well = run_on_cuda(run);
+        run.ahead = 2;
+        run.poisoned_place = place;
+        run.poisoned_replica = 1;
+        const Result ours = run_on_cuda(run);
+        CHECK(ours.error_step == 2);
+        CHECK(ours.error_replica == 1);
+        CHECK(same(ours, well));
+    }
+}
+
+TEST_CASE("a NaN in a batch does not reach the running statistics") {
+    Run run{.model = Model::normalized, .replicas = 2, .steps = 7};
+    const Result well = run_on_cuda(run);
+    run.ahead = 2;
+    run.poisoned_place = 3;
+    const Result ours = run_on_cuda(run);
+    CHECK(ours.error_step == 3);
+    CHECK(same(ours, well));
+}
+
+TEST_CASE("a loss that is no number is named, whatever its gradient is, and has changed nothing") {
+    for (const std::int64_t ahead : {0, 2}) {
+        Run run{.replicas = 2, .steps = 6, .infinite_before = 3, .goes_on = false, .ahead = ahead};
+        const Result host = run_on_host(run), ours = run_on_cuda(run);
+        CHECK(contains(host.error, "the loss of replica 0 is nan at step 3: the output of layer 11"));
+        CHECK(ours.error == host.error);
+        REQUIRE(ours.starts.size() == 1);
+        CHECK(same_bits(ours.parameters_after_error, ours.starts[0]));
+    }
+}
+
+TEST_CASE("a label that is no class is named, and has changed nothing") {
+    for (const std::int64_t ahead : {0, 2}) {
+        Run run{.replicas = 2, .steps = 6};
+        const Result well = run_on_cuda(run);
+        run.ahead = ahead;
+        run.mislabelled_place = 3;
+        run.poisoned_replica = 1;
+        const Result ours = run_on_cuda(run);
+        CHECK(ours.error == "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
+        CHECK(ours.error_step == nowhere);
+        CHECK(same(ours, well));
+    }
+}
+
+TEST_CASE("what a batch throws, and one of a size without a plan, comes out at once, and has changed nothing") {
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        for (const std::int64_t ahead : {0, 2}) {
+            Run run{.replicas = 3, .devices = devices, .steps = 6, .momentum = 0.9};
+            const Result well = run_on_cuda(run);
+            run.ahead = ahead;
+            run.failing_place = 3;
+            for (const int replica : {0, 2}) {
+                run.poisoned_replica = replica;
+                const Result ours = run_on_cuda(run);
+                CHECK(ours.error == "no samples today");
+                CHECK(ours.asked == 4);
+                CHECK(same(ours, well));
+            }
+        }
+    }
+    Run run{.replicas = 2,
+            .devices = std::min(2, gpus()),
+            .steps = 6,
+            .sizes = {{}, {}, {}, {0, 0}},
+            .goes_on = false,
+            .ahead = 2};
+    CHECK(run_on_cuda(run).error == "step 3 has no samples on any replica");
+    CHECK(run_on_host(run).error == "step 3 has no samples on any replica");
+}
+
+TEST_CASE("GPUs whose parameters part are found, and named with the step") {
+    if (gpus() < 2) return;
+    for (const std::int64_t ahead : {0, 2}) {
+        const Result ours = run_on_cuda(
+            {.rule = Rule::faulty, .replicas = 2, .devices = 2, .check_every = 5, .goes_on = false, .ahead = ahead});
+        CHECK(contains(ours.error, "after step 4 the parameters of device 1 differ from those of device 0"));
+        CHECK_FALSE(ours.sound);
+    }
+}
+
+TEST_CASE("what is captured computes the bits that it computes uncaptured") {
+    const Restored restored;
+    for (const Model model : {Model::convolutions, Model::normalized}) {
+        Run run{.model = model,
+                .replicas = 2,
+                .devices = std::min(2, gpus()),
+                .momentum = 0.9,
+                .moving_average = 0.9,
+                .sizes = {{}, {}, {8, 3}, {}, {8, 3}},
+                .ahead = 2};
+        refuse_captures(true);
+        const std::int64_t before = captures();
+        const Result uncaptured = run_on_cuda(run);
+        CHECK(captures() == before);
+        refuse_captures(false);
+        const std::int64_t launches = launches_of_captures();
+        const Result captured = run_on_cuda(run);
+        REQUIRE(captured.error == "");
+        CHECK(same(captured, uncaptured));
+        if (!emulated()) continue;
+        CHECK(captures() > before);
+        CHECK(launches_of_captures() - launches >= 2 * 8);
+    }
+}
+
+TEST_CASE("however far a GPU is behind, the bits are the same") {
+    const Restored restored;
+    Run run{.replicas = 3, .devices = std::min(2, gpus()), .momentum = 0.9, .ahead = 2, .places = 2};
+    const Result first = run_on_cuda(run);
+    REQUIRE(first.error == "");
+    for (const int pace : {1, 7, 1000}) {
+        set_pace(pace);
+        for (const std::int64_t ahead : {0, 1, 2}) {
+            run.ahead = ahead;
+            CHECK(same(run_on_cuda(run), first));
+        }
+    }
+}
+
+TEST_CASE("a GPU that fails in a step ends the training with its error, and hangs nobody") {
+    if (!emulated()) return;
+    const Restored restored;
+    for (const Average average : {Average::concat_mean, Average::nccl}) {
+        for (const int devices : {1, 2}) {
+            for (const std::int64_t after : {300, 500, 700}) {
+                fail_device(devices - 1, after);
+                const Result ours = run_on_cuda(
+                    {.average = average, .replicas = 2, .devices = devices, .steps = 30, .goes_on = false, .ahead = 2});
+                CHECK(contains(ours.error,
+                               average == Average::nccl && devices == 2 ? "device" : "cudaErrorIllegalAddress"));
+                fail_device(-1, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a training of training_runs.hpp is made and run on a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <cupola/cupola.hpp>
+
+#include "training_runs.hpp"
+
+namespace training_runs {
+
+struct Convolutions
+    : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>, cupola::ReLU,
+                         cupola::MaxPool2d<3, 2>, cupola::LocalResponseNorm<2>,
+                         cupola::Named<"conv2", cupola::Conv2d<8, 3>>, cupola::ReLU, cupola::Dropout<0.2>,
+                         cupola::Flatten, cupola::Named<"local3", cupola::Linear<24>>, cupola::ReLU,
+                         cupola::Named<"softmax_linear", cupola::Linear<10>>> {};
+struct Convolutions16 : cupola::InPrecision<cupola::MixedBFloat16, Convolutions> {};
+struct ConvolutionsHalf : cupola::InPrecision<cupola::MixedFloat16, Convolutions> {};
+struct Normalized
+    : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>,
+                         cupola::Named<"norm1", cupola::BatchNorm2d<>>, cupola::ReLU, cupola::MaxPool2d<3, 2>,
+                         cupola::Named<"conv2", cupola::Conv2d<8, 3>>, cupola::Named<"norm2", cupola::BatchNorm2d<>>,
+                         cupola::ReLU, cupola::GlobalAvgPool2d, cupola::Named<"local3", cupola::Linear<10>>> {};
+using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
+
+/// Samples that a network can learn, in memory that the device reads. `Memory(bytes)` has data(), of the host's too.
+template <class Memory>
+class Samples {
+public:
+    static constexpr std::int64_t count = 96, elements = 12 * 12 * 3;
+
+    Samples()
+        : values_(static_cast<std::size_t>(count * elements) * sizeof(float)),
+          labels_(static_cast<std::size_t>(count) * sizeof(std::int32_t)) {
+        cupola::initialize({values(), static_cast<std::size_t>(count * elements)}, cupola::normal(1.0), 1, 1, 7, 0);
+        for (std::int64_t n = 0; n < count; ++n) {
+            labels()[n] = static_cast<std::int32_t>(n * n % 10);
+            for (std::int64_t i = labels()[n]; i < elements; i += 10) values()[n * elements + i] += 0.7F;
+        }
+    }
+    [[nodiscard]] float* values() { return reinterpret_cast<float*>(values_.data()); }
+    [[nodiscard]] std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_.data()); }
+    [[nodiscard]] cupola::BatchView view(std::int64_t first, std::int64_t size) {
+        return {values() + first * elements, labels() + first, size};
+    }
+
+private:
+    Memory values_, labels_;
+};
+
+template <class Memory>
+class Batches {
+public:
+    explicit Batches(const Run& run) : run_(run), calls_(static_cast<std::size_t>(run.replicas)) {
+        poisoned_.values()[Samples<Memory>::elements + 5] = std::numeric_limits<float>::quiet_NaN();
+        mislabelled_.labels()[2] = 10;
+        for (int i = 0; i < run.replicas * run.places; ++i) places_.push_back(std::make_unique<Samples<Memory>>());
+    }
+
+    [[nodiscard]] cupola::BatchView of(std::int64_t place, int replica) {
+        const cupola::BatchView batch = batch_of(place, replica);
+        if (run_.places == 0) return batch;
+        const std::int64_t turn = calls_[static_cast<std::size_t>(replica)]++ % run_.places;
+        const cupola::BatchView copy =
+            places_[static_cast<std::size_t>(replica * run_.places + turn)]->view(0, batch.size);
+        const auto size = static_cast<std::size_t>(batch.size);
+        std::memcpy(const_cast<float*>(copy.samples), batch.samples, size * Samples<Memory>::elements * sizeof(float));
+        std::memcpy(const_cast<std::int32_t*>(copy.labels), batch.labels, size * sizeof(std::int32_t));
+        return copy;
+    }
+    [[nodiscard]] cupola::BatchView of_evaluation(std::int64_t i) {
+        return good_.view(i * run_.batch, i == 2 ? run_.batch / 2 : run_.batch);
+    }
+    /// From now on all batches are good ones.
+    void heal() { healed_ = true; }
+
+private:
+    [[nodiscard]] cupola::BatchView batch_of(std::int64_t place, int replica) {
+        const std::int64_t size = size_of(place, replica);
+        if (!healed_ && replica == run_.poisoned_replica) {
+            if (place == run_.poisoned_place) return poisoned_.view(0, size);
+            if (place == run_.failing_place) throw cupola::DataError("no samples today");
+            if (place == run_.mislabelled_place) return mislabelled_.view(0, size);
+        }
+        const std::int64_t first = (place * run_.replicas + replica) * run_.batch;
+        return good_.view(first % (Samples<Memory>::count - run_.batch + 1), size);
+    }
+    [[nodiscard]] std::int64_t size_of(std::int64_t place, int replica) const {
+        const auto at = static_cast<std::size_t>(place);
+        if (at >= run_.sizes.size() || run_.sizes[at].empty()) return run_.batch;
+        return run_.sizes[at][static_cast<std::size_t>(replica)];
+    }
+
+    const Run& run_;
+    Samples<Memory> good_, poisoned_, mislabelled_;
+    std::vector<std::unique_ptr<Samples<Memory>>> places_;
+    std::vector<std::int64_t> calls_;
+    bool healed_ = false;
+};
+
+inline void keep(const cupola::StepReport& report, Result& result) {
+    result.losses.push_back(report.loss);
+    result.samples.push_back(report.samples);
+    std::int64_t correct = 0;
+    for (const auto& replica : report.replicas) correct += replica.correct;
+    result.correct.push_back(correct);
+}
+
+template <class D, class Training, class Memory, class Optimizer>
+Result train(const Run& run, const Optimizer& optimizer) {
+    typename Training::Options options;
+    options.replicas = run.replicas;
+    options.devices = run.devices;
+    options.batch_size = run.batch;
+    for (const auto& sizes : run.sizes) {
+        for (const std::int64_t size : sizes) {
+            if (size != 0 && size != run.batch) options.other_batch_sizes.push_back(size);
+        }
+    }
+    options.accumulation = run.accumulation;
+    options.seed = 3;
+    options.optimizer = optimizer;
+    options.moving_average.decay = run.moving_average;
+    options.check_every = run.check_every;
+    if constexpr (requires { options.device.deterministic; }) options.device.deterministic = true;
+    if constexpr (requires { options.device.threads; }) options.device.threads = 1;
+
+    Batches<Memory> all(run);
+    auto training = std::make_unique<Training>(options);
+    using Context = typename Training::Context;
+    const auto batches = [&](std::int64_t place, int replica, Context&) { return all.of(place, replica); };
+    Result result;
+    const auto inspect = [&](const cupola::Inspection<D>& inspection) {
+        Floats gradient(inspection.averaged_gradient().size());
+        D::copy_to_host(inspection.context(), reinterpret_cast<std::byte*>(gradient.data()),
+                        reinterpret_cast<const std::byte*>(inspection.averaged_gradient().data()),
+                        gradient.size() * sizeof(float));
+        result.inspected.push_back(std::move(gradient));
+        inspection.for_each_activation([&](std::size_t, std::span<const float> values) {
+            result.activations.push_back(sum_of_squares(inspection.context(), values));
+        });
+    };
+    for (std::int64_t i = 0; i < run.steps; ++i) {
+        if (i == run.moved_after) {
+            const auto state = training->state();
+            training = std::make_unique<Training>(options);
+            training->restore(state);
+        }
+        if (!run.starts.empty()) {
+            auto state = training->state();
+            state.parameters = run.starts[static_cast<std::size_t>(i)];
+            training->restore(state);
+        }
+        if (i == run.infinite_before) {
+            Floats parameters = training->parameters();
+            const auto& row = Training::NetworkType::rows[std::size(Training::NetworkType::rows) - 1];
+            parameters[static_cast<std::size_t>(row.offsets[1])] = -std::numeric_limits<float>::infinity();
+            training->set_parameters(parameters);
+            result.starts.push_back(std::move(parameters));
+        }
+        if (run.keeps_gradients) result.starts.push_back(training->parameters());
+        try {
+            if (result.error.empty()) ++result.asked;
+            if (run.inspects) {
+                keep(training->step(batches, inspect), result);
+            } else if (run.ahead == 0) {
+                keep(training->step(batches), result);
+            } else if constexpr (requires { training->queue(batches); }) {
+                training->queue(batches);
+                // The last ones are waited for.
+                const std::int64_t ahead = i + 1 == run.steps ? 0 : run.ahead;
+                while (const cupola::StepReport* report = training->collect(ahead)) keep(*report, result);
+            } else {
+                keep(training->step(batches), result);
+            }
+            if (run.keeps_gradients) result.gradients.push_back(training->averaged_gradient());
+            continue;
+        } catch (const cupola::DivergedError& error) {
+            result.error = error.what();
+            result.error_step = error.step;
+            result.error_replica = error.replica;
+        } catch (const cupola::Error& error) {
+            result.error = error.what();
+        }
+        result.sound = training->sound();
+        if (run.goes_on || result.error_step != nowhere) result.parameters_after_error = training->parameters();
+        if (!run.goes_on) return result;
+        // The steps before the one that was never made are still to report.
+        if constexpr (requires { training->collect(0); }) {
+            while (const cupola::StepReport* report = training->collect(0)) keep(*report, result);
+        }
+        const auto state = training->state();
+        training->restore(state);
+        all.heal();
+        i = state.step - 1;
+    }
+    for (int replica = 0; replica < run.replicas; ++replica)
+        result.replica_gradients.push_back(training->gradient(replica));
+    if (run.evaluates) {
+        const auto weights = run.moving_average == 0 ? cupola::Weights::trained : cupola::Weights::averages;
+        const cupola::Evaluation e =
+            training->evaluate([&](std::int64_t i, int, Context&) { return all.of_evaluation(i); }, 3, weights);
+        result.evaluation = {static_cast<double>(e.samples), static_cast<double>(e.correct), e.loss};
+        Samples<std::vector<std::byte>> samples;
+        const cupola::BatchView some = samples.view(3, run.batch - 1);
+        using View = cupola::TensorView<const float, typename Training::InputExtents>;
+        result.prediction = training->predict(View(some.samples, some.size), weights);
+    }
+    auto state = training->state();
+    result.step = state.step;
+    result.parameters = std::move(state.parameters);
+    result.averages = std::move(state.averages);
+    result.buffers = std::move(state.buffers);
+    result.optimizer = std::move(state.optimizer);
+    for (int device = 0; device < run.devices; ++device)
+        result.device_parameters.push_back(training->parameters(device));
+    return result;
+}
+
+/// Any rule, so that a network is compiled once for all.
+struct AnyRule {
+    static constexpr bool captured = true;
+    std::variant<cupola::Sgd, cupola::Adam, cupola::RmsProp, cupola::Clipped<cupola::Sgd>, cupola::Lamb, cupola::Lars>
+        rule;
+
+    [[nodiscard]] int state_arenas() const {
+        return std::visit([](const auto& r) { return r.state_arenas(); }, rule);
+    }
+    [[nodiscard]] std::string_view state_name(int arena) const {
+        return std::visit([&](const auto& r) { return r.state_name(arena); }, rule);
+    }
+    [[nodiscard]] double state_start(int arena) const {
+        return std::visit([&](const auto& r) { return static_cast<double>(cupola::state_start_of(r, arena)); }, rule);
+    }
+    [[nodiscard]] double learning_rate_at(std::int64_t step) const {
+        return std::visit([&](const auto& r) { return r.learning_rate_at(step); }, rule);
+    }
+    [[nodiscard]] std::string description() const {
+        return std::visit([](const auto& r) { return r.description(); }, rule);
+    }
+    template <class D>
+    void update(const cupola::Update<D>& u) const {
+        std::visit([&](const auto& r) { r.update(u); }, rule);
+    }
+};
+
+struct Uncaptured : cupola::Sgd {
+    static constexpr bool captured = false;
+    bool faulty = false;
+
+    template <class D>
+    void update(const cupola::Update<D>& u) const {
+        Sgd::update(u);
+        if (faulty && u.context.ordinal() == 1 && u.step == 4)
+            cupola::scale(u.context, std::span(u.parameters + 7, 1), 1.001);
+    }
+};
+
+inline cupola::Sgd sgd_of(const Run& run) {
+    cupola::Sgd sgd;
+    sgd.learning_rate = cupola::exponential_decay(run.rate, 1, run.rate_decay);
+    sgd.momentum = run.momentum;
+    return sgd;
+}
+
+inline AnyRule rule_of(const Run& run) {
+    const auto with = [&](auto rule) {
+        rule.learning_rate = cupola::exponential_decay(run.rate, 1, run.rate_decay);
+        if constexpr (requires { rule.momentum; }) rule.momentum = run.momentum;
+        return AnyRule{rule};
+    };
+    if (run.rule == Rule::adam) return with(cupola::Adam{});
+    if (run.rule == Rule::rms_prop) return with(cupola::RmsProp{.epsilon = 1e-3});
+    if (run.rule == Rule::clipped) return {cupola::Clipped<cupola::Sgd>{.optimizer = sgd_of(run), .max_norm = 0.5}};
+    if (run.rule == Rule::lamb) return with(cupola::Lamb{.weight_decay = 0.01});
+    if (run.rule == Rule::lars) return with(cupola::Lars{.weight_decay = 0.01, .trust_coefficient = 0.02});
+    return {sgd_of(run)};
+}
+
+/// `Memory` is what batches lie in.
+template <class D, class Memory>
+Result run_on(const Run& run) {
+    using namespace cupola;
+    const auto by_any = [&]<class Net, class Policy>() {
+        return train<D, DataParallel<Net, TheLoss, AnyRule, ConcatMean, D, Policy>, Memory>(run, rule_of(run));
+    };
+    if (run.model == Model::convolutions_bfloat16) return by_any.template operator()<Convolutions16, FirstReplica>();
+    if constexpr (requires { requires D::queued; }) {
+        if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
+    }
+    if (run.model == Model::normalized) {
+        if (run.statistics == Statistics::merged) return by_any.template operator()<Normalized, Merged>();
+        return by_any.template operator()<Normalized, FirstReplica>();
+    }
+    if (run.rule == Rule::uncaptured || run.rule == Rule::faulty) {
+        const Uncaptured rule{sgd_of(run), run.rule == Rule::faulty};
+        return train<D, DataParallel<Convolutions, TheLoss, Uncaptured, ConcatMean, D>, Memory>(run, rule);
+    }
+    return by_any.template operator()<Convolutions, FirstReplica>();
+}
+
+}  // namespace training_runs

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The trainings of training_runs.hpp on `Cuda`: a GPU's, or that of on_host/ where training_on_host.cpp includes this.
+#include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
+#ifdef CUPOLA_TEST_NCCL
+#include <cupola/nccl.hpp>
+#endif
+
+#include "train.hpp"
+
+namespace training_runs {
+
+Result run_on_cuda(const Run& run) {
+#ifdef CUPOLA_TEST_NCCL
+    if (run.average == Average::nccl) {
+        using Training = cupola::DataParallel<Convolutions, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
+        return train<cupola::Cuda, Training, cupola::impl::CudaPinned>(run, rule_of(run));
+    }
+#endif
+    return run_on<cupola::Cuda, cupola::impl::CudaPinned>(run);
+}
+
+int gpus() { return cupola::cuda_devices(); }
+
+#ifdef CUPOLA_TEST_ON_HOST
+using cupola::impl::OnHost;
+
+bool emulated() { return true; }
+void refuse_captures(bool refuse) { OnHost::refuse_captures = refuse; }
+std::int64_t captures() { return OnHost::captures; }
+std::int64_t launches_of_captures() { return OnHost::launches_of_captures; }
+void set_pace(int pieces) { OnHost::pace = pieces; }
+void fail_device(int device, std::int64_t after) { OnHost::fail(device, after); }
+int overruns() { return cupola::impl::GuardedMemory::overrun; }
+#else
+bool emulated() { return false; }
+void refuse_captures(bool) {}
+std::int64_t captures() { return 0; }
+std::int64_t launches_of_captures() { return 0; }
+void set_pace(int) {}
+void fail_device(int, std::int64_t) {}
+int overruns() { return 0; }
+#endif
+
+}  // namespace training_runs

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trainings that are run on `Host` and on `Cuda` to be compared: what is trained, and what is looked at. The two are
+// compiled apart (training_host.cpp, training_cuda.cu: nvcc cannot read host.hpp), so that only plain vectors pass
+// between them. In training_on_host.cpp `Cuda` is the one of on_host/, which needs no GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace training_runs {
+
+using Floats = std::vector<float>;
+
+/// In half there are convolutions on `Cuda` alone.
+enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized };
+/// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
+/// that makes another update in step 4.
+enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty };
+enum class Average : std::uint8_t { concat_mean, nccl };
+enum class Statistics : std::uint8_t { first, merged };
+
+/// Where the training stands still, is copied out, and another one goes on from there.
+inline constexpr std::int64_t nowhere = -1;
+
+struct Run {
+    Model model = Model::convolutions;
+    Rule rule = Rule::sgd;
+    /// NCCL's is of convolutions alone; the host averages by ConcatMean for it.
+    Average average = Average::concat_mean;
+    Statistics statistics = Statistics::first;
+    int replicas = 1, devices = 1, accumulation = 1;
+    std::int64_t batch = 8, steps = 10;
+    double rate = 0.05, momentum = 0, moving_average = 0;
+    /// The rate is multiplied by it after each step.
+    double rate_decay = 1;
+    int check_every = 3;
+    /// The samples of a batch that is not `batch`; in order of the places, a number a replica each; a place that is not
+    /// there has whole batches.
+    std::vector<std::vector<std::int64_t>> sizes{};
+    /// Parameters (and running statistics) that each step begins with.
+    std::vector<Floats> starts{};
+    /// The place and the replica of the batch that holds a NaN, in its sample 1.
+    std::int64_t poisoned_place = nowhere;
+    int poisoned_replica = 0;
+    /// The place and the replica of the batch that holds a label that is no class, in its sample 2.
+    std::int64_t mislabelled_place = nowhere;
+    /// The place and the replica whose batch throws a DataError.
+    std::int64_t failing_place = nowhere;
+    /// The step before which the last layer's bias of a class becomes -infinity: the loss is no number then, and its
+    /// gradient by the formula is one.
+    std::int64_t infinite_before = nowhere;
+    /// After so many steps the state goes to a new training.
+    std::int64_t moved_after = nowhere;
+    /// After an error the training is restored to the state that it says it has, and goes on with good batches; or that
+    /// is all.
+    bool goes_on = true;
+    /// How many steps may be queued and not waited for; 0 is step().
+    std::int64_t ahead = 0;
+    /// Each replica's batches are copied to so many places in turn, as a pipeline's are; 0 for memory that is never
+    /// written again.
+    int places = 0;
+    bool evaluates = false, inspects = false, keeps_gradients = false;
+};
+
+struct Result {
+    /// Of each step.
+    std::vector<double> losses{};
+    std::vector<std::int64_t> correct{}, samples{};
+    std::vector<Floats> gradients{}, starts{}, inspected{};
+    /// Of each replica, at the end.
+    std::vector<Floats> replica_gradients{};
+    Floats prediction{};
+    /// The sums of squares of the layers' outputs that the inspector saw, step after step.
+    std::vector<double> activations{};
+    /// At the end.
+    std::int64_t step = 0;
+    Floats parameters{}, averages{}, buffers{};
+    std::vector<Floats> optimizer{};
+    std::vector<Floats> device_parameters{};
+    std::vector<double> evaluation{};
+    /// What was thrown, how many steps had been asked for, and what the parameters were then.
+    std::string error{};
+    std::int64_t error_step = nowhere, asked = 0;
+    int error_replica = -1;
+    /// Whether the training says after it that its parameters are those after a whole step.
+    bool sound = true;
+    Floats parameters_after_error{};
+};
+
+[[nodiscard]] Result run_on_host(const Run& run);
+[[nodiscard]] Result run_on_cuda(const Run& run);
+
+/// Whether the processor of the host has what a network in bfloat16 needs.
+[[nodiscard]] bool host_has_bfloat16();
+/// How many GPUs there are.
+[[nodiscard]] int gpus();
+
+// Of the `Cuda` without a GPU alone.
+
+/// Whether it is that one. On a card the others do nothing.
+[[nodiscard]] bool emulated();
+/// Whether captures of a step's work are refused.
+void refuse_captures(bool refuse);
+/// How many captures were made, and how many of them were launched, until now.
+[[nodiscard]] std::int64_t captures();
+[[nodiscard]] std::int64_t launches_of_captures();
+/// How many pieces of work go on at each look at an event.
+void set_pace(int pieces);
+/// The device fails at its piece of work number `after` from now; nothing is -1.
+void fail_device(int device, std::int64_t after);
+/// How many allocations were written past their ends.
+[[nodiscard]] int overruns();
+
+}  // namespace training_runs
