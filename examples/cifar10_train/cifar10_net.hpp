@@ -25,6 +25,8 @@ struct Cifar10Net : Sequential<Input<24, 24, 3>,
 
 static_assert(Cifar10Net::output_shape.size() == 10 && Cifar10Net::parameter_count == 1'068'298);
 
+struct Cifar10NetBf16 : InPrecision<MixedBFloat16, Cifar10Net> {};
+
 using Cifar10Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;
 
 }  // namespace cifar10

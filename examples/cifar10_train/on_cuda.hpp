@@ -79,16 +79,17 @@ public:
         if (options_->averaging == "nccl") info.set("ranks", text(devices_ * options_->processes));
     }
 
-    /// After the first step the training's plans are all chosen, and its work is captured or not.
+    /// After the first step the training's plans are all chosen; in the second its work is captured, or not.
     template <class Training>
     struct Callback {
         OnCuda* side;
         const Training* training;
-        bool done = false;
+        int reports = 0;
 
         void on_step(const StepReport&, Run&) {
-            if (std::exchange(done, true)) return;
-            side->plans_.write();
+            ++reports;
+            if (reports == 1) side->plans_.write();
+            if (reports != 2) return;
             const std::string why = training->not_captured();
             if (!why.empty()) std::printf("not captured: %s\n", why.c_str());
         }

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/models/resnet.hpp>
-
 #include "models.hpp"
 #include "run_on_host.hpp"
 
 namespace cifar10 {
-
-namespace {
-
-struct ResNetBf16 : InPrecision<MixedBFloat16, ResNet<44>> {};
-
-}  // namespace
 
 int run_resnet_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
     return run_resnet_on_host<ResNetBf16>(options, images, schedule, optimizer);

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/models/resnet.hpp>
-
 #include "models.hpp"
 #include "resnet_parts.hpp"
 #include "run_on_cuda.hpp"
 
 namespace cifar10 {
-
-namespace {
-
-struct ResNetBf16 : InPrecision<MixedBFloat16, ResNet<44>> {};
-
-}  // namespace
 
 int run_resnet_bf16_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
     return run_on_cuda<ResNetBf16, ResNetLoss, PadCropFlip, ScaledPixels>(options, images, schedule, optimizer, statistics_of(options));

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What --model resnet trains with: its loss, and the policy that --bn-stats names.
+// What --model resnet trains with: its network in bfloat16, its loss, and the policy that --bn-stats names.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include <cupola/cupola.hpp>
+#include <cupola/models/resnet.hpp>
 
 #include "options.hpp"
 
 namespace cifar10 {
 
 using namespace cupola;
+
+struct ResNetBf16 : InPrecision<MixedBFloat16, ResNet<44>> {};
 
 /// Decay of every parameter, as TensorFlow's estimator has it. Eleven classes: the ten and a spare.
 using ResNetLoss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;

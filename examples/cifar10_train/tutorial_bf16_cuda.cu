@@ -5,12 +5,6 @@
 
 namespace cifar10 {
 
-namespace {
-
-struct Cifar10NetBf16 : InPrecision<MixedBFloat16, Cifar10Net> {};
-
-}  // namespace
-
 int run_tutorial_bf16_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
     return run_on_cuda<Cifar10NetBf16, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
 }

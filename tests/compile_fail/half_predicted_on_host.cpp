@@ -10,12 +10,12 @@ using namespace cupola;
 
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 #ifdef MISTAKE
-struct Run : InPrecision<MixedFloat16, Net> {};
+struct Narrow : InPrecision<MixedFloat16, Net> {};
 #else
-struct Run : Net {};
+struct Narrow : Net {};
 #endif
 
 void run(const std::string& path, std::span<const float> sample, std::span<float> logits) {
-    const Predictor<Run> predictor(path);
+    const Predictor<Narrow> predictor(path);
     predictor.predict(sample, logits);
 }

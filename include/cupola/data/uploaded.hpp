@@ -16,17 +16,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
-#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/cuda_batch_buffer.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/cuda_event.hpp>
 #include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/wait_until.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -129,16 +128,9 @@ private:
     }
 
     void await(const impl::StepEvent& copied, int replica, std::int64_t step) const {
-        if (copied.happened()) return;
-        const double start = monotonic_seconds();
-        while (!copied.happened()) {
-            const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
-            nanosleep(&short_while, nullptr);
-            require<DeviceError>(monotonic_seconds() - start < options_.patience_seconds, "the batch of step ", step,
-                                 " and replica ", replica, " has waited ", options_.patience_seconds,
-                                 " s for the GPU to copy one that was queued ", options_.ahead,
-                                 options_.ahead == 1 ? " batch earlier" : " batches earlier");
-        }
+        impl::wait_until([&] { return copied.happened(); }, options_.patience_seconds, "the batch of step ", step, " and replica ", replica,
+                         " has waited ", options_.patience_seconds, " s for the GPU to copy one that was queued ", options_.ahead,
+                         options_.ahead == 1 ? " batch earlier" : " batches earlier");
     }
 
     /// Answers how many samples there are.

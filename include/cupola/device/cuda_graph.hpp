@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Work that is queued once and run many times: a CUDA graph of what a function queues on a context's stream. A launch of
-// the whole costs the host about what one kernel's does.
+// the whole is one call of the host's.
 //
 // Capturing runs nothing and waits for nothing. What cannot be captured (a wait, a copy from memory that is not pinned, a
 // library that refuses) ends it, refused() says why, and the caller queues the work each time.

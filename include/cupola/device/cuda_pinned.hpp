@@ -15,27 +15,6 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-class CudaStaging {
-public:
-    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is lost, once
-    /// the copies that use it are done.
-    [[nodiscard]] std::byte* at_least(std::size_t bytes) {
-        if (bytes > size_) {
-            memory_ = {};
-            size_ = 0;
-            CudaHandle<void*, &cudaFreeHost> memory;
-            check_cuda(cudaHostAlloc(memory.out(), bytes, cudaHostAllocDefault), "cudaHostAlloc");
-            memory_ = std::move(memory);
-            size_ = bytes;
-        }
-        return static_cast<std::byte*>(memory_.get());
-    }
-
-private:
-    CudaHandle<void*, &cudaFreeHost> memory_;
-    std::size_t size_ = 0;
-};
-
 /// As many bytes for as long as it lives, zeros at first. Every device's kernels read and write them at the host's address;
 /// what a kernel wrote is there for the host when an event after it has happened.
 class CudaPinned {
@@ -58,6 +37,19 @@ public:
 private:
     CudaHandle<void*, &cudaFreeHost> memory_;
     std::size_t size_ = 0;
+};
+
+class CudaStaging {
+public:
+    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is lost, once
+    /// the copies that use it are done. Throws OutOfMemory.
+    [[nodiscard]] std::byte* at_least(std::size_t bytes) {
+        if (bytes > memory_.size()) memory_ = CudaPinned(bytes);
+        return memory_.data();
+    }
+
+private:
+    CudaPinned memory_;
 };
 
 }  // namespace impl

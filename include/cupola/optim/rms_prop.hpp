@@ -11,7 +11,6 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/rms_prop_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
-#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
@@ -50,7 +49,8 @@ struct RmsProp {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        impl::for_each_stretch(u, true, [&](const Segment& segment) {
+        // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding between them.
+        for (const Segment& segment : u.segments) {
             const RmsPropConstants constants{
                 .gradient = u.terms(segment, weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),
@@ -61,7 +61,7 @@ struct RmsProp {
             float* const velocity = momentum == 0.0 ? nullptr : u.state_arena(1) + segment.offset;
             ops::RmsPropUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
                                             u.state_arena(0) + segment.offset, velocity, segment.size, constants);
-        });
+        }
     }
 };
 

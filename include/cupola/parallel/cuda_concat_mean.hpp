@@ -2,7 +2,7 @@
 //
 // ConcatMean on `Cuda`: the gradients go to pinned memory of the host, the code that averages on `Host` averages them there, and
 // the mean goes back, so both devices have the same bits of the same gradients. In a step that is one wait, for the gradients,
-// and two copies, neither of which can be captured. The host adds on the device's one thread: with several GPUs whose gradients
+// a copy of each and one of the mean, none of which can be captured. The host adds on the device's one thread: with several GPUs whose gradients
 // are large, NcclAllReduce is the one to name.
 //
 // The rows may be of several GPUs. They are complete: on another context's stream, that is its thread's to see to.

@@ -3,19 +3,21 @@
 // DataParallel on a device whose work is queued: the host says what is to be done and goes on, at most two steps ahead.
 //
 //   queue(batches)   queues a step; waits only for the one before the last, and throws what became of it
-//   collect(ahead)   the report of the oldest step that nobody has collected, if more than `ahead` steps are uncollected; else null
-//   step(batches)    queues a step and waits for its report, as on every device
+//   collect(ahead)   the report of the oldest step that nobody has collected, if more than `ahead` steps are
+//   uncollected; else null step(batches)    queues a step and waits for its report, as on every device
 //
-// In a step, for each replica: its batch goes to where captured work reads it; then one CUDA graph packs the weights, runs
-// forward and backward. Then the replicas agree on a gradient, uncaptured: by NCCL on the devices, or by the policy's own average()
-// on each device's slice of the columns. Then one graph checks the average, updates the parameters and their moving averages.
-// What changes from step to step (the number of the step, the learning rate) is written to the device by small kernels before.
+// In a step, for each replica: its batch goes to where captured work reads it; then one CUDA graph packs the weights,
+// runs forward and backward. Then the replicas agree on a gradient, uncaptured: by NCCL on the devices, or by the
+// policy's own average() on each device's slice of the columns. Then one graph checks the average, updates the
+// parameters and their moving averages. What changes from step to step (the number of the step, the learning rate) is
+// written to the device by small kernels before.
 //
-// A gradient that is not finite turns off every later update (`sound` below) and keeps the batch where it is: the error, at most
-// two steps later, names the right step and what the search found, and the parameters are those before that step.
+// A gradient that is not finite turns off every later update (`sound` below) and keeps the batch where it is: the
+// error, at most two steps later, names the right step and what the search found, and the parameters are those before
+// that step.
 //
-// A loss on such a device is queued: `queue(context, logits, labels, batch, gradient, LossReport*)`, which makes the gradient of
-// a label that is no class, or of a loss that is not finite, not finite; `result_of(report)` reads what arrived.
+// A loss's operation on such a device has `queue(context, logits, labels, batch, gradient, LossReport*)`, which waits for nothing, and
+// `result_of(report)`, which reads what arrived.
 #pragma once
 
 #include <algorithm>
@@ -48,34 +50,35 @@ public:
     using typename Base::Context;
     using typename Base::Options;
 
-    /// Makes the plans and allocates all memory, and with NcclAllReduce meets the other processes. Throws InvalidArgument,
-    /// DeviceError, or OutOfMemory before anything is allocated that does not fit.
-    [[gnu::cold]] explicit DataParallel(const Options& options) : Base(options), weighted_(static_cast<std::size_t>(options.devices)) {}
+    /// Makes the plans and allocates all memory, and with NcclAllReduce meets the other processes. Throws
+    /// InvalidArgument, DeviceError, or OutOfMemory: before anything is allocated if what the memory report counts does
+    /// not fit.
+    [[gnu::cold]] explicit DataParallel(const Options& options)
+        : Base(options), weighted_(static_cast<std::size_t>(options.devices)) {}
 
     /// The step that is queued next; 0 before the first.
     using Base::step;
     /// How many steps are queued at most before the oldest is waited for.
     using Base::most_ahead;
 
-    /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads (the device's, or
-    /// pinned); it is called on the thread of that device. What the host itself writes there stays as it is until a batch of the
-    /// second step after this one is asked for; what is queued on the context may be queued at once. Throws what became of an
-    /// earlier step: DivergedError, InvalidArgument for a label that is no class, DeviceError. Reports that nobody collected in time
-    /// are dropped.
+    /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads (the
+    /// device's, or pinned); it is called on the thread of that device. What the host itself writes there stays as it
+    /// is until a batch of the second step after this one is asked for; what is queued on the context may be queued at
+    /// once. Throws InvalidArgument for a batch of a size that no plan was made for, or a step without samples; and what
+    /// became of an earlier step: DivergedError, InvalidArgument for a label that is no class, DeviceError. Reports that
+    /// nobody collected in time are dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
-    void queue(Batches&& batches) {
-        queue_step(batches, static_cast<NoInspector*>(nullptr));
-    }
-    /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first device's thread,
-    /// which waits for that: its numbers are in the host's memory. What it throws comes out of here, after the step.
+    void queue(Batches&& batches) { queue_step(batches, static_cast<NoInspector*>(nullptr)); }
+    /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first
+    /// device's thread, which waits for that: its numbers are in the host's memory. What it throws comes out of here,
+    /// after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const Inspection<D>&>
-    void queue(Batches&& batches, Inspector&& inspector) {
-        queue_step(batches, &inspector);
-    }
+    void queue(Batches&& batches, Inspector&& inspector) { queue_step(batches, &inspector); }
 
+    /// Queues a step and waits for its report, which is valid until two more steps are queued. Throws as `queue` does.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
@@ -89,6 +92,7 @@ public:
         queue(batches, inspector);
         return Base::last_report();
     }
+    /// The same with one batch for each replica.
     const StepReport& step(std::span<const BatchView> batches) {
         require(batches.size() == static_cast<std::size_t>(options_.replicas), "a step of ", options_.replicas,
                 " replicas takes as many batches, not ", batches.size());
@@ -96,11 +100,13 @@ public:
     }
 
 private:
-    using typename Base::DeviceState, typename Base::Element;
-    using Base::at, Base::plan_options, Base::row, Base::average_row, Base::first_replica, Base::columns_of, Base::checks_after;
-    using Base::queue_of, Base::local, Base::size_of, Base::sizes_of, Base::samples_of, Base::key_of, Base::wait_for, Base::wait_for_queue;
+    using Base::at, Base::plan_options, Base::row, Base::average_row, Base::first_replica, Base::columns_of,
+        Base::checks_after;
     using Base::elements, Base::loss_scale, Base::captures_update, Base::sums_by_ring;
     using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::segments_, Base::step_;
+    using Base::queue_of, Base::local, Base::size_of, Base::sizes_of, Base::samples_of, Base::key_of, Base::wait_for,
+        Base::wait_for_queue;
+    using typename Base::DeviceState, typename Base::Element;
 
     struct NoInspector {
         void operator()(const Inspection<D>&) const {}
@@ -126,7 +132,8 @@ private:
         guarded(state, [&] {
             wait_for(device, step_ - most_ahead);
             for (int part = 0; part < options_.accumulation; ++part) {
-                for (int r = first_replica(device); r < first_replica(device + 1); ++r) queue_batch(device, r, part, batches);
+                for (int r = first_replica(device); r < first_replica(device + 1); ++r)
+                    queue_batch(device, r, part, batches);
             }
             for (int r = first_replica(device); r < first_replica(device + 1); ++r) weigh(state, r);
         });
@@ -154,7 +161,8 @@ private:
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; });
     }
 
-    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left out.
+    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left
+    /// out.
     template <class Work>
     static void guarded(DeviceState& state, Work&& work) {
         if (state.error) return;
@@ -187,16 +195,23 @@ private:
         impl::queue_take_batch(context, batch, Net::input.size(), samples, labels, impl::ReportBlock::sound(block));
         queue.work(plan, number, packs, accumulates).queue(context, true, [&, plan = plan, packs = packs] {
             if (packs) plan->prepare(context, parameters, state.worker.buffers());
-            const float* const logits = plan->forward(context, samples, parameters, key, {.batch = queue.block().statistics(block, number)});
-            options_.loss.data.template operation<D>().queue(context, logits, labels, batch.size, plan->output_gradient(),
-                                                             queue.block().report(block, number));
+            const float* const logits =
+                plan->forward(context, samples, parameters, key, {.batch = queue.block().statistics(block, number)});
+            options_.loss.data.template operation<D>().queue(
+                context, logits, labels, batch.size, plan->output_gradient(), queue.block().report(block, number));
             // The loss's gradient is that of the mean over this batch; several batches count by their samples.
             double weight = loss_scale;
-            if (options_.accumulation > 1) weight *= static_cast<double>(batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
+            if (options_.accumulation > 1)
+                weight *=
+                    static_cast<double>(batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
             if (weight != 1) {
-                scale(context, std::span(plan->output_gradient(), static_cast<std::size_t>(batch.size * Net::output_shape.size())), weight);
+                scale(
+                    context,
+                    std::span(plan->output_gradient(), static_cast<std::size_t>(batch.size * Net::output_shape.size())),
+                    weight);
             }
             plan->backward(context, samples, parameters, row(replica), key, accumulates);
+            impl::queue_spoil(context, &queue.block().report(block, number)->sum, row(replica));
         });
     }
 
@@ -204,7 +219,8 @@ private:
     void weigh(DeviceState& state, int replica) {
         const std::int64_t samples = samples_of(step_, replica), expected = options_.batch_size * options_.accumulation;
         if (options_.accumulation == 1 || samples == 0 || samples == expected) return;
-        scale(state.worker.context(), std::span(row(replica), elements), static_cast<double>(expected) / static_cast<double>(samples));
+        scale(state.worker.context(), std::span(row(replica), elements),
+              static_cast<double>(expected) / static_cast<double>(samples));
     }
 
     // The averaging.
@@ -226,11 +242,17 @@ private:
     void average(int device) {
         DeviceState& state = at(device);
         if constexpr (sums_by_ring) {
-            guarded(state, [&] { sum_by_ring(device); });
+            guarded(state, [&] { sum_replicas(device); });
+            state.ready = state.error == nullptr;
+            meet();
+            if (!all_ready()) return;  // a sum that one device leaves out is one that the others wait for
+            guarded(state, [&] { queue_sum(device); });
+            meet();
         } else if (options_.devices == 1) {
             guarded(state, [&] { average_columns(state, 0, Net::parameter_elements); });
         } else {
-            // Gradients and slices of the average go from device to device, so each is waited for on the device that made it.
+            // Gradients and slices of the average go from device to device, so each is waited for on the device that
+            // made it.
             guarded(state, [&] { wait_for_queue(device); });
             threads_.meet();
             const auto [begin, end] = columns_of(device);
@@ -247,7 +269,7 @@ private:
         }
     }
 
-    void sum_by_ring(int device) {
+    void sum_replicas(int device) {
         Context& context = at(device).worker.context();
         const std::span<float> sums = queue_of(device).sums();
         auto& [rows, weights] = weighted_rows(device);
@@ -261,7 +283,18 @@ private:
         }
         impl::queue_weighted_sum(context, rows, weights, sums.first(elements));
         impl::queue_set(context, sums.data() + elements, total * loss_scale);
-        Base::ring().sum(device, sums, context.stream(), step_);
+    }
+    /// The first steps are waited for: a kernel that is loaded, or a graph that is made, behind a sum of NCCL's that waits for another
+    /// device might wait for that device too.
+    void queue_sum(int device) {
+        constexpr int first_steps = 3;
+        Context& context = at(device).worker.context();
+        impl::QueuedDevice& queue = queue_of(device);
+        Base::ring().sum(device, queue.sums(), context.stream(), step_);
+        if (queue.count_step() <= first_steps) {
+            queue.gradients_ready().record(context);
+            Base::ring().wait(device, queue.gradients_ready().get(), step_);
+        }
     }
     struct WeightedRows {
         std::vector<const float*> rows;
@@ -290,7 +323,9 @@ private:
         if (options_.replicas == 1) return;  // its gradient is the average, in place
         gradients.rows = {state.slice_rows.data(), count};
         gradients.samples = {state.slice_samples.data(), count};
-        options_.averaging.average(context, gradients, std::span(average_row(context.ordinal()) + begin, static_cast<std::size_t>(end - begin)));
+        options_.averaging.average(
+            context, gradients,
+            std::span(average_row(context.ordinal()) + begin, static_cast<std::size_t>(end - begin)));
     }
 
     void take_other_slices(int device) {
@@ -317,9 +352,11 @@ private:
         }
         const bool inspects = inspector != nullptr && device == 0;
         queue.update().queue(context, captures_update && inspector == nullptr, [&] {
-            impl::queue_mean(context, sums.values, sums.divisor, std::span(average_row(device), elements), impl::ReportBlock::sound(block));
+            impl::queue_mean(context, sums.values, sums.divisor, std::span(average_row(device), elements),
+                             impl::ReportBlock::sound(block));
             for (std::size_t i = 0; i < regularized_.size(); ++i) {
-                const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset, static_cast<std::size_t>(regularized_[i].size));
+                const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
+                                                     static_cast<std::size_t>(regularized_[i].size));
                 queue_sum_of_squares(context, weights, impl::ReportBlock::regularization(block) + i);
             }
             if (inspects) inspect(state, *inspector);
@@ -327,7 +364,8 @@ private:
         });
         state.worker.parameters_changed();
         if (checks_after(step_)) {
-            queue_hash_of(context, std::span<const float>(state.worker.parameters(), elements), impl::ReportBlock::hash(block));
+            queue_hash_of(context, std::span<const float>(state.worker.parameters(), elements),
+                          impl::ReportBlock::hash(block));
         }
         impl::queue_publish(context, block, queue.arrived(step_), queue.block().bytes());
         queue.finished(step_).record(context);
@@ -345,8 +383,8 @@ private:
                                             .segments = segments_,
                                             .step = step_});
         if (options_.moving_average.on()) {
-            options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(), Net::parameter_elements,
-                                                       step_ + 1);
+            options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
+                                                       Net::parameter_elements, step_ + 1);
         }
     }
 
@@ -356,15 +394,22 @@ private:
         using Worker = impl::DeviceWorker<D, Element>;
         auto& worker = state.worker;
         const std::int64_t size = size_of(step_, options_.accumulation - 1, 0);
+        if constexpr (sums_by_ring) {  // the copies would wait without an end for a process that is gone
+            queue_of(0).gradients_ready().record(worker.context());
+            Base::ring().wait(0, queue_of(0).gradients_ready().get(), step_);
+        }
         const std::vector<float> parameters = on_host(worker.context(), worker.parameters(), elements);
         const std::vector<float> gradient = on_host(worker.context(), average_row(0), elements);
-        const std::vector<float> samples = on_host(worker.context(), queue_of(0).samples(0), static_cast<std::size_t>(size * Net::input.size()));
-        const std::vector<std::int32_t> labels = on_host(worker.context(), queue_of(0).labels(0), static_cast<std::size_t>(size));
+        const std::vector<float> samples =
+            on_host(worker.context(), queue_of(0).samples(0), static_cast<std::size_t>(size * Net::input.size()));
+        const std::vector<std::int32_t> labels =
+            on_host(worker.context(), queue_of(0).labels(0), static_cast<std::size_t>(size));
         inspected_samples_ = queue_of(0).samples(0);
         const Inspection<D> inspection(
             step_, worker.context(), parameters, gradient, {samples.data(), labels.data(), size},
             key_of(step_, options_.accumulation - 1, 0), this,
-            [](void* object, const BatchView& batch, const PassKey& key, void* visitor, typename Inspection<D>::VisitOutput visit) {
+            [](void* object, const BatchView& batch, const PassKey& key, void* visitor,
+               typename Inspection<D>::VisitOutput visit) {
                 auto& self = *static_cast<DataParallel*>(object);
                 Worker& its = self.at(0).worker;
                 its.inspect(its.template inspection_plan<Net>(batch.size), self.inspected_samples_, key,
@@ -382,7 +427,8 @@ private:
     template <class V>
     [[nodiscard, gnu::cold]] static std::vector<V> on_host(Context& context, const V* from, std::size_t count) {
         std::vector<V> result(count);
-        D::copy_to_host(context, reinterpret_cast<std::byte*>(result.data()), reinterpret_cast<const std::byte*>(from), count * sizeof(V));
+        D::copy_to_host(context, reinterpret_cast<std::byte*>(result.data()), reinterpret_cast<const std::byte*>(from),
+                        count * sizeof(V));
         return result;
     }
 

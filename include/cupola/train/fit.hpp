@@ -113,12 +113,12 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         };
         (show(callbacks), ...);
     };
-    [[maybe_unused]] const auto wants = [](auto& callback, std::int64_t step) {
-        if constexpr (requires { callback.wants(step); }) return static_cast<bool>(callback.wants(step));
+    [[maybe_unused]] const auto wants = []<class C>(C& callback, std::int64_t step) {
+        if constexpr (HasWants<C>) return static_cast<bool>(callback.wants(step));
         else return false;
     };
-    [[maybe_unused]] const auto stands_after = [](auto& callback, std::int64_t step) {
-        if constexpr (requires { callback.stands_after(step); }) return static_cast<bool>(callback.stands_after(step));
+    [[maybe_unused]] const auto stands_after = []<class C>(C& callback, std::int64_t step) {
+        if constexpr (HasStandsAfter<C>) return static_cast<bool>(callback.stands_after(step));
         else return false;
     };
     try {

@@ -93,7 +93,7 @@ class Program:
             return
         try:
             self.process.stdin.close()
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=1)
         except (OSError, subprocess.TimeoutExpired):
             pass
         try:

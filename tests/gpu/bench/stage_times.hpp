@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Where the time of a step goes on a GPU, part by part, as events in its stream tell it: the step is queued piece by piece,
-// while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has about a microsecond of events
-// in it.
+// while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has its
+// events in it.
 #pragma once
 
 #include <array>

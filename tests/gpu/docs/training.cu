@@ -10,7 +10,8 @@
 
 using namespace cupola;
 
-struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4>, Flatten, Linear<10>> {};
+struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4>, Flatten,
+                        Linear<10>> {};
 
 double train(const ImageSet& images) {
     CudaBatches batches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 4, .seed = 1});
@@ -21,13 +22,15 @@ double train(const ImageSet& images) {
     return training.step(batches).loss;
 }
 
+void show(const StepReport& report) { std::printf("step %lld, loss %.2f\n", static_cast<long long>(report.step), report.loss); }
+
 /// The steps of `fit`, by hand.
 void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& training, CudaBatches<TutorialDistortions>& batches) {
     for (int i = 0; i < 1000; ++i) {
         training.queue(batches);
-        while (const StepReport* report = training.collect()) std::printf("step %lld, loss %.2f\n", static_cast<long long>(report->step), report->loss);
+        while (const StepReport* report = training.collect()) show(*report);
     }
-    while (const StepReport* report = training.collect(0)) std::printf("step %lld, loss %.2f\n", static_cast<long long>(report->step), report->loss);
+    while (const StepReport* report = training.collect(0)) show(*report);
 }
 
 struct FirstCounts {

@@ -115,22 +115,6 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
           "a sum on Cuda is of at most 64 rows with a weight each, not of 65 with 65");
 }
 
-TEST_CASE("a batch whose loss is not finite has no number of samples") {
-    CudaContext cuda(0, {});
-    std::vector<LossReport> reports(3, {.sum = 1, .correct = 0, .bad_sample = -1, .bad_label = 0});
-    const auto count = [&] {
-        float to = -1;
-        impl::queue_sample_count(cuda, reports.data(), 3, 384, &to);
-        cuda.synchronize();
-        return to;
-    };
-    CHECK(count() == 384);
-    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
-        reports[1].sum = bad;
-        CHECK(std::isnan(count()));
-    }
-}
-
 TEST_CASE("the mean divides by the samples, keeps the bits where that is one, and sees what is not finite") {
     CudaContext cuda(0, {});
     const float infinity = std::numeric_limits<float>::infinity();

@@ -22,8 +22,6 @@ class CudaImages {
 public:
     explicit CudaImages(const ImageSet& images) : images_(&images) {}
 
-    [[nodiscard]] const ImageSet& host() const { return *images_; }
-
     /// Those on the context's GPU. The first call for a GPU copies them there, and waits. Throws OutOfMemory.
     [[nodiscard]] ImagesOnDevice on(CudaContext& context) {
         const std::scoped_lock lock(mutex_);

@@ -2,8 +2,7 @@
 //
 // What a kernel does to make samples of images: a block of 192 threads makes one sample. The first thread draws the random
 // numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the pixels depend
-// on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. The second time the bytes come
-// from the cache. As 192 is a multiple of 3, a thread has one channel throughout.
+// on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a multiple of 3, a thread has one channel throughout.
 #pragma once
 
 #include <concepts>

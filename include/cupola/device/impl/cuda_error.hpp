@@ -29,7 +29,9 @@ namespace impl {
 
 /// Throws DeviceError with the call, the device, and the code's name and meaning.
 inline void check_cuda(cudaError_t status, std::string_view call) {
-    if (status != cudaSuccess) [[unlikely]] throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
+    if (status == cudaSuccess) [[likely]] return;
+    cudaGetLastError();  // it is reported here, and not by the next launch
+    throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
 }
 inline void check_cudnn(cudnnStatus_t status, std::string_view call) {
     if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;

@@ -119,10 +119,6 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
                 continue;
             }
             const std::int32_t label = a.labels[n];
-            const bool is_class = label >= 0 && label < a.classes;
-            const double of_label =
-                is_class ? static_cast<double>(static_cast<float>(z[label])) : static_cast<double>(NAN);
-            const double loss = log_total - ((1.0 - a.smoothing) * of_label + a.smoothing * mean);
             if (a.gradient != nullptr) {
                 T* const gradient = a.gradient + n * a.classes;
                 const double share = 1.0 / static_cast<double>(a.batch),
@@ -130,13 +126,14 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
                 for (std::int64_t c = lane; c < classes; c += lanes) {
                     const double p = exp(static_cast<double>(static_cast<float>(z[c])) - log_total);
                     const double q = (c == label ? 1.0 - a.smoothing : 0.0) + spread;
-                    // A label that is no class, and a logit of -infinity, whose gradient is a number, must reach the check of the
-                    // gradient: the loss is only read later.
-                    gradient[c] = T(isfinite(loss) ? static_cast<float>((p - q) * share) : NAN);
+                    gradient[c] = T(static_cast<float>((p - q) * share));
                 }
             }
             if (lane != 0) continue;
-            losses[s] = loss;
+            const bool is_class = label >= 0 && label < a.classes;
+            const double of_label =
+                is_class ? static_cast<double>(static_cast<float>(z[label])) : static_cast<double>(NAN);
+            losses[s] = log_total - ((1.0 - a.smoothing) * of_label + a.smoothing * mean);
             // Among logits with a NaN none is the largest.
             states[s] = !is_class ? no_class : top == label && !isnan(log_total) ? right : wrong;
         }

@@ -17,7 +17,6 @@
 #include <cupola/device/step_constants.hpp>
 #include <cupola/ops/cudnn/impl/launch_packs.cuh>
 #include <cupola/ops/cudnn/impl/step_elements.hpp>
-#include <cupola/ops/cudnn/softmax_cross_entropy.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -73,10 +72,9 @@ inline void queue_weighted_sum(const CudaContext& context, std::span<const float
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
 }
 
-/// *to = samples, or a NaN where the sum of one of `count` reports is not finite.
-inline void queue_sample_count(const CudaContext& context, const LossReport* reports, std::int64_t count, float samples,
-                               float* to) {
-    launch(context, 1, SampleCountTo<LossReport>{reports, count, samples, to});
+/// Makes the gradient not finite if the loss is not: a label that is no class, or a logit of -infinity, leaves a gradient of numbers.
+inline void queue_spoil(const CudaContext& context, const double* loss, float* gradient) {
+    launch(context, 1, SpoilBy{loss, gradient});
 }
 
 /// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *sound becomes 0 if an element or the count is

@@ -55,7 +55,11 @@ struct NcclCalls {
     const char* last_error(ncclComm_t of) { return ncclGetLastError(of); }
     cudaError_t device(int* device) { return cudaGetDevice(device); }
     cudaError_t set_device(int device) { return cudaSetDevice(device); }
-    cudaError_t query(cudaEvent_t event) { return cudaEventQuery(event); }
+    cudaError_t query(cudaEvent_t event) {
+        const cudaError_t status = cudaEventQuery(event);
+        if (status == cudaErrorNotReady) cudaGetLastError();  // no error, but kept as one
+        return status;
+    }
     double now() { return monotonic_seconds(); }
     void pause() {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
@@ -167,7 +171,10 @@ public:
         Wait wait(*this, member, work, limits_.step_seconds);
         for (;;) {
             const cudaError_t status = calls_.query(event);
-            if (status == cudaSuccess) return;
+            if (status == cudaSuccess) {
+                check_alive();  // an abort ends what was queued too
+                return;
+            }
             if (status != cudaErrorNotReady) fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
             [[maybe_unused]] const bool settled = settled_now(member, work);
             wait.turn();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a GPU keeps for the steps that are queued on it: each replica's batch where captured work reads it, the numbers that a
-// step reports, on the device and in pinned memory, and the graphs.
+// What a GPU keeps for the steps that are queued on it: each replica's batch where captured work reads it, the numbers
+// that a step reports, on the device and in pinned memory, and the graphs.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// How many steps may be queued that have not been waited for, and the places for what steps report: one more, because the
-/// oldest may be done and not yet looked at.
+/// How many steps may be queued that have not been waited for, and the places for what steps report: one more, because
+/// the oldest may be done and not yet looked at.
 inline constexpr std::int64_t most_steps_ahead = 2;
 inline constexpr std::size_t step_places = most_steps_ahead + 1;
-[[nodiscard]] inline std::size_t place_of_step(std::int64_t step) { return static_cast<std::size_t>(step) % step_places; }
+[[nodiscard]] inline std::size_t place_of_step(std::int64_t step) {
+    return static_cast<std::size_t>(step) % step_places;
+}
 
 /// The block of numbers that captured work reads and writes on the device. A copy of it is what a step reports.
 class ReportBlock {
@@ -62,8 +64,8 @@ private:
     std::size_t buffers_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
 };
 
-/// Work that is queued step after step: by itself the first time, when libraries still load and choose, and captured from the
-/// second time on.
+/// Work that is queued step after step: by itself the first time, when libraries still load and choose, and captured
+/// from the second time on.
 struct RepeatedWork {
     const void* plan = nullptr;
     std::size_t batch = 0;
@@ -77,7 +79,8 @@ struct RepeatedWork {
 
     template <class Body>
     void queue(const CudaContext& context, bool may_be_captured, Body&& body) {
-        if (seen && may_be_captured && !captured.captured() && captured.refused().empty()) captured.capture(context, body);
+        if (seen && may_be_captured && !captured.captured() && captured.refused().empty())
+            captured.capture(context, body);
         seen = true;
         if (may_be_captured && captured.captured()) {
             captured.launch(context);
@@ -103,7 +106,8 @@ public:
           batch_bytes_(aligned(static_cast<std::size_t>(sizes.features * sizes.batch_size) * sizeof(float))),
           label_bytes_(aligned(static_cast<std::size_t>(sizes.batch_size) * sizeof(std::int32_t))),
           on_device_(block.bytes(), text("the numbers that steps report of device ", ordinal)),
-          batches_((batch_bytes_ + label_bytes_) * static_cast<std::size_t>(sizes.replicas), text("the batches of device ", ordinal)),
+          batches_((batch_bytes_ + label_bytes_) * static_cast<std::size_t>(sizes.replicas),
+                   text("the batches of device ", ordinal)),
           sums_(static_cast<std::size_t>(sizes.sums) * sizeof(float), text("the summed gradients of device ", ordinal)),
           arrived_(block.bytes() * step_places),
           constants_(CudaArena(StepConstants::most_bytes, text("the optimiser's constants of device ", ordinal))) {}
@@ -111,18 +115,26 @@ public:
     [[nodiscard]] const ReportBlock& block() const { return block_; }
     [[nodiscard]] std::byte* on_device() { return on_device_.data(); }
     /// Where the numbers of a step arrive.
-    [[nodiscard]] std::byte* arrived(std::int64_t step) { return arrived_.data() + place_of_step(step) * block_.bytes(); }
+    [[nodiscard]] std::byte* arrived(std::int64_t step) {
+        return arrived_.data() + place_of_step(step) * block_.bytes();
+    }
     /// The number of a replica's batch among those of a step; replicas are counted from the device's first.
     [[nodiscard]] std::size_t batch_of(int replica, int part) const {
         return static_cast<std::size_t>(part * sizes_.replicas + replica);
     }
     [[nodiscard]] float* samples(int replica) { return reinterpret_cast<float*>(place_of(replica)); }
-    [[nodiscard]] std::int32_t* labels(int replica) { return reinterpret_cast<std::int32_t*>(place_of(replica) + batch_bytes_); }
-    [[nodiscard]] std::span<float> sums() { return {reinterpret_cast<float*>(sums_.data()), static_cast<std::size_t>(sizes_.sums)}; }
+    [[nodiscard]] std::int32_t* labels(int replica) {
+        return reinterpret_cast<std::int32_t*>(place_of(replica) + batch_bytes_);
+    }
+    [[nodiscard]] std::span<float> sums() {
+        return {reinterpret_cast<float*>(sums_.data()), static_cast<std::size_t>(sizes_.sums)};
+    }
     [[nodiscard]] StepConstants& constants() { return constants_; }
 
     [[nodiscard]] StepCells cells() {
-        return {.sound = ReportBlock::sound(on_device()), .place = ReportBlock::place(on_device()), .constants = &constants_};
+        return {.sound = ReportBlock::sound(on_device()),
+                .place = ReportBlock::place(on_device()),
+                .constants = &constants_};
     }
 
     /// A replica's work on a batch, the same each time it is asked for.
@@ -151,6 +163,8 @@ public:
     /// When a step's numbers have arrived, and when its gradients are there for other devices.
     [[nodiscard]] StepEvent& finished(std::int64_t step) { return finished_[place_of_step(step)]; }
     [[nodiscard]] StepEvent& gradients_ready() { return gradients_ready_; }
+    /// How many steps were queued, this one counted.
+    int count_step() { return steps_ = std::min(steps_ + 1, 1 << 20); }
 
 private:
     [[nodiscard]] std::byte* place_of(int replica) {
@@ -167,6 +181,7 @@ private:
     RepeatedWork update_;
     std::array<StepEvent, step_places> finished_;
     StepEvent gradients_ready_;
+    int steps_ = 0;
 };
 
 }  // namespace impl

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training whose steps are queued, but for the queueing itself: what waits for steps, reads what they report, and finds out why
-// one came to nothing. parallel/cuda_data_parallel.hpp adds the step.
+// A training whose steps are queued, but for the queueing itself: what waits for steps, reads what they report, and
+// finds out why one came to nothing. parallel/cuda_data_parallel.hpp adds the step.
 #pragma once
 
 #include <array>
@@ -9,7 +9,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <exception>
 #include <memory>
 #include <span>
@@ -17,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/wait_until.hpp>
 #include <cupola/ops/cudnn/training_step.hpp>
 #include <cupola/parallel/impl/first_not_finite.hpp>
 #include <cupola/parallel/impl/queued_device.hpp>
@@ -51,33 +50,28 @@ public:
     /// How many steps are queued at most before the oldest is waited for.
     static constexpr std::int64_t most_ahead = most_steps_ahead;
 
-    /// Makes the plans and allocates all memory, and with NcclAllReduce meets the other processes. Throws InvalidArgument,
-    /// DeviceError, or OutOfMemory before anything is allocated that does not fit.
+    /// Makes the plans and allocates all memory, and with NcclAllReduce meets the other processes. Throws
+    /// InvalidArgument, DeviceError, or OutOfMemory: before anything is allocated if what the memory report counts does
+    /// not fit.
     [[gnu::cold]] explicit QueuedTraining(const Options& options)
-        : Base(options),
-          queued_(static_cast<std::size_t>(options.devices)),
-          running_(initial_buffers(Net::rows)) {
+        : Base(options), queued_(static_cast<std::size_t>(options.devices)), running_(initial_buffers(Net::rows)) {
         for (auto& sizes : sizes_) sizes.resize(static_cast<std::size_t>(options.replicas * options.accumulation));
         threads_.run([&](int device) { make_queue(device); });
         if constexpr (sums_by_ring) {
             std::vector<int> first;
-            for (int device = 0; device < options.devices; ++device) first.push_back(first_replica_of_all() + first_replica(device));
+            for (int device = 0; device < options.devices; ++device)
+                first.push_back(first_replica_of_all() + first_replica(device));
             ring_ = std::make_unique<Ring>(options.averaging, options.devices, first);
             ring_->start();
         }
     }
 
     ~QueuedTraining() {
-        threads_.run([&](int device) {
-            try {
-                for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
-                at(device).worker.context().synchronize();
-            } catch (const Error&) {  // what is queued has ended, one way or the other, and nobody asks how
-            }
-        });
+        end_steps();
     }
 
-    /// Valid until two more steps are queued. Throws what became of that step.
+    /// The report of the oldest step that was not collected, if more than `ahead` steps were not; else null. With 0 it
+    /// waits for every step that was queued. Valid until two more steps are queued. Throws what became of that step.
     const StepReport* collect(std::int64_t ahead = most_ahead) {
         if (step_ - collected_ <= ahead) return nullptr;
         while (checked_ <= collected_) check_step();
@@ -91,7 +85,8 @@ public:
         settle();
         return Base::evaluate(std::forward<Batches>(batches), count, weights);
     }
-    [[nodiscard]] std::vector<float> predict(TensorView<const float, typename Base::InputExtents> samples, Weights weights = Weights::trained) {
+    [[nodiscard]] std::vector<float> predict(TensorView<const float, typename Base::InputExtents> samples,
+                                             Weights weights = Weights::trained) {
         settle();
         return Base::predict(samples, weights);
     }
@@ -109,18 +104,31 @@ public:
     }
     /// Forgets the steps that are queued, whatever became of them.
     void restore(const TrainingState& state) {
-        threads_.run([&](int device) { at(device).worker.context().synchronize(); });
+        end_steps();
         Base::restore(state);
         running_ = state.buffers;
         forget_steps();
     }
     [[nodiscard]] std::vector<float> gradient(int replica) {
         settle();
-        return Base::gradient(replica);
+        std::vector<float> result = Base::gradient(replica);
+        // A row of several keeps the loss's scale; one that is the average has been divided.
+        if (loss_scale != 1 && row(replica) != this->average_row(device_of(replica))) {
+            for (float& value : result) value /= loss_scale;
+        }
+        return result;
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
         settle();
         return Base::averaged_gradient();
+    }
+
+    /// Whether the parameters are those after a whole step; never again after NCCL has failed, as its sums were broken off.
+    [[nodiscard]] bool sound() const {
+        if constexpr (sums_by_ring) {
+            if (ring_ != nullptr && ring_->failed()) return false;
+        }
+        return Base::sound();
     }
 
     /// Why work is queued piece by piece that was to be captured, for the log; empty while there is none.
@@ -138,15 +146,18 @@ public:
     }
 
 protected:
-    using typename Base::DeviceState, typename Base::Element;
     using Base::at, Base::report_of, Base::row, Base::first_replica, Base::device_of;
-    using Base::begin_report, Base::complete_report, Base::finish_report, Base::checks_after, Base::require_equal_parameters;
-    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::statistics_layers_, Base::report_, Base::step_;
+    using Base::begin_report, Base::complete_report, Base::finish_report, Base::checks_after,
+        Base::require_equal_parameters;
+    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::statistics_layers_, Base::report_,
+        Base::step_;
+    using typename Base::DeviceState, typename Base::Element;
 
     static constexpr bool sums_by_ring = !std::same_as<Ring, NoRing>;
     static constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
     static constexpr float loss_scale = Net::Precision::loss_scale;
-    /// An optimiser may launch with arguments that a captured step would repeat; those that take them from `context.cells()` say so.
+    /// An optimiser may launch with arguments that a captured step would repeat; those that take them from
+    /// `context.cells()` say so.
     static constexpr bool captures_update = requires { requires Optimizer::captured; };
     /// A wait that takes longer than any step did not end.
     static constexpr double patience_seconds = 600;
@@ -192,14 +203,22 @@ protected:
         poll(device, event, step_);
     }
     static void poll(int device, const StepEvent& event, std::int64_t step) {
-        const double start = monotonic_seconds();
-        for (int turn = 0; !event.happened(); ++turn) {
-            if (turn < 1000) continue;  // most waits are short
-            const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
-            nanosleep(&short_while, nullptr);
-            require<DeviceError>(monotonic_seconds() - start < patience_seconds, "device ", device, " has not finished step ", step, " after ",
-                                 patience_seconds, " s");
-        }
+        wait_until([&] { return event.happened(); }, patience_seconds, "device ", device, " has not finished step ",
+                   step, " after ", patience_seconds, " s");
+    }
+
+    /// Waits until nothing is queued any more, whatever became of it.
+    [[gnu::cold]] void end_steps() {
+        threads_.run([&](int device) {
+            try {
+                for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
+            } catch (const Error&) {  // with NCCL, its sums are broken off now
+            }
+            try {
+                at(device).worker.context().synchronize();
+            } catch (const Error&) {  // a GPU that failed has ended too
+            }
+        });
     }
 
     /// Waits for all steps, and gives the devices the running statistics, which the host keeps.
@@ -311,8 +330,9 @@ protected:
                 if (std::isfinite(result.sum)) continue;
                 const bool there = part + 1 == options_.accumulation;
                 throw_diverged(step, text("the loss of replica ", r, " is ", report_of(r).total),
-                                     there ? where_not_finite(step, r, nullptr) : text("it is that of batch ", part + 1, " of ", options_.accumulation),
-                                     r);
+                               there ? where_not_finite(step, r, nullptr)
+                                     : text("it is that of batch ", part + 1, " of ", options_.accumulation),
+                               r);
             }
         }
         for (int r = 0; r < options_.replicas; ++r) {
@@ -321,7 +341,9 @@ protected:
                 if (device != device_of(r) || samples_of(step, r) == 0) return;
                 finite = all_finite(at(device).worker.context(), std::span<const float>(row(r), elements));
             });
-            if (!finite) throw_diverged(step, text("the gradient of replica ", r, " is not finite"), where_not_finite(step, r, row(r)), r);
+            if (!finite)
+                throw_diverged(step, text("the gradient of replica ", r, " is not finite"),
+                               where_not_finite(step, r, row(r)), r);
         }
         throw_diverged(step, "the averaged gradient is not finite", {}, -1);
     }
@@ -333,7 +355,8 @@ protected:
             if (device != its_device) return;
             auto& worker = at(device).worker;
             QueuedDevice& queue = queue_of(device);
-            const BatchView batch{queue.samples(local(replica)), queue.labels(local(replica)), size_of(step, part, replica)};
+            const BatchView batch{queue.samples(local(replica)), queue.labels(local(replica)),
+                                  size_of(step, part, replica)};
             if (batch.size == 0) return;
             const PassKey key = key_of(step, part, replica);
             queue_set(worker.context(), ReportBlock::place(queue.on_device()), key.step);
@@ -352,7 +375,8 @@ protected:
 
     Ring& ring() { return *ring_; }
 
-    /// Before a step is queued: its places are those of the step before the last two, whose report is dropped if nobody asked.
+    /// Before a step is queued: its places are those of the step before the last two, whose report is dropped if nobody
+    /// asked.
     void make_room() {
         if (step_ - collected_ == static_cast<std::int64_t>(step_places)) (void)collect();
     }
@@ -363,7 +387,8 @@ private:
     [[gnu::cold]] void make_queue(int device) {
         DeviceState& state = at(device);
         const int replicas = first_replica(device + 1) - first_replica(device);
-        const ReportBlock block(regularized_.size(), static_cast<std::size_t>(replicas * options_.accumulation), Net::buffer_elements);
+        const ReportBlock block(regularized_.size(), static_cast<std::size_t>(replicas * options_.accumulation),
+                                Net::buffer_elements);
         auto& queue = queued_[static_cast<std::size_t>(device)];
         const QueuedDevice::Sizes sizes{.replicas = replicas,
                                         .accumulation = options_.accumulation,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the replicas' gradients and their average are. Devices whose memory the host shares have them in one: a row a replica,
-// and one average, of which each device makes a slice. Any other device has its own replicas' rows and an average of its own.
+// Where the replicas' gradients and their average are. Devices whose memory the host shares have them in one: a row a
+// replica, and one average, of which each device makes a slice. Any other device has its own replicas' rows and an
+// average of its own.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,17 @@ namespace impl {
 
 /// Whether the host, and so every device of a training, reads what is on the device.
 template <class D>
-concept SharesMemory = requires { requires D::host_memory; };
+concept SharesMemory = requires {
+    requires D::host_memory;
+};
 
 template <class D>
 class ReplicaGradients {
 public:
-    ReplicaGradients(int replicas, int devices, std::int64_t elements)
+    /// `apart`: the average is not the gradient even of a single replica, as other processes have replicas too.
+    ReplicaGradients(int replicas, int devices, std::int64_t elements, bool apart)
         : elements_(elements),
+          apart_(apart),
           rows_(static_cast<std::size_t>(replicas)),
           averages_(static_cast<std::size_t>(devices)),
           arenas_(2 * averages_.size()) {}
@@ -31,7 +36,7 @@ public:
     /// The bytes of all rows together, and of all averages.
     [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * rows_.size(); }
     [[nodiscard]] std::size_t average_bytes() const {
-        if (rows_.size() == 1) return 0;  // one replica's gradient is the average, in place
+        if (!has_averages()) return 0;  // one replica's gradient is the average, in place
         return arena_bytes() * (SharesMemory<D> ? 1 : averages_.size());
     }
 
@@ -44,12 +49,14 @@ public:
             last = static_cast<int>(rows_.size());
         }
         typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
-        rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first), text("the gradients of replicas ", first, " to ", last - 1));
+        rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
+                                 text("the gradients of replicas ", first, " to ", last - 1));
         for (int r = first; r < last; ++r) {
             rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
         }
-        if (rows_.size() > 1) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
-        float* const place = rows_.size() > 1 ? reinterpret_cast<float*>(average.data()) : rows_[0];
+        if (has_averages())
+            average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
+        float* const place = has_averages() ? reinterpret_cast<float*>(average.data()) : rows_[0];
         averages_[index] = place;
         if (SharesMemory<D>) averages_.assign(averages_.size(), place);
     }
@@ -60,7 +67,10 @@ public:
 private:
     [[nodiscard]] std::size_t arena_bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
 
+    [[nodiscard]] bool has_averages() const { return apart_ || rows_.size() > 1; }
+
     std::int64_t elements_;
+    bool apart_;
     std::vector<float*> rows_, averages_;
     std::vector<typename D::Arena> arenas_;
 };

@@ -22,6 +22,7 @@
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replicas_in_step.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -44,7 +45,7 @@ public:
     /// allocated that does not fit.
     [[gnu::cold]] explicit TrainedNetwork(const Options& options)
         : options_(impl::checked_options(options, Net::rows)),
-          gradients_(options.replicas, options.devices, Net::parameter_elements),
+          gradients_(options.replicas, options.devices, Net::parameter_elements, sums_on_devices),
           memory_(memory_needed()),
           threads_(options.devices),
           devices_(static_cast<std::size_t>(options.devices)),
@@ -117,6 +118,7 @@ public:
     /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, Weights weights = Weights::trained) {
         require_weights(weights);
+        [[maybe_unused]] const auto team = at(0).worker.context().team();  // its memory is made on this thread
         Tensor<D, float, InputExtents> input(samples.batch());
         return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
             copy_from_host(state.worker.context(), input, samples);
@@ -203,6 +205,8 @@ protected:
     using DeviceState = impl::DeviceState<D, Element>;
     using Replica = impl::Replica;
 
+    /// Whether the gradients of all processes are summed on the devices, apart from the replicas' rows.
+    static constexpr bool sums_on_devices = requires { typename RingOf<Averaging, D>::Type; };
     static constexpr bool synchronized = Statistics::synchronized && Net::buffer_elements > 0;
 
     [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
@@ -243,7 +247,7 @@ protected:
             report_.samples += replica.samples;
             report_.loss += replica.total * static_cast<double>(replica.samples);
         }
-        report_.loss /= static_cast<double>(report_.samples);
+        if (report_.samples > 0) report_.loss /= static_cast<double>(report_.samples);  // another process may have them all
     }
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
@@ -276,8 +280,9 @@ protected:
         memory.gradients = gradients_.row_bytes();
         memory.average = gradients_.average_bytes();
         if constexpr (!SharesMemory<D>) {
-            const auto batch = static_cast<std::size_t>(options_.batch_size * Net::input.size()) * sizeof(float);
+            const auto batch = static_cast<std::size_t>(options_.batch_size * (Net::input.size() + 1)) * sizeof(float);  // with labels
             memory.batches = batch * static_cast<std::size_t>(options_.replicas);
+            if (sums_on_devices) memory.average += arena * static_cast<std::size_t>(options_.devices);
         }
         memory.plan.activations = planned_activation_bytes(Net::rows, Net::fusion, options_.batch_size, sizeof(Element));
         require_memory(memory);  // before operations are made for a batch that cannot be

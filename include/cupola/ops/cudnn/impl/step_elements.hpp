@@ -17,6 +17,7 @@ namespace impl {
 [[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(float value) {
     return (__builtin_bit_cast(std::uint32_t, value) & 0x7F80'0000U) != 0x7F80'0000U;
 }
+
 [[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(double value) {
     constexpr std::uint64_t exponent = 0x7FF0'0000'0000'0000U;
     return (__builtin_bit_cast(std::uint64_t, value) & exponent) != exponent;
@@ -103,18 +104,13 @@ struct WeightedSumAt {
     }
 };
 
-/// The number of samples, or a NaN, which a sum over the devices keeps, where the loss of a report is not finite.
-template <class Report>
-struct SampleCountTo {
-    const Report* reports;
-    std::int64_t count;
-    float samples;
-    float* to;
+/// A NaN into the gradient of a loss that is not finite, whatever backward made of it: the check of the average finds it.
+struct SpoilBy {
+    const double* loss;
+    float* gradient;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
-        bool finite = true;
-        for (std::int64_t r = 0; r < count; ++r) finite = finite && is_finite_number(reports[r].sum);
-        *to = finite ? samples : __builtin_nanf("");
+        if (!is_finite_number(*loss)) *gradient = __builtin_nanf("");
     }
 };
 

@@ -105,6 +105,7 @@ struct Cuda {
     static constexpr std::string_view name = "Cuda";
     static constexpr bool has_nccl = true;
     static constexpr bool queued = true;
+    static constexpr bool joins_segments = true;
     using Options = CudaOptions;
     using Context = CudaContext;
     using Arena = CudaArena;

@@ -69,9 +69,7 @@ private:
         const double loss = log_total - ((1.0 - smoothing) * (is_class ? at(label) : std::nan("")) + smoothing * mean);
         for (std::int64_t c = 0; gradient != nullptr && c < classes_; ++c) {
             const double q = (c == label ? 1.0 - smoothing : 0.0) + smoothing / classes;
-            gradient[c] = T(std::isfinite(loss)
-                                ? static_cast<float>((std::exp(at(c) - log_total) - q) / static_cast<double>(batch))
-                                : NAN);
+            gradient[c] = T(static_cast<float>((std::exp(at(c) - log_total) - q) / static_cast<double>(batch)));
         }
         result.sum += loss;
         result.correct += top == label && !std::isnan(log_total) ? 1 : 0;
