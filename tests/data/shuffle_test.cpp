@@ -59,11 +59,11 @@ TEST_CASE("a look-up does not depend on those before it") {
 
 TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever is looked up between") {
     for (const std::int64_t size : {1, 2, 3, 50, 101}) {
-        for (const std::size_t piece : {1, 3, 16}) {
+        for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
             const ShuffledOrder order(size, 9);
             std::vector<std::uint32_t> expected(static_cast<std::size_t>(size));
             std::vector<SampleOfEpoch> places(piece);
-            bool same = true;
+            bool agrees = true;
             for (std::int64_t first = 0; first < 4 * size; first += static_cast<std::int64_t>(piece)) {
                 // Another reader is behind by a little more than an epoch.
                 if (first % 5 == 0 && first > size) order.look_up(first - size - 1, std::span(places).first(1));
@@ -71,11 +71,11 @@ TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever
                 for (std::size_t i = 0; i < piece; ++i) {
                     const std::int64_t place = first + static_cast<std::int64_t>(i);
                     shuffle(expected, 9, static_cast<std::uint32_t>(place / size));
-                    same = same && places[i].epoch == place / size &&
+                    agrees = agrees && places[i].epoch == place / size &&
                            places[i].index == expected[static_cast<std::size_t>(place % size)];
                 }
             }
-            CHECK_MESSAGE(same, size, " in pieces of ", piece);
+            CHECK_MESSAGE(agrees, size, " in pieces of ", piece);
         }
     }
 }
