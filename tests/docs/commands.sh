@@ -70,6 +70,12 @@ while IFS= read -r command; do
         ./tests/benchmarks/run)
             [ -z "${words[1]:-}" ] || grep -qE "^#   tests/benchmarks/run ${words[1]}( |$)" tests/benchmarks/run ||
                 mistake "tests/benchmarks/run has no part ${words[1]}" ;;
+        tests/gpu/pack) [ -x tests/gpu/pack ] || mistake "tests/gpu/pack is no program of the repository" ;;
+        tests/gpu/run)
+            "${words[0]}" --help | grep -qE "[{,]${words[2]:-}[},]" || mistake "tests/gpu/run has no command ${words[2]:-}"
+            for word in "${words[@]:3}"; do
+                [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || mistake "tests/gpu/run has no option $word"
+            done ;;
         cmake) check_cmake "${words[@]:1}" ;;
         tensorboard) [ "${words[1]:-}" = --logdir ] || mistake "tensorboard is called with --logdir here" ;;
         *) mistake "no rule for ${words[0]}" ;;
