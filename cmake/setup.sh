@@ -192,6 +192,7 @@ cupola_setup() {
         command -v pkg-config >/dev/null || packages+=(pkgconf)
         # The second compiler, its OpenMP and its sanitizers.
         command -v clang++-16 >/dev/null || packages+=(clang-16)
+        command -v clang-format-16 >/dev/null || packages+=(clang-format-16)
         [ -e /usr/lib/llvm-16/lib/libomp.so ] || packages+=(libomp-16-dev)
         compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.tsan-x86_64.a' >/dev/null ||
             packages+=(libclang-rt-16-dev)

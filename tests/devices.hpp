@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The devices that the tests of operations and layers run on, and the element types that operations are tested with. The
-// bodies name neither: a backend is tested by adding it to these lists. What is tested is a backend as its users include it.
-// Cuda has its lists to itself, where CUPOLA_TEST_CUDA is defined: nvcc compiles the same files for it (gpu/), without the
-// cases that are of Host alone.
+// The devices that the tests of operations and layers run on, and the element types that operations are tested with.
+// The bodies name neither: a backend is tested by adding it to these lists. What is tested is a backend as its users
+// include it. Cuda has its lists to itself, where CUPOLA_TEST_CUDA is defined: nvcc compiles the same files for it
+// (gpu/), without the cases that are of Host alone.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct OnDevice {
     using Element = T;
 };
 #ifdef CUPOLA_TEST_CUDA
-using DevicesAndElements =
-    std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>, OnDevice<cupola::Cuda, cupola::Float16>>;
+using DevicesAndElements = std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>,
+                                      OnDevice<cupola::Cuda, cupola::Float16>>;
 /// Those of less than a float.
 using NarrowElements = std::tuple<cupola::BFloat16, cupola::Float16>;
 #else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tutorial's network and loss as the example writes them, and what tests of training share: the sample's images, the
-// norm by which arenas are compared.
+// The tutorial's network and loss as the example writes them, and what tests of training share: the sample's images,
+// the norm by which arenas are compared.
 #pragma once
 
 #include <cmath>
@@ -36,8 +36,8 @@ inline constexpr bool sanitized = false;
 
 /// A network of the tutorial's kinds of layer that a sanitizer gets through in seconds.
 struct SmallNet : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 5, stride(2)>>, ReLU, MaxPool2d<3, 2>,
-                             LocalResponseNorm<2>, Named<"conv2", Conv2d<8, 3>>, ReLU, Flatten, Named<"local3", Linear<24>>,
-                             ReLU, Named<"softmax_linear", Linear<10>>> {};
+                             LocalResponseNorm<2>, Named<"conv2", Conv2d<8, 3>>, ReLU, Flatten,
+                             Named<"local3", Linear<24>>, ReLU, Named<"softmax_linear", Linear<10>>> {};
 using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3">>;
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using SmallTraining = DataParallel<SmallNet, SmallLoss, Optimizer, Averaging, Host>;

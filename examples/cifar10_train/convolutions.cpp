@@ -10,8 +10,8 @@ namespace cifar10 {
 
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
     const bool direct = options.convolution == "direct";
-    require(direct || options.convolution.empty() || options.convolution == "winograd", "--convolution is winograd or direct, not ",
-            options.convolution);
+    require(direct || options.convolution.empty() || options.convolution == "winograd",
+            "--convolution is winograd or direct, not ", options.convolution);
     return !direct && options.precision == "float" ? &winograd : nullptr;
 }
 

@@ -11,12 +11,14 @@ namespace cifar10 {
 
 void require_cuda(const TrainOptions& options) {
 #ifndef CUPOLA_EXAMPLE_NCCL
-    require(options.averaging != "nccl", "this program was built without NCCL: leave out --averaging nccl, or build it again after\
+    require(options.averaging != "nccl",
+            "this program was built without NCCL: leave out --averaging nccl, or build it again after\
  configuring Cupola with -DCUPOLA_ENABLE_NCCL=ON");
 #endif
     const int gpus = cuda_devices();
-    require<DeviceError>(options.num_devices <= gpus, "--num-devices is at most the number of GPUs that this process sees, ", gpus,
-                         ", not ", options.num_devices);
+    require<DeviceError>(options.num_devices <= gpus,
+                         "--num-devices is at most the number of GPUs that this process sees, ", gpus, ", not ",
+                         options.num_devices);
 }
 
 Model* cuda_model(bool tutorial, bool in_float) {
@@ -31,7 +33,8 @@ Model* cuda_model(bool tutorial, bool in_float) {
 namespace cifar10 {
 
 void require_cuda(const TrainOptions&) {
-    throw InvalidArgument("this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola\
+    throw InvalidArgument(
+        "this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola\
  with -DCUPOLA_CUDA=ON, for which NVIDIA's CUDA toolkit 13 and cuDNN 9 have to be installed");
 }
 

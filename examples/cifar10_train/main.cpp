@@ -47,23 +47,31 @@ int main(int argc, char** argv) {
                    "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
         ->check(not_empty());
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
-    app.add_flag("--resume-anyway", options.resume_anyway, "Go on though the checkpoint is of other settings, which are listed");
+    app.add_flag("--resume-anyway", options.resume_anyway,
+                 "Go on though the checkpoint is of other settings, which are listed");
     app.add_option("--device", options.device, "What trains: host, this machine's processors, or cuda, NVIDIA's GPUs")
         ->capture_default_str();
-    app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")->capture_default_str();
-    app.add_option("--precision", options.precision, "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")->capture_default_str();
-    app.add_option("--convolution", options.convolution,
-                   "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
-                   "results agree to rounding. Default: winograd");
+    app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")
+        ->capture_default_str();
+    app.add_option("--precision", options.precision,
+                   "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")
+        ->capture_default_str();
+    app.add_option(
+        "--convolution", options.convolution,
+        "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
+        "results agree to rounding. Default: winograd");
     app.add_flag("--tf32", options.tf32, "GPUs may round the factors of products in float to TF32's 10 bits");
-    app.add_flag("--deterministic", options.deterministic, "GPUs use only algorithms that give the same bits each time");
-    app.add_option("--plan-choices", options.plan_choices,
-                   "File of the cuDNN engines that are taken, for another run to take the same: read if it is there, and\n"
-                   "written. Default: cudnn-plans.txt in --train-dir, if there is one")
+    app.add_flag("--deterministic", options.deterministic,
+                 "GPUs use only algorithms that give the same bits each time");
+    app.add_option(
+           "--plan-choices", options.plan_choices,
+           "File of the cuDNN engines that are taken, for another run to take the same: read if it is there, and\n"
+           "written. Default: cudnn-plans.txt in --train-dir, if there is one")
         ->check(not_empty());
-    app.add_option("--bn-stats", options.bn_stats,
-                   "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
-                   "normalises over all replicas, on the host)")
+    app.add_option(
+           "--bn-stats", options.bn_stats,
+           "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
+           "normalises over all replicas, on the host)")
         ->capture_default_str();
 
     app.add_option("--max-steps", options.max_steps, "Steps to train; one step updates the parameters once")
@@ -72,7 +80,8 @@ int main(int argc, char** argv) {
     app.add_option("--batch-size", options.batch_size, "Images of one replica in one step")
         ->capture_default_str()
         ->check(whole_number<std::int64_t>(1, most_images));
-    app.add_option("--accumulation", options.accumulation, "Batches of a replica that are added up before one averaging")
+    app.add_option("--accumulation", options.accumulation,
+                   "Batches of a replica that are added up before one averaging")
         ->capture_default_str()
         ->check(whole_number(1, most_replicas));
     app.add_option("--seed", options.seed, "Seed of every random number of the run")
@@ -83,9 +92,10 @@ int main(int argc, char** argv) {
                    "Copies of the network that share a step, in each process; the step sees this many batches")
         ->capture_default_str()
         ->check(whole_number(1, most_replicas));
-    app.add_option("--num-devices", options.num_devices,
-                   "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
-                   "result does not depend on it. Default, or 0: one a replica, as far as there are processors or GPUs")
+    app.add_option(
+           "--num-devices", options.num_devices,
+           "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
+           "result does not depend on it. Default, or 0: one a replica, as far as there are processors or GPUs")
         ->check(whole_number(0, most_threads));
     app.add_option("--threads-per-device", options.threads_per_device,
                    "OpenMP threads of each device of the host. Default, or 0: the processors shared out evenly")
@@ -108,21 +118,29 @@ int main(int argc, char** argv) {
     app.add_flag("--profile", options.profile,
                  "Make 25 steps, print where the time of the last 20 went, operation by operation, and end");
 
-    app.add_option("--optimizer", options.optimizer,
-                   "sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
-    app.add_option("--learning-rate", options.learning_rate, "Where the schedule begins")->capture_default_str()->check(rate());
-    app.add_option("--schedule", options.schedule,
-                   "epochs: a tenth after every 350 epochs of images seen; historic: after 350 epochs by one replica's\n"
-                   "batch, as the tutorial had it until 2018; resnet: at epochs 82, 123 and 300; cosine; constant.\n"
-                   "Default: the model's, epochs or resnet");
+    app.add_option(
+        "--optimizer", options.optimizer,
+        "sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
+    app.add_option("--learning-rate", options.learning_rate, "Where the schedule begins")
+        ->capture_default_str()
+        ->check(rate());
+    app.add_option(
+        "--schedule", options.schedule,
+        "epochs: a tenth after every 350 epochs of images seen; historic: after 350 epochs by one replica's\n"
+        "batch, as the tutorial had it until 2018; resnet: at epochs 82, 123 and 300; cosine; constant.\n"
+        "Default: the model's, epochs or resnet");
     app.add_option("--lr-scaling", options.rate_scaling,
                    "How the rate follows the global batch, 128 being the base: none, linear or square-root")
         ->capture_default_str();
     app.add_option("--warm-up-steps", options.warm_up_steps, "Steps from the rate as given to the scaled one")
         ->capture_default_str()
         ->check(count);
-    app.add_option("--clip-norm", options.clip_norm, "Largest norm of the gradient; 0 for any")->capture_default_str()->check(rate());
-    app.add_option("--clip-value", options.clip_value, "Largest magnitude in the gradient; 0 for any")->capture_default_str()->check(rate());
+    app.add_option("--clip-norm", options.clip_norm, "Largest norm of the gradient; 0 for any")
+        ->capture_default_str()
+        ->check(rate());
+    app.add_option("--clip-value", options.clip_value, "Largest magnitude in the gradient; 0 for any")
+        ->capture_default_str()
+        ->check(rate());
     app.add_option("--ema-decay", options.ema_decay, "Decay of the parameters' moving averages; 0 for none")
         ->capture_default_str()
         ->check(rate());
@@ -136,7 +154,8 @@ int main(int argc, char** argv) {
     app.add_flag("--log-learning-rate", options.log_learning_rate, "The learning rate in the line");
     app.add_flag("--log-parts", options.log_parts, "Each part of the loss in the line, raw and smoothed");
     app.add_flag("--json", options.json, "Lines as JSON, with everything in them");
-    app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints; 0 for one at the end")
+    app.add_option("--checkpoint-every", options.checkpoint_every,
+                   "Steps between two checkpoints; 0 for one at the end")
         ->capture_default_str()
         ->check(count);
     app.add_option("--keep-checkpoints", options.keep_checkpoints, "The newest ones that are kept")

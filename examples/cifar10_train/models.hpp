@@ -9,14 +9,15 @@
 
 namespace cifar10 {
 
-using Model = int(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer);
+using Model = int(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                  const std::string& optimizer);
 
 Model run_tutorial, run_tutorial_bf16, run_resnet, run_resnet_bf16;
 /// Only a program that is built with CUDA has these: ask `cuda_model` for them.
 Model run_tutorial_cuda, run_tutorial_bf16_cuda, run_resnet_cuda, run_resnet_bf16_cuda;
 
-/// Throws InvalidArgument where this program was built without CUDA, or without what --averaging names, and DeviceError where
-/// this machine has no driver or no GPU.
+/// Throws InvalidArgument where this program was built without CUDA, or without what --averaging names, and DeviceError
+/// where this machine has no driver or no GPU.
 void require_cuda(const TrainOptions& options);
 
 /// The network for GPUs. Throws as `require_cuda` does where this program has none.

@@ -55,7 +55,9 @@ public:
     template <class Source>
     [[nodiscard]] auto batches(Source& source) const {
         const int first = std::max(0, options_->process) * options_->num_replicas;
-        return [&source, first](std::int64_t step, int replica, CudaContext& context) { return source(step, first + replica, context); };
+        return [&source, first](std::int64_t step, int replica, CudaContext& context) {
+            return source(step, first + replica, context);
+        };
     }
     template <class Centre>
     [[nodiscard]] auto test_batches(const ImageSet& images) const {
@@ -66,7 +68,8 @@ public:
     [[nodiscard]] std::string description() const {
         return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", gpu_, ", ", Cuda::library_version(),
                     options_->tf32 ? ", TF32" : "", options_->deterministic ? ", deterministic" : "", ")",
-                    options_->processes == 1 ? std::string() : text(", in process ", options_->process, " of ", options_->processes));
+                    options_->processes == 1 ? std::string()
+                                             : text(", in process ", options_->process, " of ", options_->processes));
     }
 
     /// What the bits of a result depend on beside the settings of the run.

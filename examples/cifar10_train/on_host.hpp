@@ -32,7 +32,8 @@ public:
     explicit OnHost(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
         const int processors = omp_get_num_procs();
         devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
-        threads_ = options.threads_per_device != 0 ? options.threads_per_device : std::max(1, processors / std::max(1, devices_));
+        threads_ = options.threads_per_device != 0 ? options.threads_per_device
+                                                   : std::max(1, processors / std::max(1, devices_));
         const int left = std::max(0, processors - devices_ * threads_);
         prefetch_workers_ = options.prefetch_workers >= 0 ? options.prefetch_workers : left;
     }
@@ -56,9 +57,9 @@ public:
 
     /// For the line `replicas:`.
     [[nodiscard]] std::string description() const {
-        return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread", threads_ == 1 ? "" : "s", " (oneDNN ",
-                    Host::library_version(), ", ", Host::library_isa(), ", ", convolution_name(), " convolutions), ", prefetch_workers_,
-                    " prefetch workers");
+        return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread",
+                    threads_ == 1 ? "" : "s", " (oneDNN ", Host::library_version(), ", ", Host::library_isa(), ", ",
+                    convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers");
     }
 
     /// What the bits of a result depend on beside the settings of the run.

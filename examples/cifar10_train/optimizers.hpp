@@ -14,7 +14,9 @@ namespace cifar10 {
 
 class NamedOptimizer {
     template <class Question>
-    decltype(auto) ask(Question&& question) const { return std::visit(std::forward<Question>(question), which_); }
+    decltype(auto) ask(Question&& question) const {
+        return std::visit(std::forward<Question>(question), which_);
+    }
 
 public:
     /// Each of them takes from the device what changes from step to step, so a step on a GPU can be captured.
@@ -42,23 +44,36 @@ public:
         } else if (name == "lamb") {
             which_ = Lamb{.learning_rate = std::move(rate)};
         } else {
-            throw InvalidArgument(text("--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not ", name));
+            throw InvalidArgument(
+                text("--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not ", name));
         }
     }
 
-    [[nodiscard]] int state_arenas() const { return ask([](const auto& o) { return o.state_arenas(); }); }
-    [[nodiscard]] std::string_view state_name(int arena) const { return ask([&](const auto& o) { return o.state_name(arena); }); }
+    [[nodiscard]] int state_arenas() const {
+        return ask([](const auto& o) { return o.state_arenas(); });
+    }
+    [[nodiscard]] std::string_view state_name(int arena) const {
+        return ask([&](const auto& o) { return o.state_name(arena); });
+    }
     [[nodiscard]] double state_start(int arena) const {
         return ask([&](const auto& o) { return static_cast<double>(state_start_of(o, arena)); });
     }
-    [[nodiscard]] double learning_rate_at(std::int64_t step) const { return ask([&](const auto& o) { return o.learning_rate_at(step); }); }
+    [[nodiscard]] double learning_rate_at(std::int64_t step) const {
+        return ask([&](const auto& o) { return o.learning_rate_at(step); });
+    }
     [[nodiscard]] std::string learning_rate_description() const {
         return ask([](const auto& o) { return learning_rate_description_of(o); });
     }
-    [[nodiscard]] std::string description() const { return ask([](const auto& o) { return o.description(); }); }
-    void check() const { ask([](const auto& o) { check_optimizer(o); }); }
+    [[nodiscard]] std::string description() const {
+        return ask([](const auto& o) { return o.description(); });
+    }
+    void check() const {
+        ask([](const auto& o) { check_optimizer(o); });
+    }
     template <class Device>
-    void update(const Update<Device>& u) const { ask([&](const auto& o) { o.update(u); }); }
+    void update(const Update<Device>& u) const {
+        ask([&](const auto& o) { o.update(u); });
+    }
 
 private:
     std::variant<Sgd, Adam, AdamW, RmsProp, Lars, Lamb> which_;

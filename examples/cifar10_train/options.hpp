@@ -62,6 +62,6 @@ struct TrainOptions {
     [[nodiscard]] bool writes() const { return process <= 0; }
 };
 
-/// Returns the process's exit status: 0, or 128 and the signal's number where one ended the run. Throws cupola::Error with one
-/// sentence for whatever is wrong.
+/// Returns the process's exit status: 0, or 128 and the signal's number where one ended the run. Throws cupola::Error
+/// with one sentence for whatever is wrong.
 int train(const TrainOptions& options);

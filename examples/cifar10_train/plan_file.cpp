@@ -31,7 +31,8 @@ std::string contents_of(const std::string& path) {
 }  // namespace
 
 PlanFile::PlanFile(const TrainOptions& options)
-    : path_(!options.plan_choices.empty() || options.train_dir.empty() ? options.plan_choices : options.train_dir + "/cudnn-plans.txt"),
+    : path_(!options.plan_choices.empty() || options.train_dir.empty() ? options.plan_choices
+                                                                       : options.train_dir + "/cudnn-plans.txt"),
       writes_(options.writes()) {
     if (path_.empty()) return;
     written_ = contents_of(path_);

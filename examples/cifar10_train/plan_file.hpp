@@ -14,8 +14,8 @@ namespace cifar10 {
 
 class PlanFile {
 public:
-    /// Reads the file if it is there: of --plan-choices, or cudnn-plans.txt in --train-dir. Where neither is named it is in no
-    /// file. Throws DataError where it cannot be read, InvalidArgument where it is not such a file.
+    /// Reads the file if it is there: of --plan-choices, or cudnn-plans.txt in --train-dir. Where neither is named it
+    /// is in no file. Throws DataError where it cannot be read, InvalidArgument where it is not such a file.
     explicit PlanFile(const TrainOptions& options);
 
     /// Null where there is no file: each run then takes what cuDNN ranks first.

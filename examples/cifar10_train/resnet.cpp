@@ -6,7 +6,8 @@
 
 namespace cifar10 {
 
-int run_resnet(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+int run_resnet(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+               const std::string& optimizer) {
     return run_resnet_on_host<ResNet<44>>(options, images, schedule, optimizer);
 }
 

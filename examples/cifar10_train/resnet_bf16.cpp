@@ -4,7 +4,8 @@
 
 namespace cifar10 {
 
-int run_resnet_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+int run_resnet_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                    const std::string& optimizer) {
     return run_resnet_on_host<ResNetBf16>(options, images, schedule, optimizer);
 }
 

@@ -36,7 +36,8 @@ struct NamedStatistics {
     }
 };
 
-/// Throws InvalidArgument for a name that is none; for `synchronized`, which is a training of its own, there is nothing here.
+/// Throws InvalidArgument for a name that is none; for `synchronized`, which is a training of its own, there is nothing
+/// here.
 inline NamedStatistics statistics_of(const TrainOptions& options) {
     const std::string& name = options.bn_stats;
     if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();

@@ -48,7 +48,8 @@ std::string fingerprint(const ImageSet& images) {
     return text(images.size(), " images, crc32c ", digits);
 }
 
-void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place, const std::string& averaging) {
+void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+                     const std::string& averaging) {
     for (const Row& row : rows) {
         std::string where;
         for (int r = 0; r < replicas; ++r) {
@@ -61,13 +62,15 @@ void print_placement(std::span<const Row> rows, int replicas, int devices, const
         std::printf("placement: %s%s%s: %s\n", std::string(row.name).c_str(), row.name.empty() ? "" : " ",
                     std::string(row.type).c_str(), where.c_str());
     }
-    std::printf("placement: %s, averaging and update: each device its slice\n", averaging.c_str());
+    std::printf("placement: averaging: %s\nplacement: update: each device its copy of the parameters\n",
+                averaging.c_str());
 }
 
-void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now) {
+void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
+                      const CheckpointInfo& now) {
     // The bits of a result depend on these, the run's course does not.
-    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa",
-                                                      "gpu", "cuda", "deterministic", "ranks"};
+    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
+                                                      "cuda",        "deterministic",      "ranks"};
     std::string run, bits;
     for (const InfoDifference& difference : differences(before, now)) {
         if (difference.key == images_seen_key || difference.key == losses_key) continue;
@@ -82,10 +85,11 @@ void require_same_run(const TrainOptions& options, const std::string& path, cons
         return;
     }
     if (!run.empty()) {
-        throw InvalidArgument(text(path, " is of a run with other settings: ", run,
-                                   "; --max-steps (but for a cosine), --num-devices with the same --threads-per-device, "
-                                   "--prefetch-workers and the flags of logs, summaries and checkpoints may change, and "
-                                   "--resume-anyway goes on with what has changed"));
+        throw InvalidArgument(
+            text(path, " is of a run with other settings: ", run,
+                 "; --max-steps (but for a cosine), --num-devices with the same --threads-per-device, "
+                 "--prefetch-workers and the flags of logs, summaries and checkpoints may change, and "
+                 "--resume-anyway goes on with what has changed"));
     }
     throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits,
                                "; --resume-anyway goes on without that promise"));

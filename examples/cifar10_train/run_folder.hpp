@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run keeps in --train-dir beside its checkpoints, and what it says: the log, TensorBoard's events, the placement of
-// operations, and whether a checkpoint is of the same run.
+// What a run keeps in --train-dir beside its checkpoints, and what it says: the log, TensorBoard's events, the
+// placement of operations, and whether a checkpoint is of the same run.
 #pragma once
 
 #include <cstdio>
@@ -34,10 +34,12 @@ LoggedLoss logged_loss(const std::string& name);
 std::string fingerprint(const ImageSet& images);
 
 /// A line for each operation, with the device of each replica that runs it: "host:0".
-void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place, const std::string& averaging);
+void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+                     const std::string& averaging);
 
 /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
 /// --resume-anyway it prints them and goes on.
-void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before, const CheckpointInfo& now);
+void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
+                      const CheckpointInfo& now);
 
 }  // namespace cifar10

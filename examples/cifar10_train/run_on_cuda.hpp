@@ -11,12 +11,13 @@
 namespace cifar10 {
 
 template <class Net, class Loss, class Distort, class Centre, class Statistics = FirstReplica>
-int run_on_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer,
-                const Statistics& statistics = {}) {
+int run_on_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                const std::string& optimizer, const Statistics& statistics = {}) {
     OnCuda side(options);
 #ifdef CUPOLA_EXAMPLE_NCCL
     if (options.averaging == "nccl") {
-        const NcclAllReduce averaging{.processes = options.processes, .process = std::max(0, options.process), .id_file = options.id_file};
+        const NcclAllReduce averaging{
+            .processes = options.processes, .process = std::max(0, options.process), .id_file = options.id_file};
         return run<Net, Loss, Distort, Centre>(options, images, schedule, optimizer, side, averaging, statistics);
     }
 #endif

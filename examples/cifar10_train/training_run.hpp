@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One training run of cifar10_train, for any network and device: everything between the images and the test accuracy. What differs
-// from device to device is in on_host.hpp and on_cuda.hpp.
+// One training run of cifar10_train, for any network and device: everything between the images and the test accuracy.
+// What differs from device to device is in on_host.hpp and on_cuda.hpp.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,11 @@
 
 namespace cifar10 {
 
-/// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it. A process that writes none only reads.
+/// Begins where the newest sound checkpoint of the folder stands, if --resume asks for it. A process that writes none
+/// only reads.
 template <class Training>
-void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>& folder, Training& training, const CheckpointInfo& info,
-           LossAverages& losses) {
+void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>& folder, Training& training,
+           const CheckpointInfo& info, LossAverages& losses) {
     if (folder) {
         for (const std::string& remark : folder->remarks()) std::printf("warning: %s\n", remark.c_str());
     }
@@ -37,13 +38,15 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
         if (!folder) return;
         const auto files = folder->list();
         require<DataError>(files.empty(), options.train_dir, " has checkpoints, the newest of step ",
-                           files.empty() ? 0 : files.front().step, ": --resume goes on from it, another --train-dir begins anew");
+                           files.empty() ? 0 : files.front().step,
+                           ": --resume goes on from it, another --train-dir begins anew");
         return;
     }
     FoundCheckpoint found = newest_sound_checkpoint(options.train_dir, Training::NetworkType::rows);
     for (const std::string& problem : found.damaged) std::printf("warning: %s\n", problem.c_str());
-    require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir, " has no sound checkpoint to resume from: ",
-                       found.damaged.size(), found.damaged.size() == 1 ? " is damaged" : " are damaged");
+    require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir,
+                       " has no sound checkpoint to resume from: ", found.damaged.size(),
+                       found.damaged.size() == 1 ? " is damaged" : " are damaged");
     require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
     require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
     require_same_run(options, found.path, found.checkpoint->info, info);
@@ -52,19 +55,21 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
     std::printf("resumed from %s: step %lld comes next\n", found.path.c_str(), static_cast<long long>(training.step()));
 }
 
-/// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit status. `side` is
-/// an OnHost or an OnCuda.
+/// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit
+/// status. `side` is an OnHost or an OnCuda.
 template <class Net, class Loss, class Distort, class Centre, class Side, class Averaging, class Statistics>
-int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer, Side& side,
-        const Averaging& averaging, const Statistics& statistics) {
+int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer,
+        Side& side, const Averaging& averaging, const Statistics& statistics) {
     using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, Averaging, typename Side::Device, Statistics>;
     const int devices = side.devices();
-    require(devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas, ", not ", devices);
+    require(devices <= options.num_replicas, "--num-devices is at most --num-replicas, ", options.num_replicas,
+            ", not ", devices);
     // The folder first: a second trainer on it, or one that cannot be written, is refused before anything is computed.
     std::optional<CheckpointDirectory> folder;
     const bool has_folder = !options.train_dir.empty();
     if (has_folder && options.writes()) {
-        folder.emplace(options.train_dir, CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
+        folder.emplace(options.train_dir,
+                       CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
     }
 
     auto source = side.template source<Distort>(
@@ -89,8 +94,14 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     const std::string averaging_name(Averaging::name);
     std::printf("replicas: %d of %lld images a step, averaged by %s, on %s\n", options.num_replicas,
                 static_cast<long long>(options.batch_size), averaging_name.c_str(), side.description().c_str());
-    if (options.log_device_placement) print_placement(Net::rows, options.num_replicas, devices, Side::place, averaging_name);
-    std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(), schedule.description().c_str());
+    if (options.log_device_placement) {
+        constexpr bool by_slices = AveragesRows<Averaging, typename Side::Device>;
+        print_placement(Net::rows, options.num_replicas, devices, Side::place,
+                        text(averaging_name, by_slices ? ", each device its slice of the gradient"
+                                                       : ", the whole gradient on each device"));
+    }
+    std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(),
+                schedule.description().c_str());
 
     if constexpr (Side::profiles) {
         if (options.profile) {
@@ -117,8 +128,8 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     LossAverages losses;
     if (has_folder) go_on(options, folder, training, info, losses);
     if (training.step() >= options.max_steps) {
-        std::printf("nothing to train: %lld steps are made, and --max-steps is %lld\n", static_cast<long long>(training.step()),
-                    static_cast<long long>(options.max_steps));
+        std::printf("nothing to train: %lld steps are made, and --max-steps is %lld\n",
+                    static_cast<long long>(training.step()), static_cast<long long>(options.max_steps));
     }
     const std::int64_t steps = std::max<std::int64_t>(0, options.max_steps - training.step());
 
@@ -129,8 +140,11 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         return evaluate(training, test, averages ? Weights::averages : Weights::trained).accuracy();
     };
 
-    const LogOptions log{.every = options.log_every, .loss = logged_loss(options.log_loss), .learning_rate = options.log_learning_rate,
-                         .parts = options.log_parts, .json = options.json};
+    const LogOptions log{.every = options.log_every,
+                         .loss = logged_loss(options.log_loss),
+                         .learning_rate = options.log_learning_rate,
+                         .parts = options.log_parts,
+                         .json = options.json};
     std::fflush(stdout);
     int signal = 0;
     if (folder) {
@@ -138,13 +152,17 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         LogOptions to_file = log;
         to_file.file = log_file.get();
         const auto sink = open_events(options);
-        Summaries summaries(*sink, Net::rows, {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
+        Summaries summaries(*sink, Net::rows,
+                            {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
         summaries.losses() = losses;
-        CheckpointEvery checkpoints(training, *folder, {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()}, precision);
+        CheckpointEvery checkpoints(training, *folder,
+                                    {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()},
+                                    precision);
         LogEvery to_output(log), to_log(to_file);
         to_output.losses() = to_log.losses() = losses;
         StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
-        fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, side.callback(training), summaries, checkpoints, signals);
+        fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, side.callback(training), summaries,
+            checkpoints, signals);
         signal = signals.signal();
     } else {
         StopOnSignal signals;
@@ -153,7 +171,8 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     }
     if (signal != 0) {
         std::printf("stopped by signal %d after step %lld%s\n", signal, static_cast<long long>(training.step() - 1),
-                    has_folder ? text("; --resume goes on from ", options.train_dir).c_str() : "; without --train-dir nothing was kept");
+                    has_folder ? text("; --resume goes on from ", options.train_dir).c_str()
+                               : "; without --train-dir nothing was kept");
         return 128 + signal;
     }
 

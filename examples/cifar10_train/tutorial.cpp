@@ -5,7 +5,8 @@
 
 namespace cifar10 {
 
-int run_tutorial(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer) {
+int run_tutorial(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                 const std::string& optimizer) {
     return run_on_host<Cifar10Net, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
 }
 

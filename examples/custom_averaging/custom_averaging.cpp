@@ -25,7 +25,8 @@ struct TreeSum {
             const std::size_t middle = (first + last) / 2;
             return sum(gradients, column, first, middle) + sum(gradients, column, middle, last);
         }
-        return gradients.rows[first][column] * static_cast<float>(gradients.samples[first]) / static_cast<float>(gradients.total_samples);
+        return gradients.rows[first][column] * static_cast<float>(gradients.samples[first]) /
+               static_cast<float>(gradients.total_samples);
     }
 };
 

@@ -27,7 +27,8 @@ namespace {
 std::atomic<bool> counting{false};
 std::atomic<std::size_t> ours{0}, others{0}, others_largest{0}, others_bytes{0};
 
-/// Where libstdc++'s code lies: what it allocates (an exception) it allocates for its caller, and in a step oneDNN is none.
+/// Where libstdc++'s code lies: what it allocates (an exception) it allocates for its caller, and in a step oneDNN is
+/// none.
 const char *library_begin = nullptr, *library_end = nullptr;
 
 int find_library(dl_phdr_info* object, std::size_t, void*) {

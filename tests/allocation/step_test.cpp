@@ -19,7 +19,10 @@ using namespace cupola;
 
 TEST_CASE("the counter sees our allocations, in any thread") {
     start_counting();
-    std::thread([] { std::vector<int> numbers(1000, 1); CHECK(numbers.back() == 1); }).join();
+    std::thread([] {
+        std::vector<int> numbers(1000, 1);
+        CHECK(numbers.back() == 1);
+    }).join();
     CHECK(stop_counting().ours >= 1);
 
     start_counting();
@@ -47,9 +50,10 @@ TEST_CASE("after the first step we allocate nothing, and nobody more than 4 KiB 
         start_counting();
         for (int i = 0; i < 6; ++i) training.step(batches);
         const AllocationCount count = stop_counting();
-        std::printf("allocations in 6 steps on %d devices with %d workers: ours %zu; others' %zu, %zu bytes, the largest %zu (%s)\n",
-                    s.devices, s.workers, count.ours, count.others, count.others_bytes, count.others_largest,
-                    Host::library_isa().c_str());
+        std::printf(
+            "allocations in 6 steps on %d devices with %d workers: ours %zu; others' %zu, %zu bytes, the largest %zu (%s)\n",
+            s.devices, s.workers, count.ours, count.others, count.others_bytes, count.others_largest,
+            Host::library_isa().c_str());
         CHECK(count.ours == 0);
         if (Host::library_isa().starts_with("avx512")) CHECK(count.others_largest <= 4096);
     }
@@ -83,9 +87,7 @@ struct Footprint {
     }
 };
 
-std::size_t peak_bytes() {
-    return impl::number_in_file("/proc/self/status", "VmHWM:", 0) * 1024;
-}
+std::size_t peak_bytes() { return impl::number_in_file("/proc/self/status", "VmHWM:", 0) * 1024; }
 
 }  // namespace
 
@@ -103,7 +105,8 @@ TEST_CASE("trains for its footprint") {
 }
 
 TEST_CASE("peak memory is the printed plan plus a constant, within a tenth") {
-    // The program, the libraries' code, oneDNN's generated code and the stacks: measured as what a batch of 1 leaves over.
+    // The program, the libraries' code, oneDNN's generated code and the stacks: measured as what a batch of 1 leaves
+    // over.
     const Footprint smallest(1);
     const double constant = smallest.peak - smallest.planned;
     std::printf("batch 1: peak %.1f MB, plan %.1f MB, so %.1f MB beside the plan\n", smallest.peak / 1e6,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The averaging of four replicas' gradients of the tutorial's network by ConcatMean, and copies that move as many bytes, by turns on
-// the same team of threads: what the one takes beside what the machine's memory needs for it.
+//
+// The averaging of four replicas' gradients of the tutorial's network by ConcatMean, and copies that move as many
+// bytes, by turns on the same team of threads: what the one takes beside what the machine's memory needs for it.
 //
 //   averaging [threads] [rounds]        one line of JSON: milliseconds and the copies' bytes a second, a median of each round
 #include <algorithm>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Usage: batch_norm_policies DATA REPLICAS STEPS ROUNDS. ResNet trained by REPLICAS replicas with a global batch of 128, once with
-// each replica normalising by its own batch and once synchronised. The policies first, last, all and merged train the same
-// parameters and differ in the running statistics that they keep: one training keeps all four. Prints a line a policy: name, test
-// accuracy, mean loss of the last 20 steps; then, ROUNDS times, the time of a step with each policy in turn.
+// Usage: batch_norm_policies DATA REPLICAS STEPS ROUNDS. ResNet trained by REPLICAS replicas with a global batch of
+// 128, once with each replica normalising by its own batch and once synchronised. The policies first, last, all and
+// merged train the same parameters and differ in the running statistics that they keep: one training keeps all four.
+// Prints a line a policy: name, test accuracy, mean loss of the last 20 steps; then, ROUNDS times, the time of a step
+// with each policy in turn.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -73,7 +74,8 @@ typename Training<Statistics>::Options options(int replicas) {
 }
 
 auto batches_of(const ImageData& images, int replicas) {
-    return Prefetch(TrainingBatches(images.train, PadCropFlip{}, {.batch_size = global_batch / replicas, .replicas = replicas, .seed = 1}));
+    return Prefetch(TrainingBatches(images.train, PadCropFlip{},
+                                    {.batch_size = global_batch / replicas, .replicas = replicas, .seed = 1}));
 }
 
 template <class Statistics>
@@ -90,7 +92,8 @@ double train(Training<Statistics>& training, const ImageData& images, std::int64
 
 template <class Statistics>
 void print_accuracy(const char* name, Training<Statistics>& training, const ImageData& images, double loss) {
-    EvaluationBatches test(images.test, ScaledPixels{}, global_batch / training.options().replicas, training.options().devices);
+    EvaluationBatches test(images.test, ScaledPixels{}, global_batch / training.options().replicas,
+                           training.options().devices);
     std::printf("accuracy %s %.4f %.4f\n", name, evaluate(training, test).accuracy(), loss);
     std::fflush(stdout);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+//
 // The oneDNN primitives of one training step of a network, each run alone over and over, and a large matrix
-// multiplication: what a step costs at least when it is composed of them, and what the processor reaches at most. It uses
-// oneDNN's C interface directly and nothing of Cupola. Activations are NHWC, convolutions choose their weights' packing.
+// multiplication: what a step costs at least when it is composed of them, and what the processor reaches at most. It
+// uses oneDNN's C interface directly and nothing of Cupola. Activations are NHWC, convolutions choose their weights'
+// packing.
 //
 //   onednn_primitives [[threads] batch] [lrn|plain|resnet44|mlp] [float|bfloat16]
 //
-// In bfloat16, activations and their gradients are of that type; parameters, their gradients, statistics and the loss are
-// float, so that the weights of linear layers are rounded once a step. The large product is of that type too.
+// In bfloat16, activations and their gradients are of that type; parameters, their gradients, statistics and the loss
+// are float, so that the weights of linear layers are rounded once a step. The large product is of that type too.
 //
 // Each line of standard input is a number of repetitions; each answer a line of JSON. Primitives that a network has
 // several times are run once and counted as often as it has them.
@@ -67,7 +69,8 @@ dnnl_memory_t tensor(const_dnnl_memory_desc_t layout) {
     return memory;
 }
 
-dnnl_memory_desc_t layout(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag, dnnl_data_type_t type = dnnl_f32) {
+dnnl_memory_desc_t layout(std::initializer_list<std::int64_t> dims, dnnl_format_tag_t tag,
+                          dnnl_data_type_t type = dnnl_f32) {
     dnnl_dims_t sizes{};
     std::copy(dims.begin(), dims.end(), sizes);
     dnnl_memory_desc_t result;
@@ -143,16 +146,15 @@ void convolution(const std::string& name, std::int64_t batch, const Convolution&
     const std::int64_t in = c.in, out = c.out, size = c.size, k = c.kernel, to = size / c.stride;
     const auto source = layout({batch, in, size, size}, dnnl_nhwc, element),
                target = layout({batch, out, to, to}, dnnl_nhwc, element);
-    const auto packed = layout({out, in, k, k}, dnnl_format_tag_any, element), plain = layout({out, in, k, k}, dnnl_ohwi),
-               packed_sums = layout({out, in, k, k}, dnnl_format_tag_any);
+    const auto packed = layout({out, in, k, k}, dnnl_format_tag_any, element),
+               plain = layout({out, in, k, k}, dnnl_ohwi), packed_sums = layout({out, in, k, k}, dnnl_format_tag_any);
     const dnnl_memory_desc_t bias = c.bias_and_relu ? layout({out}, dnnl_a) : nullptr;
     const dnnl_dims_t strides{c.stride, c.stride}, dilates{0, 0}, padding{k / 2, k / 2};
     const double gflop = 2e-9 * static_cast<double>(batch * to * to * in * out * k * k);
     dnnl_primitive_desc_t forward, weights, data;
-    check(dnnl_convolution_forward_primitive_desc_create(&forward, engine, dnnl_forward_training,
-                                                         dnnl_convolution_direct, source, packed, bias, target, strides,
-                                                         dilates, padding, padding,
-                                                         c.bias_and_relu ? relu_after() : nullptr),
+    check(dnnl_convolution_forward_primitive_desc_create(
+              &forward, engine, dnnl_forward_training, dnnl_convolution_direct, source, packed, bias, target, strides,
+              dilates, padding, padding, c.bias_and_relu ? relu_after() : nullptr),
           "convolution forward");
     const auto* forward_layout = query(forward, dnnl_query_weights_md);
     add(name + (c.bias_and_relu ? " forward, bias, ReLU" : " forward"), gflop, forward,
@@ -230,17 +232,19 @@ void max_pool(const std::string& name, std::int64_t batch, std::int64_t size, st
 }
 
 // Windows that do not overlap.
-void average_pool(const std::string& name, std::int64_t batch, std::int64_t size, std::int64_t window, std::int64_t channels) {
+void average_pool(const std::string& name, std::int64_t batch, std::int64_t size, std::int64_t window,
+                  std::int64_t channels) {
     const auto source = layout({batch, channels, size, size}, dnnl_nhwc, element),
                target = layout({batch, channels, size / window, size / window}, dnnl_nhwc, element);
     const dnnl_dims_t kernel{window, window}, dilates{0, 0}, none{0, 0};
     dnnl_primitive_desc_t forward, backward;
-    check(dnnl_pooling_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, dnnl_pooling_avg_exclude_padding,
-                                                     source, target, kernel, kernel, dilates, none, none, nullptr),
+    check(dnnl_pooling_forward_primitive_desc_create(&forward, engine, dnnl_forward_training,
+                                                     dnnl_pooling_avg_exclude_padding, source, target, kernel, kernel,
+                                                     dilates, none, none, nullptr),
           "average pool forward");
     add(name + " forward", 0, forward, {{DNNL_ARG_SRC, tensor(source)}, {DNNL_ARG_DST, tensor(target)}});
-    check(dnnl_pooling_backward_primitive_desc_create(&backward, engine, dnnl_pooling_avg_exclude_padding, source, target,
-                                                      kernel, kernel, dilates, none, none, forward, nullptr),
+    check(dnnl_pooling_backward_primitive_desc_create(&backward, engine, dnnl_pooling_avg_exclude_padding, source,
+                                                      target, kernel, kernel, dilates, none, none, forward, nullptr),
           "average pool backward");
     add(name + " backward", 0, backward, {{DNNL_ARG_DIFF_DST, tensor(target)}, {DNNL_ARG_DIFF_SRC, tensor(source)}});
 }
@@ -249,8 +253,8 @@ void batch_norm(const std::string& name, std::int64_t batch, std::int64_t size, 
     const auto values = layout({batch, channels, size, size}, dnnl_nhwc, element), row = layout({channels}, dnnl_a);
     const unsigned flags = dnnl_use_scale | dnnl_use_shift | (relu ? static_cast<unsigned>(dnnl_fuse_norm_relu) : 0U);
     dnnl_primitive_desc_t forward, backward;
-    check(dnnl_batch_normalization_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, values, values, 1e-5F,
-                                                                 flags, nullptr),
+    check(dnnl_batch_normalization_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, values,
+                                                                 values, 1e-5F, flags, nullptr),
           "batch normalisation forward");
     const auto source = tensor(values), mean = tensor(row), variance = tensor(row), scale = tensor(row);
     const auto workspace = relu ? tensor(query(forward, dnnl_query_workspace_md)) : nullptr;
@@ -263,8 +267,8 @@ void batch_norm(const std::string& name, std::int64_t batch, std::int64_t size, 
          {DNNL_ARG_DST, tensor(values)},
          {DNNL_ARG_WORKSPACE, workspace}});
     run_last();
-    check(dnnl_batch_normalization_backward_primitive_desc_create(&backward, engine, dnnl_backward, values, values, values, 1e-5F,
-                                                                  flags, forward, nullptr),
+    check(dnnl_batch_normalization_backward_primitive_desc_create(&backward, engine, dnnl_backward, values, values,
+                                                                  values, 1e-5F, flags, forward, nullptr),
           "batch normalisation backward");
     add(name + (relu ? " backward, ReLU" : " backward"), 0, backward,
         {{DNNL_ARG_SRC, source},
@@ -349,8 +353,10 @@ void linear(const std::string& name, std::int64_t batch, std::int64_t in, std::i
     const double gflop = 2e-9 * static_cast<double>(batch * in * out);
     multiply(name + " forward, bias" + (relu ? ", ReLU" : ""), matrix(batch, in), matrix(out, in, true),
              matrix(batch, out), gflop, layout({1, out}, dnnl_ab), relu);
-    if (input_gradient) multiply(name + " backward data", matrix(batch, out), matrix(out, in), matrix(batch, in), gflop);
-    multiply(name + " backward weights", matrix(batch, out, true), matrix(batch, in), layout({out, in}, dnnl_ab), gflop);
+    if (input_gradient)
+        multiply(name + " backward data", matrix(batch, out), matrix(out, in), matrix(batch, in), gflop);
+    multiply(name + " backward weights", matrix(batch, out, true), matrix(batch, in), layout({out, in}, dnnl_ab),
+             gflop);
     if (element != dnnl_f32) reorder(name + " round weights", layout({out, in}, dnnl_ab), matrix(out, in));
     beside_them = true;
     multiply(name + " backward bias", matrix(1, batch), matrix(batch, out), layout({1, out}, dnnl_ab), 0);
@@ -362,13 +368,13 @@ void loss_and_update(std::int64_t batch, std::int64_t classes, std::int64_t para
     beside_them = true;
     const auto logits = layout({batch, classes}, dnnl_ab);
     dnnl_primitive_desc_t forward, backward, update;
-    check(dnnl_softmax_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, dnnl_softmax_log, logits, logits, 1,
-                                                     nullptr),
+    check(dnnl_softmax_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, dnnl_softmax_log, logits,
+                                                     logits, 1, nullptr),
           "softmax forward");
     const auto result = tensor(logits);
     add("loss forward", 0, forward, {{DNNL_ARG_SRC, tensor(logits)}, {DNNL_ARG_DST, result}});
-    check(dnnl_softmax_backward_primitive_desc_create(&backward, engine, dnnl_softmax_log, logits, logits, logits, 1, forward,
-                                                      nullptr),
+    check(dnnl_softmax_backward_primitive_desc_create(&backward, engine, dnnl_softmax_log, logits, logits, logits, 1,
+                                                      forward, nullptr),
           "softmax backward");
     add("loss backward", 0, backward,
         {{DNNL_ARG_DST, result}, {DNNL_ARG_DIFF_DST, tensor(logits)}, {DNNL_ARG_DIFF_SRC, tensor(logits)}});
@@ -402,13 +408,15 @@ void tutorial(std::int64_t batch, bool norm) {
 // The channels of zeros of the two smaller shortcuts are left out.
 void resnet44(std::int64_t batch) {
     constexpr int blocks = 7;
-    convolution("conv1", batch, {.size = 32, .in = 3, .out = 16, .kernel = 3, .input_gradient = false, .bias_and_relu = false});
+    convolution("conv1", batch,
+                {.size = 32, .in = 3, .out = 16, .kernel = 3, .input_gradient = false, .bias_and_relu = false});
     batch_norm("bn1", batch, 32, 16, true);
     for (int stage = 1; stage <= 3; ++stage) {
         const std::int64_t size = 64 >> stage, channels = 8 << stage, elements = batch * size * size * channels;
         const std::string name = "layer" + std::to_string(stage);
         times = stage == 1 ? 2 * blocks : 2 * blocks - 1;
-        convolution(name + " conv", batch, {.size = size, .in = channels, .out = channels, .kernel = 3, .bias_and_relu = false});
+        convolution(name + " conv", batch,
+                    {.size = size, .in = channels, .out = channels, .kernel = 3, .bias_and_relu = false});
         times = blocks;
         batch_norm(name + " bn1", batch, size, channels, true);
         batch_norm(name + " bn2", batch, size, channels, false);
@@ -417,8 +425,9 @@ void resnet44(std::int64_t batch) {
         sum(name + " sum of gradients", elements, false);
         times = 1;
         if (stage == 3) break;
-        convolution(name + " conv to the next", batch,
-                    {.size = size, .in = channels, .out = 2 * channels, .kernel = 3, .stride = 2, .bias_and_relu = false});
+        convolution(
+            name + " conv to the next", batch,
+            {.size = size, .in = channels, .out = 2 * channels, .kernel = 3, .stride = 2, .bias_and_relu = false});
         average_pool(name + " shortcut to the next", batch, size, 2, channels);
     }
     average_pool("mean", batch, 8, 8, 64);
@@ -488,10 +497,11 @@ int main(int count, char** words) {
 
     for (const Part& part : parts) run(part);  // oneDNN makes its code at the first call of some primitives
     const dnnl_version_t* version = dnnl_version();
-    std::printf("{\"name\": \"oneDNN\", \"version\": \"%d.%d.%d\", \"how\": \"primitives alone\", \"threads\": %d, "
-                "\"precision\": \"%s\"}\n",
-                version->major, version->minor, version->patch, omp_get_max_threads(),
-                element == dnnl_bf16 ? "bfloat16" : "float32");
+    std::printf(
+        "{\"name\": \"oneDNN\", \"version\": \"%d.%d.%d\", \"how\": \"primitives alone\", \"threads\": %d, "
+        "\"precision\": \"%s\"}\n",
+        version->major, version->minor, version->patch, omp_get_max_threads(),
+        element == dnnl_bf16 ? "bfloat16" : "float32");
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -513,9 +523,10 @@ int main(int count, char** words) {
         }
         for (const Part& part : parts) pass += median(part);
         const Part& large = parts.back();
-        std::printf("], \"sum_best\": %.4f, \"sum_median\": %.4f, \"sum_layers\": %.4f, \"pass_median\": %.4f, "
-                    "\"matmul_gflops_best\": %.1f, \"matmul_gflops_median\": %.1f}\n",
-                    sum_best, sum_median, sum_layers, pass, large.gflop / best(large) * 1e3, large.gflop / median(large) * 1e3);
+        std::printf(
+            "], \"sum_best\": %.4f, \"sum_median\": %.4f, \"sum_layers\": %.4f, \"pass_median\": %.4f, "
+            "\"matmul_gflops_best\": %.1f, \"matmul_gflops_median\": %.1f}\n",
+            sum_best, sum_median, sum_layers, pass, large.gflop / best(large) * 1e3, large.gflop / median(large) * 1e3);
         std::fflush(stdout);
     }
 }

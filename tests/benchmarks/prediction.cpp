@@ -3,8 +3,9 @@
 //
 //   prediction NETWORK BATCH THREADS WEIGHTS.safetensors SAMPLES OUTPUTS [winograd]
 //
-// NETWORK is lrn or resnet44; `winograd` takes Winograd's convolution where it is faster; SAMPLES is a file of floats, the samples of one batch with their channels last; what the network says
-// of them is written to OUTPUTS before anything is timed.
+// NETWORK is lrn or resnet44; `winograd` takes Winograd's convolution where it is faster; SAMPLES is a file of floats,
+// the samples of one batch with their channels last; what the network says of them is written to OUTPUTS before
+// anything is timed.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,15 +35,18 @@ std::vector<float> read_floats(const char* path, std::size_t count) {
 }
 
 template <class Net>
-int serve(std::int64_t batch, const HostOptions& device, const char* weights, const char* samples_file, const char* outputs_file) {
+int serve(std::int64_t batch, const HostOptions& device, const char* weights, const char* samples_file,
+          const char* outputs_file) {
     const Predictor<Net> predictor(weights, {.max_batch = batch, .device = device});
     const auto count = static_cast<std::size_t>(batch);
-    const std::vector<float> samples = read_floats(samples_file, count * static_cast<std::size_t>(Net::input_shape.size()));
+    const std::vector<float> samples =
+        read_floats(samples_file, count * static_cast<std::size_t>(Net::input_shape.size()));
     std::vector<float> outputs(count * static_cast<std::size_t>(Net::output_shape.size()));
     for (int i = 0; i < 5; ++i) predictor.predict(samples, outputs);
     std::FILE* file = std::fopen(outputs_file, "wb");
-    require<DataError>(file != nullptr && std::fwrite(outputs.data(), sizeof(float), outputs.size(), file) == outputs.size(), outputs_file,
-                       " cannot be written");
+    require<DataError>(
+        file != nullptr && std::fwrite(outputs.data(), sizeof(float), outputs.size(), file) == outputs.size(),
+        outputs_file, " cannot be written");
     std::fclose(file);
     std::printf("{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"Predictor%s\"}\n", CUPOLA_VERSION_MAJOR,
                 CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, device.convolution != nullptr ? ", Winograd" : "");
@@ -54,7 +58,8 @@ int serve(std::int64_t batch, const HostOptions& device, const char* weights, co
         for (int i = 0; i < times; ++i) {
             const auto start = std::chrono::steady_clock::now();
             predictor.predict(samples, outputs);
-            std::printf("%s%.8f", i == 0 ? "" : ", ", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+            std::printf("%s%.8f", i == 0 ? "" : ", ",
+                        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
         std::printf("]}\n");
         std::fflush(stdout);

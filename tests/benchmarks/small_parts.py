@@ -146,10 +146,10 @@ class WholeRun:
     @classmethod
     def measure(cls, options, quiet):
         steps = max(30, min(cls.STEPS, round(cls.STEPS * options.turn / 10) * 10))
-        bare = turns.Program("cupola", turns.cupola_step("lrn", "float", 128, options.threads), options.threads).ready()
+        bare = turns.Program("cupola", turns.cupola_step("lrn", "float", 128, options.threads, "winograd"), options.threads).ready()
         amount = turns.amount_for(bare.work(3), 2 * options.turn)
         runs, steps_alone = [], []
-        for number in range(min(3, options.rounds)):
+        for number in range(options.rounds):
             result, others, stolen, _ = turns.one_turn(options, bare, [bare], amount)
             quiet.note(others, stolen)
             steps_alone.append(128 / statistics.median(result["seconds"]))

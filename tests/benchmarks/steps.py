@@ -122,6 +122,8 @@ def bars(results):
         for key, factor in least.items():
             what = "of the limit" if key == "limit" else f"over {PEERS[key]}"
             rows.append(machine.bar(f"{title}: {what}", ratios.get(key), least=factor))
+        if "own-winograd" in CONFIGURATIONS[name][3]:
+            rows.append(machine.bar(f"{title}: over Cupola's float (Winograd)", ratios.get("own-winograd")))
         if name == "mlp":  # small matrix products are most of its step here: how far a step that is nothing else would be ahead
             rows.append(machine.bar(f"{title}: what the products alone, at the limit, would be over PyTorch", ratios.get("limit_over_torch")))
     programs = results.get("lrn-float", {}).get("programs", {})

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step after another of one of the networks that are measured, synthetic samples already in memory; it talks to
-// turns.py as peers/protocol.py does.
+//
+// One training step after another of one of the networks that are measured, synthetic samples already in memory; it
+// talks to turns.py as peers/protocol.py does.
 //
 //   training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]
 //
-// NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or bfloat16. Each
-// of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean. `unfused` switches the fusion
-// pass off, `winograd` takes Winograd's convolution where it is faster.
+// NETWORK is lrn (the tutorial's), plain (the same without its two LRN), resnet44 or mlp; PRECISION is float or
+// bfloat16. Each of REPLICAS has a batch of BATCH on a device of THREADS threads; they are averaged by ConcatMean.
+// `unfused` switches the fusion pass off, `winograd` takes Winograd's convolution where it is faster.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +48,8 @@ struct Choice {
     bool unfused = false, winograd = false;
 };
 
-// Four global batches in turn, as the peers have. Values are uniform with a variance of one, which costs the start least.
+// Four global batches in turn, as the peers have. Values are uniform with a variance of one, which costs the start
+// least.
 constexpr std::size_t batch_count = 4;
 
 struct Synthetic {
@@ -63,15 +65,18 @@ struct Synthetic {
         samples.resize(count * sample);
         for (std::size_t i = 0; i < samples.size(); i += 4) {
             const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
-            for (std::size_t k = 0; k < 4 && i + k < samples.size(); ++k) samples[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
+            for (std::size_t k = 0; k < 4 && i + k < samples.size(); ++k)
+                samples[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
         }
         for (std::size_t i = 0; i < count; ++i) {
-            labels.push_back(static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10)));
+            labels.push_back(
+                static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10)));
         }
     }
 
     BatchView operator()(std::int64_t step, int replica, HostContext&) const {
-        const std::size_t first = (static_cast<std::size_t>(step) % batch_count * replicas + static_cast<std::size_t>(replica)) * batch;
+        const std::size_t first =
+            (static_cast<std::size_t>(step) % batch_count * replicas + static_cast<std::size_t>(replica)) * batch;
         return {samples.data() + first * sample, labels.data() + first, static_cast<std::int64_t>(batch)};
     }
 };
@@ -88,10 +93,11 @@ int serve(const Choice& choice, const Sgd& optimizer) {
                                                              .optimizer = optimizer});
     const char* const warm_up = std::getenv("WARM_UP");  // as protocol.py
     for (int i = warm_up != nullptr ? std::atoi(warm_up) : 5; i > 0; --i) training.step(batches);
-    std::printf("{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s\"}\n",
-                CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, choice.replicas,
-                static_cast<long long>(choice.batch), choice.threads, choice.threads == 1 ? "" : "s",
-                choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "");
+    std::printf(
+        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%d x %lld samples, %d thread%s each%s%s\"}\n",
+        CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH, choice.replicas,
+        static_cast<long long>(choice.batch), choice.threads, choice.threads == 1 ? "" : "s",
+        choice.unfused ? ", unfused" : "", choice.winograd ? ", Winograd" : "");
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -128,17 +134,20 @@ int run(const Choice& choice) {
     require(!choice.unfused, "only the network lrn is built unfused");
     if (choice.network == "lrn") return serve_in_precision<Cifar10Net, Cifar10Loss>(choice);
     if (choice.network == "plain") return serve_in_precision<PlainNet, Cifar10Loss>(choice);
-    require(choice.network == "resnet44" || choice.network == "mlp", "NETWORK is lrn, plain, resnet44 or mlp, not ", choice.network);
+    require(choice.network == "resnet44" || choice.network == "mlp", "NETWORK is lrn, plain, resnet44 or mlp, not ",
+            choice.network);
     require(choice.precision == "float", "the network ", choice.network, " is built in float");
     if (choice.network == "mlp") return serve<Mlp, LossCollection<CrossEntropy<10>>>(choice, {.learning_rate = 0.01});
-    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>>(choice, {.learning_rate = 0.01, .momentum = 0.9});
+    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>>(
+        choice, {.learning_rate = 0.01, .momentum = 0.9});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
     require(argc >= 5, "usage: training_step NETWORK PRECISION BATCH THREADS [REPLICAS] [unfused] [winograd]");
-    Choice choice{.network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
+    Choice choice{
+        .network = argv[1], .precision = argv[2], .batch = std::atoll(argv[3]), .threads = std::atoi(argv[4])};
     for (int i = 5; i < argc; ++i) {
         const std::string_view word = argv[i];
         if (word == "unfused") {

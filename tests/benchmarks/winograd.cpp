@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Winograd's convolutions beside oneDNN's direct ones, alternating in one process: forward with bias and ReLU, backward data
-// and backward weights, on activations whose weights are packed already; the packing apart. Errors are norms of the
-// difference to double over the norm of the result, on the first image (forward, data) or images (weights) of the batch.
+// Winograd's convolutions beside oneDNN's direct ones, alternating in one process: forward with bias and ReLU, backward
+// data and backward weights, on activations whose weights are packed already; the packing apart. Errors are norms of
+// the difference to double over the norm of the result, on the first image (forward, data) or images (weights) of the
+// batch.
 //
 //   winograd [threads] [rounds]      a table, and the same as a line of JSON at the end
 #include <algorithm>
@@ -50,8 +51,10 @@ template <std::size_t Tile, std::size_t Kernel>
 class Bench {
 public:
     Bench(HostContext& context, std::int64_t size, std::int64_t in, std::int64_t out)
-        : reference_{batch, reference::same(size, Kernel, 1), reference::same(size, Kernel, 1), in, out}, context_(&context),
-          shape_{window_axis(size, Kernel, 1, Padding::same), window_axis(size, Kernel, 1, Padding::same), in, out, true},
+        : reference_{batch, reference::same(size, Kernel, 1), reference::same(size, Kernel, 1), in, out},
+          context_(&context),
+          shape_{window_axis(size, Kernel, 1, Padding::same), window_axis(size, Kernel, 1, Padding::same), in, out,
+                 true},
           winograd_({.context = context,
                      .batch = batch,
                      .input = {size, size, in},
@@ -138,7 +141,8 @@ private:
     void make_direct() {
         const std::int64_t in = shape_.in_channels, out = shape_.out_channels, size = shape_.height.input;
         const std::int64_t k = shape_.height.window;
-        const auto source = layout({batch, in, size, size}, dnnl_nhwc), target = layout({batch, out, size, size}, dnnl_nhwc);
+        const auto source = layout({batch, in, size, size}, dnnl_nhwc),
+                   target = layout({batch, out, size, size}, dnnl_nhwc);
         const auto any = layout({out, in, k, k}, dnnl_format_tag_any), plain = layout({out, in, k, k}, dnnl_ohwi);
         const auto bias = layout({out}, dnnl_a);
         const dnnl_dims_t strides{1, 1}, dilates{0, 0}, padding{shape_.height.pad_begin, shape_.width.pad_begin};
@@ -148,37 +152,49 @@ private:
         dnnl_primitive_attr_t relu;
         check(dnnl_primitive_attr_create(&relu));
         check(dnnl_primitive_attr_set_post_ops(relu, after));
-        const auto query = [](dnnl_primitive_desc_t d, dnnl_query_t what) { return dnnl_primitive_desc_query_md(d, what, 0); };
+        const auto query = [](dnnl_primitive_desc_t d, dnnl_query_t what) {
+            return dnnl_primitive_desc_query_md(d, what, 0);
+        };
         const auto algorithm = dnnl_convolution_direct;
         const auto engine = context_->engine();
         dnnl_primitive_desc_t d, f, r;
-        check(dnnl_convolution_forward_primitive_desc_create(&f, engine, dnnl_forward_training, algorithm, source, any, bias,
-                                                             target, strides, dilates, padding, padding, relu));
+        check(dnnl_convolution_forward_primitive_desc_create(&f, engine, dnnl_forward_training, algorithm, source, any,
+                                                             bias, target, strides, dilates, padding, padding, relu));
         const auto* packed = query(f, dnnl_query_weights_md);
         const float* forward_weights = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
-        forward = direct(dnnl_success, f, {{DNNL_ARG_SRC, source, pass_.input}, {DNNL_ARG_WEIGHTS, packed, forward_weights},
-                                           {DNNL_ARG_BIAS, bias, pass_.parameters[1]}, {DNNL_ARG_DST, target, pass_.output}});
+        forward = direct(dnnl_success, f,
+                         {{DNNL_ARG_SRC, source, pass_.input},
+                          {DNNL_ARG_WEIGHTS, packed, forward_weights},
+                          {DNNL_ARG_BIAS, bias, pass_.parameters[1]},
+                          {DNNL_ARG_DST, target, pass_.output}});
         auto status = dnnl_reorder_primitive_desc_create(&r, plain, engine, packed, engine, nullptr);
-        pack_forward = direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, forward_weights}});
-        status = dnnl_convolution_backward_data_primitive_desc_create(&d, engine, algorithm, source, any, target, strides,
-                                                                      dilates, padding, padding, f, nullptr);
+        pack_forward =
+            direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, forward_weights}});
+        status = dnnl_convolution_backward_data_primitive_desc_create(&d, engine, algorithm, source, any, target,
+                                                                      strides, dilates, padding, padding, f, nullptr);
         check(status);
         packed = query(d, dnnl_query_weights_md);
         const float* data_weights = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
-        data = direct(status, d, {{DNNL_ARG_DIFF_DST, target, pass_.output_gradient}, {DNNL_ARG_WEIGHTS, packed, data_weights},
-                                  {DNNL_ARG_DIFF_SRC, source, pass_.input_gradient}});
+        data = direct(status, d,
+                      {{DNNL_ARG_DIFF_DST, target, pass_.output_gradient},
+                       {DNNL_ARG_WEIGHTS, packed, data_weights},
+                       {DNNL_ARG_DIFF_SRC, source, pass_.input_gradient}});
         status = dnnl_reorder_primitive_desc_create(&r, plain, engine, packed, engine, nullptr);
-        pack_data = direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, data_weights}});
-        status = dnnl_convolution_backward_weights_primitive_desc_create(&d, engine, algorithm, source, any, bias, target,
-                                                                         strides, dilates, padding, padding, f, nullptr);
+        pack_data =
+            direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, data_weights}});
+        status = dnnl_convolution_backward_weights_primitive_desc_create(
+            &d, engine, algorithm, source, any, bias, target, strides, dilates, padding, padding, f, nullptr);
         check(status);
         packed = query(d, dnnl_query_diff_weights_md);
         const float* gradient = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
-        weights = direct(status, d, {{DNNL_ARG_SRC, source, pass_.input}, {DNNL_ARG_DIFF_DST, target, pass_.output_gradient},
-                                     {DNNL_ARG_DIFF_WEIGHTS, packed, gradient},
-                                     {DNNL_ARG_DIFF_BIAS, bias, pass_.parameter_gradients[1]}});
+        weights = direct(status, d,
+                         {{DNNL_ARG_SRC, source, pass_.input},
+                          {DNNL_ARG_DIFF_DST, target, pass_.output_gradient},
+                          {DNNL_ARG_DIFF_WEIGHTS, packed, gradient},
+                          {DNNL_ARG_DIFF_BIAS, bias, pass_.parameter_gradients[1]}});
         status = dnnl_reorder_primitive_desc_create(&r, packed, engine, plain, engine, nullptr);
-        unpack = direct(status, r, {{DNNL_ARG_FROM, packed, gradient}, {DNNL_ARG_TO, plain, pass_.parameter_gradients[0]}});
+        unpack =
+            direct(status, r, {{DNNL_ARG_FROM, packed, gradient}, {DNNL_ARG_TO, plain, pass_.parameter_gradients[0]}});
     }
 
     reference::Convolution reference_;
@@ -218,7 +234,8 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
              milliseconds([&] { bench.pack_forward(), bench.pack_data(), bench.unpack(); })},
             {milliseconds([&] { ours.forward(pass); }), milliseconds([&] { ours.backward_data(pass); }),
              milliseconds([&] { ours.backward_weights(pass); }), milliseconds([&] { ours.prepare(pass); })}};
-        for (int d = 0; d < directions && round >= 0; ++d) {  // the first round is none: code is made, pages are touched
+        for (int d = 0; d < directions && round >= 0;
+             ++d) {  // the first round is none: code is made, pages are touched
             direct[d].push_back(times[0][d]);
             own[d].push_back(times[1][d]);
         }
@@ -234,14 +251,17 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
         if (d < 3) std::printf("%12.1e%12.1e", direct_error[d], own_error[d]);
         std::printf("\n");
         char line[512];
-        std::snprintf(line, sizeof line,
-                      "%s{\"case\": \"%s\", \"tile\": %zu, \"direction\": \"%s\", \"direct_ms\": %.4f, \"winograd_ms\": %.4f, "
-                      "\"direct_best_ms\": %.4f, \"winograd_best_ms\": %.4f, \"ratio\": %.3f",
-                      json.back() == '[' ? "" : ", ", name, Tile, names[d], a, b,
-                      *std::min_element(direct[d].begin(), direct[d].end()), *std::min_element(own[d].begin(), own[d].end()), a / b);
+        std::snprintf(
+            line, sizeof line,
+            "%s{\"case\": \"%s\", \"tile\": %zu, \"direction\": \"%s\", \"direct_ms\": %.4f, \"winograd_ms\": %.4f, "
+            "\"direct_best_ms\": %.4f, \"winograd_best_ms\": %.4f, \"ratio\": %.3f",
+            json.back() == '[' ? "" : ", ", name, Tile, names[d], a, b,
+            *std::min_element(direct[d].begin(), direct[d].end()), *std::min_element(own[d].begin(), own[d].end()),
+            a / b);
         json += line;
         if (d < 3) {
-            std::snprintf(line, sizeof line, ", \"direct_error\": %.3g, \"winograd_error\": %.3g", direct_error[d], own_error[d]);
+            std::snprintf(line, sizeof line, ", \"direct_error\": %.3g, \"winograd_error\": %.3g", direct_error[d],
+                          own_error[d]);
             json += line;
         }
         json += "}";
@@ -257,8 +277,8 @@ int main(int count, char** words) {
     HostContext context(0, {.threads = threads});
     const auto team = context.team();
     context.flush_denormals();
-    std::string json = text("{\"name\": \"winograd\", \"threads\": ", threads, ", \"batch\": ", batch, ", \"rounds\": ", rounds,
-                            ", \"cases\": [");
+    std::string json = text("{\"name\": \"winograd\", \"threads\": ", threads, ", \"batch\": ", batch,
+                            ", \"rounds\": ", rounds, ", \"cases\": [");
     std::printf("%-52s%12s%12s%8s%12s%12s\n", text("batch ", batch, ", ", threads, " threads, milliseconds").c_str(),
                 "oneDNN", "Winograd", "ratio", "its error", "error");
     compare<4, 5>("conv2, 12x12, 64 -> 64, 5x5, tiles of 4x4", context, rounds, 12, 64, 64, json);

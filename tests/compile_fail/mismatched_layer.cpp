@@ -16,5 +16,7 @@ using namespace cupola;
 #ifdef MISTAKE
 struct Net : Sequential<Input<24, 24, 3>, Conv2d<64, 5>, MaxPool2d<3, 2>, Named<"local3", Linear<384>>, Linear<10>> {};
 #else
-struct Net : Sequential<Input<24, 24, 3>, Conv2d<64, 5>, MaxPool2d<3, 2>, Flatten, Named<"local3", Linear<384>>, Linear<10>> {};
+struct Net
+    : Sequential<Input<24, 24, 3>, Conv2d<64, 5>, MaxPool2d<3, 2>, Flatten, Named<"local3", Linear<384>>, Linear<10>> {
+};
 #endif

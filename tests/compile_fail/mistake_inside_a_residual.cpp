@@ -15,4 +15,5 @@ using Inside = Linear<10>;
 #else
 using Inside = Conv2d<3, 1>;
 #endif
-struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>, Named<"b", Residual<Projection<Named<"downsample", Inside>>, Conv2d<3, 3>>>> {};
+struct Net : Sequential<Input<4, 4, 3>, Conv2d<3, 1>,
+                        Named<"b", Residual<Projection<Named<"downsample", Inside>>, Conv2d<3, 3>>>> {};

@@ -19,5 +19,6 @@ using Shortcut = Identity;
 using Shortcut = PadShortcut<32, 2>;
 #endif
 struct Net : Sequential<Input<32, 32, 3>, Conv2d<16, 3>, ReLU,
-                        Named<"layer2.0", Residual<Shortcut, Conv2d<32, 3, stride(2), pad(1)>, ReLU, Conv2d<32, 3>, Named<"bn2", BatchNorm2d<>>>>,
+                        Named<"layer2.0", Residual<Shortcut, Conv2d<32, 3, stride(2), pad(1)>, ReLU, Conv2d<32, 3>,
+                                                   Named<"bn2", BatchNorm2d<>>>>,
                         ReLU> {};

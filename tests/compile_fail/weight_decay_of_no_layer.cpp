@@ -18,7 +18,8 @@ using Decay = WeightDecay<0.004, "hidden">;
 #endif
 
 void run(const InMemory& data) {
-    DataParallel<Net, LossCollection<CrossEntropy<3>, Decay>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    DataParallel<Net, LossCollection<CrossEntropy<3>, Decay>, Sgd, ConcatMean, Host> training(
+        {.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
     fit(training, batches, {.steps = 10}, LogEvery{5});
 }

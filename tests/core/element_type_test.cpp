@@ -29,11 +29,15 @@ static_assert(std::same_as<MixedBFloat16::Activation, BFloat16> && MixedBFloat16
 static_assert(std::same_as<MixedFloat16::Activation, Float16> && MixedFloat16::name == "float16");
 static_assert(Float32::loss_scale == 1 && MixedBFloat16::loss_scale == 1 && MixedFloat16::loss_scale == 1024);
 static_assert(std::is_trivially_copyable_v<BFloat16> && sizeof(BFloat16) == 2 && alignof(BFloat16) == 2);
-static_assert(!std::is_convertible_v<float, BFloat16> && std::is_convertible_v<BFloat16, float>, "what rounds is explicit");
-static_assert(BFloat16(1.0F).bits == 0x3F80 && static_cast<float>(BFloat16(-0.5F)) == -0.5F, "in constant expressions too");
+static_assert(!std::is_convertible_v<float, BFloat16> && std::is_convertible_v<BFloat16, float>,
+              "what rounds is explicit");
+static_assert(BFloat16(1.0F).bits == 0x3F80 && static_cast<float>(BFloat16(-0.5F)) == -0.5F,
+              "in constant expressions too");
 static_assert(std::is_trivially_copyable_v<Float16> && sizeof(Float16) == 2 && alignof(Float16) == 2);
-static_assert(!std::is_convertible_v<float, Float16> && std::is_convertible_v<Float16, float>, "what rounds is explicit");
-static_assert(Float16(1.0F).bits == 0x3C00 && static_cast<float>(Float16(-0.5F)) == -0.5F && Float16(0x1p-24F).bits == 1);
+static_assert(!std::is_convertible_v<float, Float16> && std::is_convertible_v<Float16, float>,
+              "what rounds is explicit");
+static_assert(Float16(1.0F).bits == 0x3C00 && static_cast<float>(Float16(-0.5F)) == -0.5F &&
+              Float16(0x1p-24F).bits == 1);
 
 namespace {
 
@@ -93,7 +97,8 @@ TEST_CASE("zeros, infinities and numbers that have no exponent of their own are 
 }
 
 TEST_CASE("a NaN stays one, with its sign, even where its bits would round away") {
-    for (const std::uint32_t bits : {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U}) {
+    for (const std::uint32_t bits :
+         {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U}) {
         CAPTURE(bits);
         const BFloat16 rounded(std::bit_cast<float>(bits));
         CHECK(std::isnan(static_cast<float>(rounded)));
@@ -132,11 +137,11 @@ TEST_CASE("a float is rounded to the nearest Float16: what is known of some") {
     CHECK(half_bits(65520.0F) == 0x7C00);    // the first that does not
     CHECK(half_bits(std::numeric_limits<float>::max()) == 0x7C00);
     CHECK(half_bits(-std::numeric_limits<float>::infinity()) == 0xFC00);
-    CHECK(half_bits(0x1p-14F) == 0x0400);        // the smallest with an exponent of its own
-    CHECK(half_bits(0x1.FF8p-15F) == 0x03FF);    // the largest without
-    CHECK(half_bits(0x1.FFCp-15F) == 0x0400);    // the middle of these, to the even one
-    CHECK(half_bits(0x1p-24F) == 0x0001);        // the smallest
-    CHECK(half_bits(0x1p-25F) == 0x0000);        // half of it, to the even one
+    CHECK(half_bits(0x1p-14F) == 0x0400);      // the smallest with an exponent of its own
+    CHECK(half_bits(0x1.FF8p-15F) == 0x03FF);  // the largest without
+    CHECK(half_bits(0x1.FFCp-15F) == 0x0400);  // the middle of these, to the even one
+    CHECK(half_bits(0x1p-24F) == 0x0001);      // the smallest
+    CHECK(half_bits(0x1p-25F) == 0x0000);      // half of it, to the even one
     CHECK(half_bits(0x1.000002p-25F) == 0x0001);
     CHECK(half_bits(-0x1.8p-24F) == 0x8002);
     CHECK(half_bits(std::numeric_limits<float>::denorm_min()) == 0x0000);
@@ -175,7 +180,8 @@ TEST_CASE("between two Float16 the nearer one is chosen, and in the middle the e
 }
 
 TEST_CASE("a NaN stays one in Float16, even where its bits would round away") {
-    for (const std::uint32_t bits : {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'1000U}) {
+    for (const std::uint32_t bits :
+         {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'1000U}) {
         CAPTURE(bits);
         const Float16 rounded(std::bit_cast<float>(bits));
         CHECK(std::isnan(static_cast<float>(rounded)));

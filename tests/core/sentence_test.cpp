@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/core/sentence.hpp>
 #include <doctest/doctest.h>
+#include <cupola/core/sentence.hpp>
 
 using namespace cupola;
 

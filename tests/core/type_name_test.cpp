@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <cupola/core/fixed_string.hpp>
-#include <cupola/core/fixed_string.hpp>
 #include <cupola/core/type_name.hpp>
 
 namespace somewhere {

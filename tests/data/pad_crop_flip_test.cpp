@@ -24,7 +24,8 @@ using cupola_tests::random_images;
 namespace {
 
 /// Scales, pads to (h + 2 p) x (w + 2 p), cuts at (y0, x0), then flips: four arrays, one after another.
-std::vector<float> oracle(std::span<const std::uint8_t> image, const Shape& shape, std::int64_t p, std::int64_t y0, std::int64_t x0, bool flip) {
+std::vector<float> oracle(std::span<const std::uint8_t> image, const Shape& shape, std::int64_t p, std::int64_t y0,
+                          std::int64_t x0, bool flip) {
     const std::int64_t h = shape.height(), w = shape.width(), c = shape.channels(), wide = w + 2 * p;
     std::vector<float> padded(static_cast<std::size_t>((h + 2 * p) * wide * c), 0.0F);
     for (std::int64_t y = 0; y < h; ++y) {
@@ -37,7 +38,8 @@ std::vector<float> oracle(std::span<const std::uint8_t> image, const Shape& shap
     for (std::int64_t y = 0; y < h; ++y) {
         for (std::int64_t x = 0; x < w; ++x) {
             const std::int64_t column = flip ? w - 1 - x : x;
-            for (std::int64_t k = 0; k < c; ++k) piece.push_back(padded[static_cast<std::size_t>(((y0 + y) * wide + x0 + column) * c + k)]);
+            for (std::int64_t k = 0; k < c; ++k)
+                piece.push_back(padded[static_cast<std::size_t>(((y0 + y) * wide + x0 + column) * c + k)]);
         }
     }
     return piece;
@@ -64,7 +66,8 @@ TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
                 const auto y = static_cast<std::int64_t>(place / places), x = static_cast<std::int64_t>(place % places);
                 const bool flip = words[1] >= 0x8000'0000U;
                 CHECK(distorted({.padding = padding}, set, epoch) == oracle(set.sample(0), shape, padding, y, x, flip));
-                CHECK(distorted({.padding = padding, .flip = false}, set, epoch) == oracle(set.sample(0), shape, padding, y, x, false));
+                CHECK(distorted({.padding = padding, .flip = false}, set, epoch) ==
+                      oracle(set.sample(0), shape, padding, y, x, false));
                 CHECK(distorted({.padding = padding, .crop = false}, set, epoch) ==
                       oracle(set.sample(0), shape, padding, padding, padding, flip));
             }
@@ -85,7 +88,8 @@ TEST_CASE("images of other than three channels are padded, cut and flipped alike
             PadCropFlip{.padding = 3}(image, shape, random, to.data());
             CHECK(to.back() == 77.0F);
             to.pop_back();
-            CHECK(to == oracle(image, shape, 3, static_cast<std::int64_t>(place / 7), static_cast<std::int64_t>(place % 7), words[1] >= 0x8000'0000U));
+            CHECK(to == oracle(image, shape, 3, static_cast<std::int64_t>(place / 7),
+                               static_cast<std::int64_t>(place % 7), words[1] >= 0x8000'0000U));
         }
     }
 }
@@ -125,8 +129,9 @@ TEST_CASE("evaluation scales and does nothing else") {
 }
 
 TEST_CASE("what cannot be padded is refused") {
-    CHECK(message_of<InvalidArgument>([] { static_cast<void>(PadCropFlip{.padding = -1}.output(Shape{4, 4, 3})); }) ==
-          "an image is padded with 0 to 16384 zeros on each side, not -1");
+    CHECK(message_of<InvalidArgument>([] {
+              static_cast<void>(PadCropFlip{.padding = -1}.output(Shape{4, 4, 3}));
+          }) == "an image is padded with 0 to 16384 zeros on each side, not -1");
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(PadCropFlip{}.output(Shape{48})); }) ==
           "images are height x width x channels, not 48");
 }

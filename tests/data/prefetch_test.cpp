@@ -94,8 +94,8 @@ TEST_CASE(
                             const BatchView batch = batches(step, r, context);
                             reference.fill(step, r, samples.data(), labels.data());
                             const bool equal = batch.size == 21 &&
-                                              std::equal(samples.begin(), samples.end(), batch.samples) &&
-                                              std::equal(labels.begin(), labels.end(), batch.labels);
+                                               std::equal(samples.begin(), samples.end(), batch.samples) &&
+                                               std::equal(labels.begin(), labels.end(), batch.labels);
                             if (!equal) ++wrong;
                         }
                     }
@@ -182,7 +182,9 @@ TEST_CASE("what a thread of the device's team throws comes out of the call") {
 
 TEST_CASE("the queue ends at once: before the first batch, between steps, in the middle of a batch") {
     for (const int workers : {0, 1, 4}) {
-        { const Prefetch never_asked(Noted{}, {.workers = workers}); }
+        {
+            const Prefetch never_asked(Noted{}, {.workers = workers});
+        }
         SerialContext context;
         {
             Prefetch batches(Noted{.count = 2}, {.workers = workers});

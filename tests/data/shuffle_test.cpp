@@ -72,7 +72,7 @@ TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever
                     const std::int64_t place = first + static_cast<std::int64_t>(i);
                     shuffle(expected, 9, static_cast<std::uint32_t>(place / size));
                     agrees = agrees && places[i].epoch == place / size &&
-                           places[i].index == expected[static_cast<std::size_t>(place % size)];
+                             places[i].index == expected[static_cast<std::size_t>(place % size)];
                 }
             }
             CHECK_MESSAGE(agrees, size, " in pieces of ", piece);

@@ -87,11 +87,14 @@ TEST_CASE("what cannot be captured is refused with the reason, and the context w
         context.synchronize();
     });
     CHECK_FALSE(work.captured());
-    CHECK(contains(work.refused(), "CUDA's cudaStreamSynchronize failed on device 0 with cudaErrorStreamCaptureUnsupported: "));
-    CHECK(contains(message_of<InvalidArgument>([&] { work.launch(context); }), "there is no captured work to launch: CUDA's "));
+    CHECK(contains(work.refused(),
+                   "CUDA's cudaStreamSynchronize failed on device 0 with cudaErrorStreamCaptureUnsupported: "));
+    CHECK(contains(message_of<InvalidArgument>([&] { work.launch(context); }),
+                   "there is no captured work to launch: CUDA's "));
     CHECK(cudaGetLastError() == cudaSuccess);
     CHECK(first_byte(context, arena) == std::byte{0});
-    CHECK_THROWS_AS(work.capture(context, [] { throw std::logic_error("a mistake of the caller's"); }), std::logic_error);
+    CHECK_THROWS_AS(work.capture(context, [] { throw std::logic_error("a mistake of the caller's"); }),
+                    std::logic_error);
     work.capture(context, [&] { queue_bytes(context, arena, 7); });
     REQUIRE(work.captured());
     work.launch(context);
@@ -109,7 +112,8 @@ TEST_CASE("an event happens when what was queued before it is done, and pinned m
     context.queue_copy(pinned.data(), arena.data(), arena.size());
     impl::StepEvent event;
     event.record(context);
-    while (!event.happened()) {}
+    while (!event.happened()) {
+    }
     CHECK(cudaGetLastError() == cudaSuccess);
     CHECK(pinned.data()[pinned.size() - 1] == std::byte{9});
 }

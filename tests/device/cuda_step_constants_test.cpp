@@ -113,18 +113,6 @@ TEST_CASE("a first step that was broken off is not the one that others are compa
     CHECK(constants.values().size() == 48);
 }
 
-TEST_CASE("after forget() a step may have other constants") {
-    alignas(16) std::array<std::byte, 128> device{};
-    StepConstants constants(device.data(), device.size());
-    constants.begin(false);
-    static_cast<void>(constants.take(Five{}));
-    CHECK(constants.values().size() == 32);
-    constants.forget();
-    constants.begin(false);
-    static_cast<void>(constants.take(1.0));
-    CHECK(constants.values().size() == 16);
-}
-
 TEST_CASE("an arena without memory refuses the first constant") {
     StepConstants constants{CudaArena()};
     constants.begin(false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of one
-// without a GPU are compared where that is the case.
+// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of
+// one without a GPU are compared where that is the case.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -39,9 +39,12 @@ TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is firs
     if (gpus() > 0) return;
     const std::string sentence = message_of<DeviceError>([] { static_cast<void>(cuda_devices()); });
     if (driver_version() == 0) {
-        CHECK(sentence == text("this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a "
-                               "driver for CUDA ",
-                               CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, ", and the device Host needs neither"));
+        CHECK(
+            sentence ==
+            text(
+                "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a "
+                "driver for CUDA ",
+                CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, ", and the device Host needs neither"));
     }
     CHECK(message_of<DeviceError>([] { CudaContext(0, {}); }) == sentence);
     CHECK(message_of<DeviceError>([] { static_cast<void>(Cuda::available_memory()); }) == sentence);
@@ -50,8 +53,8 @@ TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is firs
 TEST_CASE("child: a driver whose GPUs are hidden" * doctest::skip()) {
     if (driver_version() == 0) return;
     CHECK(message_of<DeviceError>([] { static_cast<void>(cuda_devices()); }) ==
-          text("this process sees no NVIDIA GPU: there is a driver for CUDA ", driver_version() / 1000, '.', driver_version() % 1000 / 10,
-               ", but no device (CUDA_VISIBLE_DEVICES may hide them)"));
+          text("this process sees no NVIDIA GPU: there is a driver for CUDA ", driver_version() / 1000, '.',
+               driver_version() % 1000 / 10, ", but no device (CUDA_VISIBLE_DEVICES may hide them)"));
 }
 
 TEST_CASE("a driver whose GPUs are hidden is told from no driver") {
@@ -65,14 +68,16 @@ TEST_CASE("an ordinal out of range is refused with the GPUs that there are") {
     if (count == 0) return;  // the other sentence, above
     const std::string seen = count == 1 ? std::string("1, GPU 0") : text(count, ", GPUs 0 to ", count - 1);
     for (const int ordinal : {-1, count}) {
-        CHECK(message_of<DeviceError>([&] { CudaContext(ordinal, {}); }) == text("there is no GPU ", ordinal, ": this process sees ", seen));
+        CHECK(message_of<DeviceError>([&] { CudaContext(ordinal, {}); }) ==
+              text("there is no GPU ", ordinal, ": this process sees ", seen));
     }
 }
 
 TEST_CASE("a call that fails names the call, the device, and the code's name and meaning") {
     CHECK_NOTHROW(impl::check_cuda(cudaSuccess, "cudaMalloc"));
     CHECK(message_of<DeviceError>([] { impl::check_cuda(cudaErrorInvalidValue, "cudaMemcpyAsync"); }) ==
-          text("CUDA's cudaMemcpyAsync failed on device ", impl::current_cuda_device(), " with cudaErrorInvalidValue: invalid argument"));
+          text("CUDA's cudaMemcpyAsync failed on device ", impl::current_cuda_device(),
+               " with cudaErrorInvalidValue: invalid argument"));
     CHECK(contains(message_of<DeviceError>([] { impl::check_cudnn(CUDNN_STATUS_BAD_PARAM, "cudnnSetStream"); }),
                    "cuDNN's cudnnSetStream failed on device "));
     CHECK(contains(message_of<DeviceError>([] { impl::check_cublas(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmul"); }),
@@ -89,13 +94,14 @@ TEST_CASE("no bytes are no memory, and need no GPU") {
 
 TEST_CASE("outside a captured step nothing is looked for on the device") {
     const StepCells none;
-    CHECK((none.sound == nullptr && none.place == nullptr && none.constants == nullptr));
+    CHECK((none.sound == nullptr && none.step == nullptr && none.constants == nullptr));
     if (gpus() == 0) return;
     CudaContext context(0, {});
-    CHECK((context.cells().sound == nullptr && context.cells().place == nullptr && context.cells().constants == nullptr));
-    const std::uint32_t place = 3;
-    context.set_cells({.sound = nullptr, .place = &place, .constants = nullptr});
-    CHECK(context.cells().place == &place);
+    CHECK(
+        (context.cells().sound == nullptr && context.cells().step == nullptr && context.cells().constants == nullptr));
+    const std::uint32_t step = 3;
+    context.set_cells({.sound = nullptr, .step = &step, .constants = nullptr});
+    CHECK(context.cells().step == &step);
 }
 
 TEST_CASE("a thread of a device's own works on it for good") {

@@ -107,12 +107,14 @@ TEST_CASE("a type that is no device is told the first part that it lacks") {
     CHECK(mistake_of<ContextWithoutTeam>() ==
           "ContextWithoutTeam is no device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
           "Options&) and has `ordinal()` and `team()`");
-    CHECK(mistake_of<UnnamedArena>() ==
-          "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
-          "`available_memory()`");
-    CHECK(mistake_of<OneWay>() ==
-          "OneWay is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
-          "from, std::size_t)");
+    CHECK(
+        mistake_of<UnnamedArena>() ==
+        "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
+        "`available_memory()`");
+    CHECK(
+        mistake_of<OneWay>() ==
+        "OneWay is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
+        "from, std::size_t)");
 }
 
 TEST_CASE("sizes are written in powers of ten with one decimal") {

@@ -43,7 +43,8 @@ TEST_CASE("a text that is none is refused with its name and line") {
     CHECK(refusal("cupola plan choices 2\n") == "plans.txt does not begin with \"cupola plan choices 1\"");
     CHECK(refusal(head + "a\t1\nb\t2") == "plans.txt is cut off in line 3");
     const std::string form = ", is not a key, a tab, an engine's number and its knobs as number=number";
-    for (const char* line : {"a 1", "\t1", "a\t", "a\tx", "a\t1 ", "a\t1 2", "a\t1 2=", "a\t1 2=3,4=5", "a\t1x", "a\t99999999999999999999", ""}) {
+    for (const char* line : {"a 1", "\t1", "a\t", "a\tx", "a\t1 ", "a\t1 2", "a\t1 2=", "a\t1 2=3,4=5", "a\t1x",
+                             "a\t99999999999999999999", ""}) {
         CAPTURE(line);
         CHECK(refusal(head + "z\t1\n" + line + "\n") == "plans.txt, line 3" + form);
     }
@@ -53,7 +54,8 @@ TEST_CASE("a text that is none is refused with its name and line") {
 TEST_CASE("a key is one line without tabs") {
     PlanChoices choices;
     for (const char* key : {"", "a\tb", "a\nb", "a\rb"}) {
-        CHECK(message_of<InvalidArgument>([&] { choices.set(key, {}); }) == "a plan's key is one line without tabs, and not empty");
+        CHECK(message_of<InvalidArgument>([&] { choices.set(key, {}); }) ==
+              "a plan's key is one line without tabs, and not empty");
     }
     CHECK(choices.size() == 0);
 }

@@ -24,7 +24,7 @@ refuses '--precision is float or bf16, not half' --precision half
 refuses '--convolution is winograd or direct, not fft' --convolution fft
 refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not adagrad' "${base[@]}" --optimizer adagrad
 refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${base[@]}" --schedule steps
-refuses 'none, linear or square-root, not by "quadratic"' "${base[@]}" --lr-scaling quadratic
+refuses '--lr-scaling is none, linear or square-root, not quadratic' "${base[@]}" --lr-scaling quadratic
 refuses '--log-loss is mean, last or each, not all' --log-loss all
 refuses '--bn-stats is for --model resnet' "${base[@]}" --bn-stats merged
 refuses '--bn-stats is first, last, all, merged or synchronized, not median' "${base[@]}" --model resnet --bn-stats median

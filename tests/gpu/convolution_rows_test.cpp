@@ -26,10 +26,12 @@ void walk(const RowSlabs& rows, int n, std::vector<int>& visits, std::vector<int
                 const std::int64_t channel = (block * columns + thread % columns) * n;
                 if (channel >= rows.channels) continue;
                 for (std::int64_t row = rows.begin(slab) + thread / columns; row < rows.end(slab); row += lanes) {
-                    for (int k = 0; k < n; ++k) ++visits.at(static_cast<std::size_t>(row * rows.channels + channel + k));
+                    for (int k = 0; k < n; ++k)
+                        ++visits.at(static_cast<std::size_t>(row * rows.channels + channel + k));
                 }
                 if (thread / columns == 0) {
-                    for (int k = 0; k < n; ++k) ++writes.at(static_cast<std::size_t>(slab * rows.channels + channel + k));
+                    for (int k = 0; k < n; ++k)
+                        ++writes.at(static_cast<std::size_t>(slab * rows.channels + channel + k));
                 }
             }
         }
@@ -51,7 +53,8 @@ TEST_CASE("the slabs' blocks visit each element once and write each partial sum 
                 CHECK(rows.slabs >= 1);
                 CHECK(rows.slabs <= RowSlabs::most_slabs);
                 CHECK(rows.partial_bytes() == static_cast<std::size_t>(rows.slabs * channels) * 4);
-                std::vector<int> visits(static_cast<std::size_t>(count * channels)), writes(static_cast<std::size_t>(rows.slabs * channels));
+                std::vector<int> visits(static_cast<std::size_t>(count * channels)),
+                    writes(static_cast<std::size_t>(rows.slabs * channels));
                 walk(rows, n, visits, writes);
                 CHECK(visits == std::vector<int>(visits.size(), 1));
                 CHECK(writes == std::vector<int>(writes.size(), 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plans of convolutions, made for a GPU that is not there: cuDNN plans from a description of one. The description is an
-// assumed one until one is recorded on a card.
+// The plans of convolutions, made for a GPU that is not there: cuDNN plans from a description of one. The description
+// is an assumed one until one is recorded on a card.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,8 +39,10 @@ const CudnnTarget& described() {
     return target;
 }
 
-ConvolutionShape same(std::int64_t height, std::int64_t width, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
-    return {window_axis(height, kernel, stride, Padding::same), window_axis(width, kernel, stride, Padding::same), in, out, true};
+ConvolutionShape same(std::int64_t height, std::int64_t width, std::int64_t in, std::int64_t out, std::int64_t kernel,
+                      std::int64_t stride) {
+    return {window_axis(height, kernel, stride, Padding::same), window_axis(width, kernel, stride, Padding::same), in,
+            out, true};
 }
 
 constexpr ConvolutionDirection directions[] = {ConvolutionDirection::forward, ConvolutionDirection::backward_data,
@@ -50,16 +52,26 @@ constexpr ConvolutionDirection directions[] = {ConvolutionDirection::forward, Co
 std::vector<ConvolutionProblem> tutorial(ElementType element) {
     std::vector<ConvolutionProblem> result;
     for (const ConvolutionShape& shape : {same(24, 24, 3, 64, 5, 1), same(12, 12, 64, 64, 5, 1)}) {
-        for (const ConvolutionDirection direction : directions) result.push_back({direction, 128, shape, element, true});
+        for (const ConvolutionDirection direction : directions)
+            result.push_back({direction, 128, shape, element, true});
     }
     return result;
 }
 
-bool has(const ChosenPlan& plan, cudnnBackendNumericalNote_t note) { return std::ranges::count(plan.numerical_notes, note) > 0; }
+bool has(const ChosenPlan& plan, cudnnBackendNumericalNote_t note) {
+    return std::ranges::count(plan.numerical_notes, note) > 0;
+}
 
 std::string notes_of(const ChosenPlan& plan) {
-    constexpr std::string_view names[] = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION", "FFT", "NONDETERMINISTIC",
-                                          "WINOGRAD",    "WINOGRAD_TILE_4x4",   "WINOGRAD_TILE_6x6",           "WINOGRAD_TILE_13x13",
+    constexpr std::string_view names[] = {"TENSOR_CORE",
+                                          "DOWN_CONVERT_INPUTS",
+                                          "REDUCED_PRECISION_REDUCTION",
+                                          "FFT",
+                                          "NONDETERMINISTIC",
+                                          "WINOGRAD",
+                                          "WINOGRAD_TILE_4x4",
+                                          "WINOGRAD_TILE_6x6",
+                                          "WINOGRAD_TILE_13x13",
                                           "STRICT_NAN_PROP"};
     std::string result;
     for (const cudnnBackendNumericalNote_t note : plan.numerical_notes) {
@@ -85,15 +97,18 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
         bool tf32;
     };
     int plans = 0;
-    for (const Precision& precision : {Precision{"float", ElementType::float32, false}, Precision{"TF32", ElementType::float32, true},
-                                       Precision{"bfloat16", ElementType::bfloat16, false}, Precision{"half", ElementType::float16, false}}) {
+    for (const Precision& precision :
+         {Precision{"float", ElementType::float32, false}, Precision{"TF32", ElementType::float32, true},
+          Precision{"bfloat16", ElementType::bfloat16, false}, Precision{"half", ElementType::float16, false}}) {
         for (const ConvolutionProblem& problem : tutorial(precision.element)) {
             for (const bool deterministic : {false, true}) {
-                const impl::EngineRules rules = impl::convolution_rules(precision.element, precision.tf32, deterministic);
+                const impl::EngineRules rules =
+                    impl::convolution_rules(precision.element, precision.tf32, deterministic);
                 const ChosenPlan plan = impl::plan_convolution(described(), problem, rules);
-                const std::string line = text(precision.name, deterministic ? ", deterministic" : "", ", ", impl::describe(problem), ": engine ",
-                                              plan.choice.engine, ", knobs", knobs_of(plan), ", notes", notes_of(plan), ", workspace ",
-                                              plan.plan.workspace_bytes(), " bytes; ", plan.dropped.to_text());
+                const std::string line =
+                    text(precision.name, deterministic ? ", deterministic" : "", ", ", impl::describe(problem),
+                         ": engine ", plan.choice.engine, ", knobs", knobs_of(plan), ", notes", notes_of(plan),
+                         ", workspace ", plan.plan.workspace_bytes(), " bytes; ", plan.dropped.to_text());
                 MESSAGE(line);
                 INFO(line);
                 ++plans;
@@ -104,7 +119,8 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
                 if (precision.element == ElementType::float32 && !precision.tf32) {
                     CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
                     CHECK_FALSE(has(plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
-                    CHECK_MESSAGE(plan.dropped.tensor_core > 0, "cuDNN ranks TF32 first for it, so there is something to pass over");
+                    CHECK_MESSAGE(plan.dropped.tensor_core > 0,
+                                  "cuDNN ranks TF32 first for it, so there is something to pass over");
                 } else if (problem.shape.in_channels == 64 || precision.tf32) {
                     CHECK_MESSAGE(has(plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE), "the tensor cores are for this");
                 }
@@ -116,8 +132,10 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
 
 TEST_CASE("a deterministic choice passes over the engines that are not, where cuDNN ranks one of them first") {
     const ConvolutionProblem problem = tutorial(ElementType::float32)[1];
-    const ChosenPlan any = impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, false));
-    const ChosenPlan same_bits = impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, true));
+    const ChosenPlan any =
+        impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, false));
+    const ChosenPlan same_bits =
+        impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, true));
     INFO(impl::describe(problem), ": ", any.choice.engine, " and ", same_bits.choice.engine);
     REQUIRE(has(any, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
     CHECK_FALSE(has(same_bits, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
@@ -131,7 +149,8 @@ TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks f
         const impl::EngineRules rules = impl::convolution_rules(element, true, false);
         PlanChoices kept;
         std::vector<ChosenPlan> first;
-        for (const ConvolutionProblem& problem : tutorial(element)) first.push_back(impl::plan_convolution(described(), problem, rules, &kept));
+        for (const ConvolutionProblem& problem : tutorial(element))
+            first.push_back(impl::plan_convolution(described(), problem, rules, &kept));
         CHECK(kept.size() == 6);
         PlanChoices read(kept.to_text());
         CHECK(read.to_text() == kept.to_text());
@@ -149,7 +168,8 @@ TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks f
             const impl::CudnnDescriptor graph = impl::convolution_graph(described(), problems[i]);
             std::optional<EngineChoice> other;
             for (const impl::CudnnEngine& engine : impl::cudnn_engines(described(), graph, CUDNN_HEUR_MODE_A)) {
-                if (engine.choice.engine != first[i].choice.engine && !engine.choice.knobs.empty()) other = engine.choice;
+                if (engine.choice.engine != first[i].choice.engine && !engine.choice.knobs.empty())
+                    other = engine.choice;
             }
             REQUIRE(other.has_value());
             PlanChoices forced;
@@ -182,15 +202,17 @@ TEST_CASE("a choice that cuDNN does not have or the rules do not allow is replac
     }
 }
 
-TEST_CASE("odd channels, strides and padding that is longer at the end have plans, forward with and without bias and ReLU") {
+TEST_CASE(
+    "odd channels, strides and padding that is longer at the end have plans, forward with and without bias and ReLU") {
     int plans = 0;
-    for (const ConvolutionShape& shape :
-         {same(12, 6, 5, 3, 2, 2), same(8, 10, 1, 1, 3, 2), same(6, 13, 16, 5, 5, 3), same(7, 9, 3, 64, 1, 1), same(1, 1, 16, 16, 3, 1)}) {
+    for (const ConvolutionShape& shape : {same(12, 6, 5, 3, 2, 2), same(8, 10, 1, 1, 3, 2), same(6, 13, 16, 5, 5, 3),
+                                          same(7, 9, 3, 64, 1, 1), same(1, 1, 16, 16, 3, 1)}) {
         for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
             const auto plan = [&](ConvolutionDirection direction, bool bias, bool relu) {
                 ConvolutionProblem problem{direction, 3, shape, element, relu};
                 problem.shape.bias = bias;
-                CHECK_NOTHROW(static_cast<void>(impl::plan_convolution(described(), problem, impl::convolution_rules(element, false, true))));
+                CHECK_NOTHROW(static_cast<void>(
+                    impl::plan_convolution(described(), problem, impl::convolution_rules(element, false, true))));
                 ++plans;
             };
             plan(ConvolutionDirection::forward, false, false);
@@ -202,13 +224,16 @@ TEST_CASE("odd channels, strides and padding that is longer at the end have plan
     }
     CHECK(plans == 75);
 
-    ConvolutionProblem problem{ConvolutionDirection::forward, 3, same(8, 10, 16, 16, 3, 2), ElementType::bfloat16, true};
+    ConvolutionProblem problem{ConvolutionDirection::forward, 3, same(8, 10, 16, 16, 3, 2), ElementType::bfloat16,
+                               true};
     problem.shape.width = window_axis(10, 5, 1, Padding::same);
     const std::string made = impl::plan_convolution(described(), problem, {}).plan.description();
     INFO(made);
-    for (const char* part : {R"("pad_lower":[0,2])", R"("pad_upper":[1,2])", R"("stride":[2,1],"dilation":[1,1])", R"("dim":[3,16,8,10],"stride":[1280,1,160,16])",
-                             R"("dim":[16,16,3,5],"stride":[240,1,80,16])", R"("dim":[3,16,4,10],"stride":[640,1,160,16])", R"("CUDNN_CROSS_CORRELATION")",
-                             R"("deviceName":"NVIDIA H200")"}) {
+    for (const char* part :
+         {R"("pad_lower":[0,2])", R"("pad_upper":[1,2])", R"("stride":[2,1],"dilation":[1,1])",
+          R"("dim":[3,16,8,10],"stride":[1280,1,160,16])", R"("dim":[16,16,3,5],"stride":[240,1,80,16])",
+          R"("dim":[3,16,4,10],"stride":[640,1,160,16])", R"("CUDNN_CROSS_CORRELATION")",
+          R"("deviceName":"NVIDIA H200")"}) {
         CAPTURE(part);
         CHECK(contains(made, part));
     }
@@ -219,8 +244,10 @@ TEST_CASE("without an engine, the error names the convolution and what was passe
     problem.shape.bias = false;  // cuDNN has no precompiled engine with a ReLU and no bias
     const std::string shape = "128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1, padding 2 2 2 2";
     CHECK(message_of<DeviceError>([&] {
-              static_cast<void>(impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::bfloat16, false, false)));
-          }) == "cuDNN has no engine on NVIDIA H200 for the forward, ReLU of a convolution in bfloat16: " + shape + "; it offered none");
+              static_cast<void>(impl::plan_convolution(described(), problem,
+                                                       impl::convolution_rules(ElementType::bfloat16, false, false)));
+          }) == "cuDNN has no engine on NVIDIA H200 for the forward, ReLU of a convolution in bfloat16: " + shape +
+                    "; it offered none");
 
     // Rules that most engines do not keep.
     problem = tutorial(ElementType::bfloat16)[4];
@@ -229,19 +256,28 @@ TEST_CASE("without an engine, the error names the convolution and what was passe
     const ChosenPlan slow = impl::plan_convolution(described(), problem, rules);
     CHECK(slow.dropped.tensor_core > 0);
     CHECK(contains(slow.dropped.to_text(), "it passed over "));
-    CHECK(contains(slow.dropped.to_text(), text(slow.dropped.tensor_core, " for tensor cores, which round float factors")));
+    CHECK(contains(slow.dropped.to_text(),
+                   text(slow.dropped.tensor_core, " for tensor cores, which round float factors")));
 
     impl::EnginesDropped dropped;
     CHECK(dropped.to_text() == "it offered none");
-    dropped = {.down_convert = 1, .short_sums = 2, .nondeterministic = 3, .compiled_at_run_time = 4, .workspace = 5, .refused = 6, .refusal = "why"};
-    CHECK(dropped.to_text() ==
-          "it passed over 1 for rounding their inputs, 2 for sums of fewer bits than float has, 3 for not giving the same bits each time, 4 for being "
-          "compiled at run time, 5 for the workspace that they need, 6 that cuDNN then refused (why)");
+    dropped = {.down_convert = 1,
+               .short_sums = 2,
+               .nondeterministic = 3,
+               .compiled_at_run_time = 4,
+               .workspace = 5,
+               .refused = 6,
+               .refusal = "why"};
+    CHECK(
+        dropped.to_text() ==
+        "it passed over 1 for rounding their inputs, 2 for sums of fewer bits than float has, 3 for not giving the same bits each time, 4 for being "
+        "compiled at run time, 5 for the workspace that they need, 6 that cuDNN then refused (why)");
 }
 
 TEST_CASE("a description that lacks a property is refused, and one of another GPU leads to other engines") {
     CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("{}")); }), "maxGridSize"));
-    CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("not JSON")); }), "cuDNN's cudnnBackend"));
+    CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("not JSON")); }),
+                   "cuDNN's cudnnBackend"));
     const auto replaced = [](const std::string& what, const std::string& by) {
         std::string result = device_text();
         const std::size_t at = result.find(what);

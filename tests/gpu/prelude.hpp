@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that the tests of operations and layers include, so that one translation unit can hold several of them, each in a namespace of its
-// own: nvcc reads these headers three times a unit.
+// All that the tests of operations and layers include, so that one translation unit can hold several of them, each in a
+// namespace of its own: nvcc reads these headers three times a unit.
 #pragma once
 
 #include <algorithm>

@@ -61,17 +61,6 @@ class WithoutGpu(unittest.TestCase):
                 self.assertTrue(ended.stdout.endswith(text + "\n"))
                 self.assertLessEqual(sum(1 for path in out.rglob("*") if path.is_file()), 8)
 
-    def test_the_files_of_a_whole_run_are_at_most_8(self):
-        source = (HERE / "run").read_text() + (HERE / "bench/measure.py").read_text()
-        logs = {
-            name
-            for name in ("build.log", "tests.log", "sanitizers.log", "two_processes.log", "programs.log", "peers.log")
-            if f'"{name}"' in source
-        }
-        self.assertEqual(len(logs), 6)
-        of_check = {"report.txt", "report.json", "device_X.json"} | logs - {"programs.log", "peers.log"}
-        self.assertLessEqual(len(of_check), 8)
-
 
 class Stages(unittest.TestCase):
     def setUp(self):
@@ -235,7 +224,7 @@ class Floor(unittest.TestCase):
         self.assertEqual(len(floor.short_name("x" * 500)), 110)
 
     def test_the_table_names_what_bounds_each_part(self):
-        lines = floor.lines_of({"parts": self.parts, "seconds": 40e-6, "rest": 9e-6}, self.rates, 30e-6)
+        lines = floor.lines_of({"parts": self.parts, "seconds": 40e-6, "rest": 9e-6}, self.rates)
         self.assertEqual([line.split()[-1] for line in lines[1:4]], ["operations", "12.5%", "bytes"])
         self.assertIn("conv1 forward", lines[1])
         self.assertEqual(lines[1].split()[2:6], ["20.0", "50.0%", "10.0", "0.50"])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step asks of CUDA once it is captured, as CUPTI hears it: no allocation, no wait and no copy, but for
-// ConcatMean's one wait and a copy of each row and of the mean; and what its graphs consist of.
+// What a training's step asks of CUDA once it is captured, as CUPTI hears it: no allocation, no wait and no copy, but
+// for ConcatMean's one wait and a copy of each row and of the mean; and what its graphs consist of.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +24,7 @@
 #endif
 
 #include "../../examples/cifar10_train/cifar10_net.hpp"
+#include "synthetic_batches.hpp"
 
 using namespace cupola;
 
@@ -36,12 +37,14 @@ public:
         static const CUpti_SubscriberHandle subscriber = subscribe();
         subscriber_ = subscriber;
         counted_.clear();
-        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) enable(1, domain);
+        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API})
+            enable(1, domain);
     }
     Calls(const Calls&) = delete;
     Calls& operator=(const Calls&) = delete;
     ~Calls() {
-        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) enable(0, domain);
+        for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API})
+            enable(0, domain);
     }
 
     [[nodiscard]] static std::map<std::string, int> counted() {
@@ -78,42 +81,25 @@ private:
     CUpti_SubscriberHandle subscriber_{};
 };
 
-/// Batches of the host's numbers, on the device from the start.
-class Synthetic {
-public:
-    Synthetic(std::int64_t batch, int replicas)
-        : batch_(batch),
-          samples_(static_cast<std::size_t>(batch * replicas * features) * sizeof(float), "samples"),
-          labels_(static_cast<std::size_t>(batch * replicas) * sizeof(std::int32_t), "labels") {
-        std::vector<float> values(samples_.size() / sizeof(float));
-        for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = static_cast<float>(static_cast<int>(i * 7919 % 2003) - 1001) / 600.0F;
-        std::vector<std::int32_t> classes(labels_.size() / sizeof(std::int32_t));
-        for (std::size_t i = 0; i < classes.size(); ++i) classes[i] = static_cast<std::int32_t>(i * 7 % 10);
-        REQUIRE(cudaMemcpy(samples_.data(), values.data(), samples_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-        REQUIRE(cudaMemcpy(labels_.data(), classes.data(), labels_.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-    }
-    [[nodiscard]] BatchView operator()(std::int64_t, int replica, CudaContext&) const {
-        return {reinterpret_cast<const float*>(samples_.data()) + replica * batch_ * features,
-                reinterpret_cast<const std::int32_t*>(labels_.data()) + replica * batch_, batch_};
-    }
+}
 
 private:
-    static constexpr std::int64_t features = cifar10::Cifar10Net::input_shape.size();
-    std::int64_t batch_;
-    CudaArena samples_, labels_;
-};
+static constexpr std::int64_t features = cifar10::Cifar10Net::input_shape.size();
+std::int64_t batch_;
+CudaArena samples_, labels_;
+}
+;
 
 constexpr int steps = 10;
 
 /// What may not be called in a step, by the beginning of a function's name.
 constexpr std::string_view waits[] = {"cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
                                       "cuStreamSynchronize",   "cuCtxSynchronize",      "cuEventSynchronize"};
-constexpr std::string_view allocations[] = {"cudaMalloc",         "cudaFree",         "cudaHostAlloc",   "cudaHostRegister",
-                                            "cudaHostUnregister", "cudaStreamCreate", "cudaEventCreate", "cudaGraphInstantiate",
-                                            "cuMemAlloc",         "cuMemFree",        "cuMemHostAlloc",  "cuMemHostRegister",
-                                            "cuMemCreate",        "cuMemMap",         "cuMemRelease",    "cuModuleLoad",
-                                            "cuLibraryLoad"};
+constexpr std::string_view allocations[] = {
+    "cudaMalloc",       "cudaFree",          "cudaHostAlloc",        "cudaHostRegister", "cudaHostUnregister",
+    "cudaStreamCreate", "cudaEventCreate",   "cudaGraphInstantiate", "cuMemAlloc",       "cuMemFree",
+    "cuMemHostAlloc",   "cuMemHostRegister", "cuMemCreate",          "cuMemMap",         "cuMemRelease",
+    "cuModuleLoad",     "cuLibraryLoad"};
 constexpr std::string_view copies[] = {"cudaMemcpy", "cuMemcpy"};
 
 int calls_of(const std::map<std::string, int>& counted, std::span<const std::string_view> beginnings) {
@@ -141,7 +127,7 @@ struct Allowed {
 
 template <class Net, class Averaging>
 void expect_only_the_step(const char* what, int replicas, const Allowed& allowed) {
-    const Synthetic batches(128, replicas);
+    const gpu_tests::SyntheticBatches batches(128);
     DataParallel<Net, cifar10::Cifar10Loss, Sgd, Averaging, Cuda> training(
         {.replicas = replicas,
          .batch_size = 128,

@@ -263,7 +263,8 @@ TEST_CASE("A tensor of another type is refused with its name") {
     auto tensors = tensors_of_net();
     tensors[2].type = "I32";
     write_zeros(folder.path("x"), tensors);
-    CHECK(refusal(folder.path("x")) == folder.path("x") + ": fc.weight has elements of type I32; F32, F16, BF16 and F64 are read");
+    CHECK(refusal(folder.path("x")) ==
+          folder.path("x") + ": fc.weight has elements of type I32; F32, F16, BF16 and F64 are read");
 }
 
 TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats that they are") {
@@ -289,7 +290,9 @@ TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats
         }
         file.commit();
         const std::vector<float> values = read_checkpoint(folder.path("x"), Net::rows).state.parameters;
-        const auto at = [&](std::size_t row, std::size_t i) { return values[static_cast<std::size_t>(Net::rows[row].offsets[1]) + i]; };
+        const auto at = [&](std::size_t row, std::size_t i) {
+            return values[static_cast<std::size_t>(Net::rows[row].offsets[1]) + i];
+        };
         std::size_t conv = 0, fc = 0;
         for (std::size_t row = 0; row < Net::rows.size(); ++row) {
             if (Net::rows[row].name == "conv1") conv = row;

@@ -19,13 +19,16 @@ using Norm = BatchNorm2d<>;
 static_assert(LayerOn<Norm, AnyDevice> && HasBuffers<Norm> && Norm::output(image).shape == image);
 constexpr Parameters parameters = parameters_of<Norm>(image), buffers = buffers_of<Norm>(image);
 static_assert(parameters.count == 2 && parameters.list[0].shape == Shape{20} && parameters.list[1].shape == Shape{20});
-static_assert(std::string_view(parameters.list[0].name) == "weight" && std::string_view(parameters.list[1].name) == "bias");
+static_assert(std::string_view(parameters.list[0].name) == "weight" &&
+              std::string_view(parameters.list[1].name) == "bias");
 static_assert(parameters.list[0].initializer == constant(1) && parameters.list[1].initializer == constant(0));
 static_assert(buffers.count == 2 && std::string_view(buffers.list[0].name) == "running_mean" &&
               std::string_view(buffers.list[1].name) == "running_var");
 static_assert(buffers.list[0].initializer == constant(0) && buffers.list[1].initializer == constant(1));
-static_assert(traits_of<Norm>().statistics_decay == 0.9 && traits_of<BatchNorm2d<1e-5, 0.997>>().statistics_decay == 0.997);
-static_assert(traits_of<Norm>().absorbs_relu && traits_of<Norm>().backward_reads_input && !traits_of<Norm>().backward_reads_output);
+static_assert(traits_of<Norm>().statistics_decay == 0.9 &&
+              traits_of<BatchNorm2d<1e-5, 0.997>>().statistics_decay == 0.997);
+static_assert(traits_of<Norm>().absorbs_relu && traits_of<Norm>().backward_reads_input &&
+              !traits_of<Norm>().backward_reads_output);
 static_assert(HasExchange<OperationOf<Norm, AnyDevice>>);
 
 static_assert(std::string_view(Norm::output(Shape{20}).mistake) == "takes height x width x channels");
@@ -42,8 +45,8 @@ TEST_CASE_TEMPLATE_DEFINE("BatchNorm2d computes what its type says", D, batch_no
     const reference::BatchNorm r{20, 0.5};
     const auto moments = r.moments(problem.x);
     const auto gradients = r.backward(problem.dy, problem.x, problem.parameters[0], outcome.output, moments);
-    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], problem.parameters[1], moments)) <
-          operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], problem.parameters[1],
+                                                        moments)) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, gradients.input) < operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], gradients.weight) < reference::tolerance);
 }

@@ -61,7 +61,8 @@ static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).mis
 static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{24, 4, 3}).mistake) ==
               "has a kernel larger than its input");
 
-static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).mistake) == "takes one of same, valid and pad(n)");
+static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).mistake) ==
+              "takes one of same, valid and pad(n)");
 static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).mistake) == "has a padding of less than zero");
 static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).mistake) ==
               "has a padding as large as its kernel: some outputs would see nothing");
@@ -73,7 +74,8 @@ void agrees(const Shape& input, std::int64_t batch, const reference::Convolution
     const auto [problem, outcome] = layer_run::run<L, D>(input, batch, seed);
     REQUIRE(problem.parameters.size() == (bias ? 2 : 1));
     const reference::Floats b = bias ? problem.parameters[1] : reference::Floats{};
-    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) <
+          operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
           operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], r.weight_gradient(problem.dy, problem.x)) <
@@ -91,6 +93,7 @@ TEST_CASE_TEMPLATE_DEFINE("Conv2d computes what its type says", D, conv2d_comput
     // PyTorch's padding: the same at both ends, where `same` would put all of it at the end.
     const reference::Axis even{8, 3, 2, 4, 1, 0}, odd{7, 3, 2, 4, 1, 1};
     agrees<Conv2d<5, 3, pad(1), stride(2)>, D>({8, 7, 3}, 2, {2, even, odd, 3, 5}, true);
-    agrees<Conv2d<16, 3, pad(2), no_bias>, D>({5, 4, 16}, 2, {2, {5, 3, 1, 7, 2, 2}, {4, 3, 1, 6, 2, 2}, 16, 16}, false);
+    agrees<Conv2d<16, 3, pad(2), no_bias>, D>({5, 4, 16}, 2, {2, {5, 3, 1, 7, 2, 2}, {4, 3, 1, 6, 2, 2}, 16, 16},
+                                              false);
 }
 TEST_CASE_TEMPLATE_APPLY(conv2d_computes, DevicesAndElements);

@@ -44,7 +44,8 @@ void agrees(const reference::Linear& r, bool bias) {
         layer_run::run<L, D>({static_cast<std::int64_t>(r.in)}, static_cast<std::int64_t>(r.batch), seed);
     REQUIRE(problem.parameters.size() == (bias ? 2 : 1));
     const reference::Floats b = bias ? problem.parameters[1] : reference::Floats{};
-    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.output, r.forward(problem.x, problem.parameters[0], b)) <
+          operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
           operation_run::tolerance<D>);
     CHECK(reference::distance(outcome.parameter_gradients[0], r.weight_gradient(problem.dy, problem.x)) <

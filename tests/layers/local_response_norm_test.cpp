@@ -26,7 +26,8 @@ void agrees(const reference::LocalResponseNorm& r) {
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<L, D>({5, 4, r.channels}, 3, seed);
     CHECK(reference::distance(outcome.output, r.forward(problem.x)) < operation_run::tolerance<D>);
-    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) <
+          operation_run::tolerance<D>);
 }
 
 }  // namespace

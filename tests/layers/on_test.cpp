@@ -26,8 +26,12 @@ struct Remote {
     static inline std::size_t copied = 0;
 
     static std::size_t available_memory() { return Host::available_memory(); }
-    static void copy_from_host(Context&, std::byte* to, const std::byte* from, std::size_t bytes) { flip(to, from, bytes); }
-    static void copy_to_host(Context&, std::byte* to, const std::byte* from, std::size_t bytes) { flip(to, from, bytes); }
+    static void copy_from_host(Context&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        flip(to, from, bytes);
+    }
+    static void copy_to_host(Context&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        flip(to, from, bytes);
+    }
 
 private:
     static void flip(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -39,7 +43,8 @@ static_assert(Device<Remote> && InHostMemory<Host> && !InHostMemory<Remote>);
 
 std::vector<float> numbers(std::size_t count, float start) {
     std::vector<float> result(count);
-    for (std::size_t i = 0; i < count; ++i) result[i] = start + 0.25F * static_cast<float>(i % 17) - 0.1F * static_cast<float>(i % 5);
+    for (std::size_t i = 0; i < count; ++i)
+        result[i] = start + 0.25F * static_cast<float>(i % 17) - 0.1F * static_cast<float>(i % 5);
     return result;
 }
 
@@ -47,8 +52,8 @@ std::vector<float> numbers(std::size_t count, float start) {
 std::vector<float> flipped(const std::vector<float>& values) {
     std::vector<float> result(values.size());
     HostContext context(0, {});
-    Remote::copy_from_host(context, reinterpret_cast<std::byte*>(result.data()), reinterpret_cast<const std::byte*>(values.data()),
-                           values.size() * sizeof(float));
+    Remote::copy_from_host(context, reinterpret_cast<std::byte*>(result.data()),
+                           reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float));
     return result;
 }
 
@@ -76,9 +81,16 @@ Results run(bool accumulate, Translate translate) {
               translate(numbers(weights, 1))};
     std::vector<float> bias_gradient = translate(numbers(8, 1));
     const MemoryNeeds needs = memory_needs(op);
-    HostArena packed(needs.packed + 64, "a test"), saved(needs.saved + 64, "a test"), scratch(needs.scratch + 64, "a test");
-    Pass<D> pass{.context = context, .input = input.data(), .output = r.output.data(), .output_gradient = output_gradient.data(),
-                 .input_gradient = r.input_gradient.data(), .accumulate = accumulate, .packed = packed.data(), .saved = saved.data(),
+    HostArena packed(needs.packed + 64, "a test"), saved(needs.saved + 64, "a test"),
+        scratch(needs.scratch + 64, "a test");
+    Pass<D> pass{.context = context,
+                 .input = input.data(),
+                 .output = r.output.data(),
+                 .output_gradient = output_gradient.data(),
+                 .input_gradient = r.input_gradient.data(),
+                 .accumulate = accumulate,
+                 .packed = packed.data(),
+                 .saved = saved.data(),
                  .scratch = scratch.data()};
     if (weights > 0) {
         pass.parameters = {parameters.data(), bias.data()};
@@ -114,10 +126,11 @@ TEST_CASE("input and output are copied in forward, their gradients in backward")
 
 namespace {
 
-struct Placed : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU, On<Host, Named<"norm", LocalResponseNorm<2>>, MaxPool2d<2, 2>>,
-                           Flatten, Named<"fc", Linear<3>>> {};
-struct Home : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU, Named<"norm", LocalResponseNorm<2>>, MaxPool2d<2, 2>, Flatten,
-                         Named<"fc", Linear<3>>> {};
+struct Placed
+    : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU,
+                 On<Host, Named<"norm", LocalResponseNorm<2>>, MaxPool2d<2, 2>>, Flatten, Named<"fc", Linear<3>>> {};
+struct Home : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU, Named<"norm", LocalResponseNorm<2>>,
+                         MaxPool2d<2, 2>, Flatten, Named<"fc", Linear<3>>> {};
 static_assert(Placed::output == Extents<3>{} && Placed::parameter_count == Home::parameter_count);
 
 }  // namespace

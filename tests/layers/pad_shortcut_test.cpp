@@ -32,8 +32,8 @@ void agrees(const Shape& input) {
     CAPTURE(seed);
     constexpr std::int64_t batch = 3;
     const auto [problem, outcome] = layer_run::run<PadShortcut<channels, stride>, D>(input, batch, seed);
-    const reference::Pooling pool{batch, reference::same(input.height(), stride, stride), reference::same(input.width(), stride, stride),
-                                  input.channels(), false};
+    const reference::Pooling pool{batch, reference::same(input.height(), stride, stride),
+                                  reference::same(input.width(), stride, stride), input.channels(), false};
     const auto inner = static_cast<std::size_t>(input.channels()), outer = static_cast<std::size_t>(channels),
                before = (outer - inner) / 2;
     const reference::Doubles pooled = pool.forward(problem.x);
@@ -45,7 +45,8 @@ void agrees(const Shape& input) {
         inner_gradient[i] = problem.dy[at];
     }
     CHECK(reference::distance(outcome.output, expected) < operation_run::tolerance<D>);
-    CHECK(reference::distance(outcome.input_gradient, pool.input_gradient(inner_gradient, problem.x)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, pool.input_gradient(inner_gradient, problem.x)) <
+          operation_run::tolerance<D>);
 }
 
 }  // namespace

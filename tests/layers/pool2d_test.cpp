@@ -44,7 +44,8 @@ void agrees(const Shape& input, const reference::Pooling& r) {
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<L, D>(input, r.batch, seed);
     CHECK(reference::distance(outcome.output, r.forward(problem.x)) < operation_run::tolerance<D>);
-    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.x)) <
+          operation_run::tolerance<D>);
 }
 
 }  // namespace

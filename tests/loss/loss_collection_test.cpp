@@ -26,7 +26,8 @@ TEST_CASE("on real images the first loss is ln 10 and the decay of the tutorial'
         CHECK(replica.parts[1].name == "weight_decay/local3");
         CHECK(replica.parts[2].name == "weight_decay/local4");
         CHECK(replica.parts[1].value + replica.parts[2].value == doctest::Approx(2.373).epsilon(0.02 / 2.373));
-        CHECK(replica.parts[0].value + replica.parts[1].value + replica.parts[2].value == doctest::Approx(replica.total));
+        CHECK(replica.parts[0].value + replica.parts[1].value + replica.parts[2].value ==
+              doctest::Approx(replica.total));
     }
     CHECK(report.loss == doctest::Approx((report.replicas[0].total + report.replicas[1].total) / 2));
 }

@@ -47,8 +47,8 @@ struct Runner {
     Plan<Host> plan;
     HostArena arena;
 
-    Runner(Plan<Host> (*make)(HostContext&, const PlanOptions&), const PlanOptions& options, const std::vector<float>& parameters,
-           const float* running = nullptr)
+    Runner(Plan<Host> (*make)(HostContext&, const PlanOptions&), const PlanOptions& options,
+           const std::vector<float>& parameters, const float* running = nullptr)
         : plan(make(context, options)), arena(plan.bytes().total(), "test") {
         auto* floats = reinterpret_cast<float*>(arena.data());
         std::fill(floats, floats + arena.size() / sizeof(float), std::numeric_limits<float>::quiet_NaN());
@@ -95,11 +95,12 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             const PlanOptions options{.batch = batch};
             Runner run(fusion ? &Plan<Host>::make<Small> : &Plan<Host>::make<Unfused<Small>>, options, parameters);
             std::vector<float> statistics(static_cast<std::size_t>(Small::buffer_elements));
-            const float* logits =
-                run.plan.forward(run.context, images.data(), parameters.data(), {}, {.running = nullptr, .batch = statistics.data()});
+            const float* logits = run.plan.forward(run.context, images.data(), parameters.data(), {},
+                                                   {.running = nullptr, .batch = statistics.data()});
             CHECK(tutorial::difference(std::span(logits, golden.logits.size()), golden.logits) < 1e-5);
             const auto loss = CrossEntropy<11>{}.operation<Host>();
-            const LossResult result = loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
+            const LossResult result =
+                loss.forward(run.context, logits, golden.labels.data(), batch, run.plan.output_gradient());
             CHECK(result.sum / static_cast<double>(batch) == doctest::Approx(golden.cross_entropy).epsilon(1e-5));
 
             std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
@@ -111,7 +112,8 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
                     CAPTURE(g.name);
                     const float* const ours = gradients.data() + row.offsets[p];
                     double squares = 0;
-                    for (std::size_t i = 0; i < g.size; ++i) squares += static_cast<double>(ours[i]) * static_cast<double>(ours[i]);
+                    for (std::size_t i = 0; i < g.size; ++i)
+                        squares += static_cast<double>(ours[i]) * static_cast<double>(ours[i]);
                     CHECK(std::sqrt(squares) == doctest::Approx(g.gradient_norm).epsilon(1e-4));
                     std::vector<float> at;
                     for (const std::size_t place : g.places) at.push_back(ours[place]);
@@ -132,7 +134,8 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
                         running[c] = static_cast<float>(s.decay * static_cast<double>(running[c]) +
                                                         (1 - s.decay) * factor * static_cast<double>(statistics[c]));
                     }
-                    CHECK(tutorial::difference(std::span(running).subspan(place, channels), golden.buffers.subspan(first, channels)) < 1e-5);
+                    CHECK(tutorial::difference(std::span(running).subspan(place, channels),
+                                               golden.buffers.subspan(first, channels)) < 1e-5);
                     first += channels;
                 }
             }
@@ -155,7 +158,8 @@ TEST_CASE("fusion changes no bit of ResNet") {
         Runner r(make, options, parameters);
         const float* logits = r.plan.forward(r.context, images.data(), parameters.data(), {});
         std::vector<float> result(logits, logits + golden.logits.size());
-        for (std::size_t i = 0; i < result.size(); ++i) r.plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 5) - 0.02F;
+        for (std::size_t i = 0; i < result.size(); ++i)
+            r.plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 5) - 0.02F;
         std::vector<float> gradients(parameters.size());
         r.plan.backward(r.context, images.data(), parameters.data(), gradients.data(), {});
         result.insert(result.end(), gradients.begin(), gradients.end());

@@ -30,7 +30,8 @@ TEST_CASE("Conv2d, ReLU and Linear, ReLU become one stage; other activations sta
     CHECK(few[2].rows == 1);
 }
 
-TEST_CASE("MaxPool2d and LocalResponseNorm become one stage in either order, which masks the gradient for a ReLU before") {
+TEST_CASE(
+    "MaxPool2d and LocalResponseNorm become one stage in either order, which masks the gradient for a ReLU before") {
     std::array<StageInfo, tutorial::Net::layer_count> stages{};
     fuse(tutorial::Net::rows, true, stages);
     const StageInfo &first = stages[1], &second = stages[3];
@@ -56,7 +57,8 @@ TEST_CASE("MaxPool2d and LocalResponseNorm become one stage in either order, whi
     CHECK(second.reads == 3);
 
     // Windows whose places are no byte, means, and layers that have another between them stay apart.
-    struct Apart : Sequential<Input<32, 32, 4>, MaxPool2d<16>, LocalResponseNorm<1>, AvgPool2d<1>, LocalResponseNorm<1>, ReLU, MaxPool2d<2>> {};
+    struct Apart : Sequential<Input<32, 32, 4>, MaxPool2d<16>, LocalResponseNorm<1>, AvgPool2d<1>, LocalResponseNorm<1>,
+                              ReLU, MaxPool2d<2>> {};
     std::array<StageInfo, 6> each{};
     REQUIRE(fuse(Apart::rows, true, each) == 6);
     for (const StageInfo& stage : each) CHECK(stage.pair == FusedPair::none);
@@ -82,7 +84,8 @@ struct Result {
         plan.prepare(context, parameters.data());
         const float* logits = plan.forward(context, images.data(), parameters.data(), {});
         output.assign(logits, logits + batch * Net::output_shape.size());
-        for (std::size_t i = 0; i < output.size(); ++i) plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.03F;
+        for (std::size_t i = 0; i < output.size(); ++i)
+            plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.03F;
         gradients.assign(static_cast<std::size_t>(Net::parameter_elements), 0.0F);
         plan.backward(context, images.data(), parameters.data(), gradients.data(), {});
     }
@@ -114,8 +117,8 @@ TEST_CASE("the pass changes no bit: output and gradients of the fused network eq
 namespace {
 
 /// Both orders of pooling and normalisation, at odd sizes.
-struct BothOrders : Sequential<Input<13, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4, 0.1>, Conv2d<20, 3>, ReLU,
-                               LocalResponseNorm<2, 0.1>, MaxPool2d<3, 2>, Flatten, Linear<5>> {};
+struct BothOrders : Sequential<Input<13, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4, 0.1>,
+                               Conv2d<20, 3>, ReLU, LocalResponseNorm<2, 0.1>, MaxPool2d<3, 2>, Flatten, Linear<5>> {};
 
 }  // namespace
 

@@ -69,7 +69,8 @@ TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and g
                 const bool decays = p == 0 && (row.name == "local3" || row.name == "local4");
                 const auto at = [&](std::size_t i) {
                     const std::size_t place = static_cast<std::size_t>(row.offsets[p]) + i;
-                    return static_cast<double>(gradients[place]) + (decays ? 0.004 * static_cast<double>(parameters[place]) : 0.0);
+                    return static_cast<double>(gradients[place]) +
+                           (decays ? 0.004 * static_cast<double>(parameters[place]) : 0.0);
                 };
                 double squares = 0;
                 for (std::size_t i = 0; i < g.size; ++i) squares += at(i) * at(i);

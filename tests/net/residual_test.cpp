@@ -23,11 +23,12 @@ using namespace cupola;
 namespace {
 
 template <class Shortcut, std::int64_t channels, std::int64_t step>
-using Block = Residual<Shortcut, Named<"conv1", Conv2d<channels, 3, stride(step), pad(1), no_bias>>, Named<"bn1", BatchNorm2d<>>,
-                       ReLU, Named<"conv2", Conv2d<channels, 3, no_bias>>, Named<"bn2", BatchNorm2d<>>>;
+using Block =
+    Residual<Shortcut, Named<"conv1", Conv2d<channels, 3, stride(step), pad(1), no_bias>>, Named<"bn1", BatchNorm2d<>>,
+             ReLU, Named<"conv2", Conv2d<channels, 3, no_bias>>, Named<"bn2", BatchNorm2d<>>>;
 
-struct Plain : Sequential<Input<6, 6, 3>, Named<"stem", Conv2d<4, 3>>, ReLU, Named<"block", Block<Identity, 4, 1>>, ReLU,
-                          GlobalAvgPool2d, Named<"fc", Linear<5>>> {};
+struct Plain : Sequential<Input<6, 6, 3>, Named<"stem", Conv2d<4, 3>>, ReLU, Named<"block", Block<Identity, 4, 1>>,
+                          ReLU, GlobalAvgPool2d, Named<"fc", Linear<5>>> {};
 
 // Fork, the block's rows, the shortcut's, Add.
 static_assert(Plain::layer_count == 2 + 1 + 5 + 1 + 3);
@@ -40,14 +41,13 @@ static_assert(Plain::parameter_count == 3 * 9 * 4 + 4 + 2 * (4 * 9 * 4 + 8) + 4 
 static_assert(Plain::buffer_elements == 4 * arena_extent(4));
 
 /// All kinds of shortcut, one after another.
-struct Every
-    : Sequential<Input<8, 8, 3>, Named<"stem", Conv2d<4, 3, no_bias>>, BatchNorm2d<>, ReLU,
-                 Named<"a", Block<Identity, 4, 1>>, ReLU, Named<"b", Block<PadShortcut<8, 2>, 8, 2>>, ReLU,
-                 Named<"c", Block<Projection<Named<"downsample.0", Conv2d<12, 1, stride(2), no_bias>>,
-                                             Named<"downsample.1", BatchNorm2d<>>>,
-                                  12, 2>>,
-                 ReLU, Named<"d", Residual<Identity, Named<"conv", Conv2d<12, 1>>>>, GlobalAvgPool2d,
-                 Named<"fc", Linear<5>>> {};
+struct Every : Sequential<Input<8, 8, 3>, Named<"stem", Conv2d<4, 3, no_bias>>, BatchNorm2d<>, ReLU,
+                          Named<"a", Block<Identity, 4, 1>>, ReLU, Named<"b", Block<PadShortcut<8, 2>, 8, 2>>, ReLU,
+                          Named<"c", Block<Projection<Named<"downsample.0", Conv2d<12, 1, stride(2), no_bias>>,
+                                                      Named<"downsample.1", BatchNorm2d<>>>,
+                                           12, 2>>,
+                          ReLU, Named<"d", Residual<Identity, Named<"conv", Conv2d<12, 1>>>>, GlobalAvgPool2d,
+                          Named<"fc", Linear<5>>> {};
 static_assert(Every::output == Extents<5>{});
 
 /// The same kinds without kinks, so that differences are precise.
@@ -55,24 +55,25 @@ template <class Shortcut, std::int64_t channels, std::int64_t step>
 using SmoothBlock = Residual<Shortcut, Conv2d<channels, 3, stride(step), pad(1), no_bias>, BatchNorm2d<>>;
 struct Smooth : Sequential<Input<8, 8, 3>, Conv2d<4, 3, no_bias>, BatchNorm2d<>, SmoothBlock<Identity, 4, 1>,
                            SmoothBlock<PadShortcut<8, 2>, 8, 2>, Dropout<0.2>,
-                           SmoothBlock<Projection<Conv2d<12, 1, stride(2), no_bias>, BatchNorm2d<>>, 12, 2>, GlobalAvgPool2d,
-                           Linear<5>> {};
+                           SmoothBlock<Projection<Conv2d<12, 1, stride(2), no_bias>, BatchNorm2d<>>, 12, 2>,
+                           GlobalAvgPool2d, Linear<5>> {};
 
 /// A block with nothing before it, and ends that are views.
-struct First : Sequential<Input<4, 4, 2>, Residual<Projection<Flatten, Linear<6>>, Conv2d<3, 3>, ReLU, Flatten, Linear<6>>, ReLU,
-                          Linear<4>> {};
+struct First
+    : Sequential<Input<4, 4, 2>, Residual<Projection<Flatten, Linear<6>>, Conv2d<3, 3>, ReLU, Flatten, Linear<6>>, ReLU,
+                 Linear<4>> {};
 /// A pre-activation block whose way through has no layer with parameters, and one without a ReLU after it.
 struct Odd : Sequential<Input<4, 4, 3>, Residual<Projection<Conv2d<3, 3>, ReLU>, ReLU, MaxPool2d<3, 1>>,
-                        Residual<Identity, ReLU, Conv2d<3, 3>>, Residual<AvgPool2d<2, 1>, Conv2d<3, 1>, ReLU, MaxPool2d<2, 1>>, Flatten,
-                        Linear<3>> {};
+                        Residual<Identity, ReLU, Conv2d<3, 3>>,
+                        Residual<AvgPool2d<2, 1>, Conv2d<3, 1>, ReLU, MaxPool2d<2, 1>>, Flatten, Linear<3>> {};
 /// Nothing in the first block has parameters.
 struct Bare : Sequential<Input<4, 4, 3>, Residual<AvgPool2d<3, 1>, ReLU>, Conv2d<3, 3>, ReLU, Flatten, Linear<3>> {};
 /// A block in a block, first in it, in its shortcut, and last.
 struct Nested
     : Sequential<Input<4, 4, 3>, Conv2d<4, 3>,
                  Named<"outer", Residual<Projection<Named<"side", Residual<Identity, Named<"conv", Conv2d<4, 1>>>>>,
-                                         Named<"inner", Residual<Identity, Named<"conv", Conv2d<4, 3>>, ReLU>>, BatchNorm2d<>,
-                                         Named<"last", Residual<Identity, Conv2d<4, 3>>>>>,
+                                         Named<"inner", Residual<Identity, Named<"conv", Conv2d<4, 3>>, ReLU>>,
+                                         BatchNorm2d<>, Named<"last", Residual<Identity, Conv2d<4, 3>>>>>,
                  ReLU, Flatten, Linear<3>> {};
 static_assert(Nested::rows[3].name == "outer.inner.conv");
 
@@ -93,7 +94,8 @@ template <class Net>
 struct Ran {
     std::vector<float> output, gradients, input_gradient, statistics;
 
-    Ran(const std::vector<float>& parameters, const std::vector<float>& images, std::int64_t batch, bool input_gradient_too = false) {
+    Ran(const std::vector<float>& parameters, const std::vector<float>& images, std::int64_t batch,
+        bool input_gradient_too = false) {
         HostContext context(0, {.threads = 2});
         const PlanOptions options{.batch = batch, .input_gradient = input_gradient_too};
         auto plan = Plan<Host>::make<Net>(context, options);
@@ -103,9 +105,11 @@ struct Ran {
         plan.bind(arena.data());
         plan.prepare(context, parameters.data());
         statistics.assign(static_cast<std::size_t>(Net::buffer_elements), 0.0F);
-        const float* y = plan.forward(context, images.data(), parameters.data(), {}, {.running = nullptr, .batch = statistics.data()});
+        const float* y = plan.forward(context, images.data(), parameters.data(), {},
+                                      {.running = nullptr, .batch = statistics.data()});
         output.assign(y, y + batch * Net::output_shape.size());
-        for (std::size_t i = 0; i < output.size(); ++i) plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.02F;
+        for (std::size_t i = 0; i < output.size(); ++i)
+            plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.02F;
         gradients.assign(static_cast<std::size_t>(Net::parameter_elements), 0.0F);
         plan.backward(context, images.data(), parameters.data(), gradients.data(), {});
         if (input_gradient_too) input_gradient.assign(plan.input_gradient(), plan.input_gradient() + images.size());
@@ -121,10 +125,12 @@ template <class Net>
 void right_gradients(std::int64_t batch = 4, double tolerance = 0) {
     for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}}) {
         CAPTURE(Net::layer_count);
-        const GradientCheck fused = check_gradients<Net, CrossEntropy<Net::output_shape.size()>, Host>({.batch = batch, .seed = seed, .tolerance = tolerance}, {.threads = 2});
+        const GradientCheck fused = check_gradients<Net, CrossEntropy<Net::output_shape.size()>, Host>(
+            {.batch = batch, .seed = seed, .tolerance = tolerance}, {.threads = 2});
         INFO(fused.report());
         CHECK(static_cast<bool>(fused));
-        const GradientCheck plain = check_gradients<Unfused<Net>, CrossEntropy<Net::output_shape.size()>, Host>({.batch = batch, .seed = seed, .tolerance = tolerance});
+        const GradientCheck plain = check_gradients<Unfused<Net>, CrossEntropy<Net::output_shape.size()>, Host>(
+            {.batch = batch, .seed = seed, .tolerance = tolerance});
         INFO(plain.report());
         CHECK(static_cast<bool>(plain));
     }
@@ -160,9 +166,10 @@ TEST_CASE("names inside a block begin with the block's") {
         }
         return result;
     };
-    CHECK(names(Plain::rows) ==
-          "stem.weight stem.bias block.conv1.weight block.bn1.weight block.bn1.bias block.bn1.running_mean block.bn1.running_var "
-          "block.conv2.weight block.bn2.weight block.bn2.bias block.bn2.running_mean block.bn2.running_var fc.weight fc.bias ");
+    CHECK(
+        names(Plain::rows) ==
+        "stem.weight stem.bias block.conv1.weight block.bn1.weight block.bn1.bias block.bn1.running_mean block.bn1.running_var "
+        "block.conv2.weight block.bn2.weight block.bn2.bias block.bn2.running_mean block.bn2.running_var fc.weight fc.bias ");
     CHECK(names(Every::rows).find(" c.downsample.0.weight c.downsample.1.weight ") != std::string::npos);
     CHECK(names(Nested::rows).find(" outer.inner.conv.weight ") != std::string::npos);
     CHECK(names(Nested::rows).find(" outer.side.conv.weight ") != std::string::npos);
@@ -290,7 +297,8 @@ TEST_CASE("a network with running statistics is not run outside training without
         said = error.what();
     }
     CHECK(said == "outside training the network reads running statistics (block.bn1.running_mean), and was given none");
-    CHECK_NOTHROW(plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
+    CHECK_NOTHROW(
+        plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
 }
 
 TEST_CASE("inspection shows a network with blocks as training computes it, each row once") {
@@ -307,17 +315,19 @@ TEST_CASE("inspection shows a network with blocks as training computes it, each 
     plan.bind(arena.data());
     plan.prepare(context, parameters.data());
     std::vector<std::vector<float>> seen;
-    plan.forward_each(context, images.data(), parameters.data(), nullptr, {}, [&](std::size_t row, const float* values, std::int64_t elements) {
-        CHECK(row == seen.size());
-        CHECK(elements == 5 * Every::rows[row].output.size());
-        seen.emplace_back(values, values + elements);
-    });
+    plan.forward_each(context, images.data(), parameters.data(), nullptr, {},
+                      [&](std::size_t row, const float* values, std::int64_t elements) {
+                          CHECK(row == seen.size());
+                          CHECK(elements == 5 * Every::rows[row].output.size());
+                          seen.emplace_back(values, values + elements);
+                      });
     REQUIRE(seen.size() == Every::layer_count);
     CHECK(same_bits(seen.back(), trained.output));
     for (std::size_t i = 0; i < seen.size(); ++i) {
         const Row& row = Every::rows[i];
         if (row.traits.two_readers) CHECK(same_bits(seen[i], seen[row.reads - 1]));
         if (!row.traits.two_inputs) continue;
-        for (std::size_t k = 0; k < seen[i].size(); ++k) REQUIRE(seen[i][k] == seen[row.reads - 1][k] + seen[row.also_reads - 1][k]);
+        for (std::size_t k = 0; k < seen[i].size(); ++k)
+            REQUIRE(seen[i][k] == seen[row.reads - 1][k] + seen[row.also_reads - 1][k]);
     }
 }

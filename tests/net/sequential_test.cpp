@@ -15,7 +15,8 @@ static_assert(tutorial::Net::parameter_count == 1'068'298);
 // Each parameter starts on a cache line: the ten biases of softmax_linear take sixteen places.
 static_assert(tutorial::Net::parameter_elements == 1'068'304);
 static_assert(tutorial::Net::layer_count == 14);
-// conv1's output, 24 x 24 x 64 floats an image, and norm1's; conv1's gradient takes the same place, for pooling masks it.
+// conv1's output, 24 x 24 x 64 floats an image, and norm1's; conv1's gradient takes the same place, for pooling masks
+// it.
 static_assert(activation_bytes<tutorial::Net>(128) == 23'592'960);
 static_assert(activation_bytes<tutorial::Net>(128, false) == 23'592'960);
 static_assert(activation_bytes<tutorial::Net>(256) == 2 * activation_bytes<tutorial::Net>(128));
@@ -48,8 +49,9 @@ TEST_CASE("rows carry names, extents and offsets in the order of the list") {
 
 TEST_CASE("the summary names every layer once and adds up") {
     const std::string table = summary<tutorial::Net>(128);
-    for (const char* part : {"conv1", "+ ReLU", "MaxPool2d<3, 2>", "+ LocalResponseNorm<4>", "LocalResponseNorm<4>", "+ MaxPool2d<3, 2>", "Flatten", "view", "softmax_linear",
-                             "1,068,298", "15,399,552", "23.6 MB", "2,495,232"}) {
+    for (const char* part :
+         {"conv1", "+ ReLU", "MaxPool2d<3, 2>", "+ LocalResponseNorm<4>", "LocalResponseNorm<4>", "+ MaxPool2d<3, 2>",
+          "Flatten", "view", "softmax_linear", "1,068,298", "15,399,552", "23.6 MB", "2,495,232"}) {
         CAPTURE(part);
         CHECK(table.find(part) != std::string::npos);
     }

@@ -44,7 +44,8 @@ TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the s
         for (std::size_t stage = 0; stage < 3; ++stage) {
             calls += times.at(step, Direction::forward, stage).calls + times.at(step, Direction::backward, stage).calls;
         }
-        for (std::size_t part = 0; part < step_parts; ++part) calls += times.at(step, static_cast<StepPart>(part)).calls;
+        for (std::size_t part = 0; part < step_parts; ++part)
+            calls += times.at(step, static_cast<StepPart>(part)).calls;
     }
     CHECK(calls == 3);
 }

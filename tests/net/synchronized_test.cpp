@@ -22,11 +22,13 @@ namespace {
 
 using Floats = std::vector<float>;
 
-struct Net : Sequential<Input<8, 8, 3>, Named<"stem", Conv2d<8, 3, no_bias>>, BatchNorm2d<>, ReLU, MaxPool2d<3, 1>,
-                        Residual<Identity, Conv2d<8, 3, no_bias>, BatchNorm2d<>, ReLU, Conv2d<8, 3, no_bias>, BatchNorm2d<>>, ReLU,
-                        Residual<Projection<Conv2d<16, 1, stride(2), no_bias>, BatchNorm2d<>>, Conv2d<16, 3, stride(2), pad(1), no_bias>,
-                                 BatchNorm2d<>>,
-                        ReLU, GlobalAvgPool2d, Named<"fc", Linear<5>>> {};
+struct Net
+    : Sequential<Input<8, 8, 3>, Named<"stem", Conv2d<8, 3, no_bias>>, BatchNorm2d<>, ReLU, MaxPool2d<3, 1>,
+                 Residual<Identity, Conv2d<8, 3, no_bias>, BatchNorm2d<>, ReLU, Conv2d<8, 3, no_bias>, BatchNorm2d<>>,
+                 ReLU,
+                 Residual<Projection<Conv2d<16, 1, stride(2), no_bias>, BatchNorm2d<>>,
+                          Conv2d<16, 3, stride(2), pad(1), no_bias>, BatchNorm2d<>>,
+                 ReLU, GlobalAvgPool2d, Named<"fc", Linear<5>>> {};
 struct WithoutNorm : Sequential<Input<4>, Linear<5>> {};
 
 Floats random(std::int64_t count, double deviation, std::uint64_t seed) {
@@ -43,7 +45,8 @@ Floats parameters_of_net() {
     for (const Row& row : N::rows) {
         for (std::size_t p = 0; p < row.parameters.count; ++p) {
             const Parameter& parameter = row.parameters.list[p];
-            const auto part = std::span(values).subspan(static_cast<std::size_t>(row.offsets[p]), static_cast<std::size_t>(parameter.shape.size()));
+            const auto part = std::span(values).subspan(static_cast<std::size_t>(row.offsets[p]),
+                                                        static_cast<std::size_t>(parameter.shape.size()));
             initialize(part, parameter.initializer, parameter.fan_in, parameter.fan_out, 1, number++);
             const Floats noise = random(parameter.shape.size(), 0.1, 100 + number);
             for (std::size_t i = 0; i < part.size(); ++i) part[i] += noise[i];
@@ -65,12 +68,13 @@ struct Replica {
 
     template <class N>
     static std::unique_ptr<Replica> make(const PlanOptions& options, const float* samples, const std::int32_t* labels) {
-        return std::unique_ptr<Replica>(new Replica(&Plan<Host>::make<N>, options, N::parameter_elements, N::buffer_elements, samples, labels));
+        return std::unique_ptr<Replica>(
+            new Replica(&Plan<Host>::make<N>, options, N::parameter_elements, N::buffer_elements, samples, labels));
     }
 
 private:
-    Replica(Plan<Host> (*make_plan)(HostContext&, const PlanOptions&), const PlanOptions& options, std::int64_t parameters, std::int64_t buffers,
-            const float* from, const std::int32_t* of)
+    Replica(Plan<Host> (*make_plan)(HostContext&, const PlanOptions&), const PlanOptions& options,
+            std::int64_t parameters, std::int64_t buffers, const float* from, const std::int32_t* of)
         : plan(make_plan(context, options)),
           arena(plan.bytes().total(), "test"),
           samples(from),
@@ -108,12 +112,16 @@ void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& paramete
         room(Direction::forward, k);
         for (std::size_t i = 0; i < replicas.size(); ++i) {
             Replica& r = *replicas[i];
-            const float* output = r.plan.forward_segment(r.context, k, r.samples, parameters.data(), {}, {.running = nullptr, .batch = r.statistics.data()},
+            const float* output = r.plan.forward_segment(r.context, k, r.samples, parameters.data(), {},
+                                                         {.running = nullptr, .batch = r.statistics.data()},
                                                          merged.data(), partials[i].data());
             CHECK((output != nullptr) == (k == exchanges));
             if (output == nullptr) continue;
             r.output.assign(output, output + r.size * N::output_shape.size());
-            r.loss = CrossEntropy<5>{}.operation<Host>().forward(r.context, output, r.labels, r.size, r.plan.output_gradient()).sum;
+            r.loss = CrossEntropy<5>{}
+                         .operation<Host>()
+                         .forward(r.context, output, r.labels, r.size, r.plan.output_gradient())
+                         .sum;
         }
         if (k < exchanges) merge(Direction::forward, k);
     }
@@ -121,7 +129,8 @@ void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& paramete
         room(Direction::backward, k);
         for (std::size_t i = 0; i < replicas.size(); ++i) {
             Replica& r = *replicas[i];
-            r.plan.backward_segment(r.context, k, r.samples, parameters.data(), r.gradients.data(), {}, accumulate, merged.data(), partials[i].data());
+            r.plan.backward_segment(r.context, k, r.samples, parameters.data(), r.gradients.data(), {}, accumulate,
+                                    merged.data(), partials[i].data());
         }
         if (k < exchanges) merge(Direction::backward, k);
     }
@@ -131,7 +140,8 @@ void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& paramete
 
 TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, forward, backward and statistics") {
     const Floats parameters = parameters_of_net<Net>();
-    for (const std::vector<std::int64_t>& sizes : std::vector<std::vector<std::int64_t>>{{12}, {6, 6}, {2, 10}, {4, 4, 4}, {1, 5, 2, 4}, {1, 1, 1, 1}}) {
+    for (const std::vector<std::int64_t>& sizes :
+         std::vector<std::vector<std::int64_t>>{{12}, {6, 6}, {2, 10}, {4, 4, 4}, {1, 5, 2, 4}, {1, 1, 1, 1}}) {
         const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
         CAPTURE(sizes.size());
         CAPTURE(sizes[0]);
@@ -142,7 +152,8 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
         const PlanOptions whole_options{.batch = all};
         const auto whole = Replica::make<Net>(whole_options, images.data(), labels.data());
         whole->plan.prepare(whole->context, parameters.data());
-        const float* output = whole->plan.forward(whole->context, images.data(), parameters.data(), {}, {.running = nullptr, .batch = whole->statistics.data()});
+        const float* output = whole->plan.forward(whole->context, images.data(), parameters.data(), {},
+                                                  {.running = nullptr, .batch = whole->statistics.data()});
         whole->output.assign(output, output + all * 5);
         const auto loss = CrossEntropy<5>{}.operation<Host>();
         whole->loss = loss.forward(whole->context, output, labels.data(), all, whole->plan.output_gradient()).sum;
@@ -153,7 +164,8 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
         std::int64_t first = 0;
         for (const std::int64_t size : sizes) {
             const PlanOptions options{.batch = size, .synchronized = true};
-            replicas.push_back(Replica::make<Net>(options, images.data() + first * Net::input_shape.size(), labels.data() + first));
+            replicas.push_back(
+                Replica::make<Net>(options, images.data() + first * Net::input_shape.size(), labels.data() + first));
             first += size;
         }
         REQUIRE(replicas[0]->plan.exchanges() == 5);
@@ -166,7 +178,8 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
             outputs.insert(outputs.end(), r->output.begin(), r->output.end());
             total += r->loss;
             for (std::size_t i = 0; i < average.size(); ++i) {
-                average[i] += static_cast<double>(r->size) / static_cast<double>(all) * static_cast<double>(r->gradients[i]);
+                average[i] +=
+                    static_cast<double>(r->size) / static_cast<double>(all) * static_cast<double>(r->gradients[i]);
             }
             CHECK(tutorial::difference(r->statistics, whole->statistics) < 1e-5);
             CHECK(r->statistics == replicas[0]->statistics);
@@ -176,9 +189,11 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
         for (const Row& row : Net::rows) {
             for (std::size_t p = 0; p < row.parameters.count; ++p) {
                 CAPTURE(row.type);
-                const auto begin = static_cast<std::size_t>(row.offsets[p]), size = static_cast<std::size_t>(row.parameters.list[p].shape.size());
+                const auto begin = static_cast<std::size_t>(row.offsets[p]),
+                           size = static_cast<std::size_t>(row.parameters.list[p].shape.size());
                 // Bits of ReLU and of maxima aside, of which there are none here, the difference is that of rounding.
-                CHECK(tutorial::difference(std::span(average).subspan(begin, size), std::span(whole->gradients).subspan(begin, size)) < 2e-5);
+                CHECK(tutorial::difference(std::span(average).subspan(begin, size),
+                                           std::span(whole->gradients).subspan(begin, size)) < 2e-5);
             }
         }
         CHECK(tutorial::difference(average, whole->gradients) < 1e-5);
@@ -189,10 +204,12 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
     }
 }
 
-TEST_CASE("without synchronisation replicas differ from the whole batch: what the test above compares is not the same anyway") {
+TEST_CASE(
+    "without synchronisation replicas differ from the whole batch: what the test above compares is not the same anyway") {
     const Floats parameters = parameters_of_net<Net>(), images = random(4 * Net::input_shape.size(), 1.0, 9);
     const PlanOptions two{.batch = 2}, four{.batch = 4};
-    const auto half = Replica::make<Net>(two, images.data(), nullptr), whole = Replica::make<Net>(four, images.data(), nullptr);
+    const auto half = Replica::make<Net>(two, images.data(), nullptr),
+               whole = Replica::make<Net>(four, images.data(), nullptr);
     const auto output = [&](Replica& r) {
         r.plan.prepare(r.context, parameters.data());
         const float* y = r.plan.forward(r.context, r.samples, parameters.data(), {});
@@ -208,7 +225,8 @@ TEST_CASE("synchronised gradients add up over several passes") {
         std::vector<std::unique_ptr<Replica>> replicas;
         const PlanOptions options{.batch = 2, .synchronized = true};
         for (const std::int64_t r : {0, 1}) {
-            replicas.push_back(Replica::make<Net>(options, images.data() + 2 * r * Net::input_shape.size(), labels.data() + 2 * r));
+            replicas.push_back(
+                Replica::make<Net>(options, images.data() + 2 * r * Net::input_shape.size(), labels.data() + 2 * r));
         }
         run<Net>(replicas, parameters, accumulate);
         return replicas[1]->gradients;

@@ -45,7 +45,8 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops t
             const std::uint64_t seed = reference::fresh_seed();
             INFO(count, " elements, threads ", threads, ", seed ", seed);
             reference::Random random(seed);
-            const Problem problem = problem_of(rounded<D>(random.normal(count)), rounded<D>(random.normal(count)), threads);
+            const Problem problem =
+                problem_of(rounded<D>(random.normal(count)), rounded<D>(random.normal(count)), threads);
             const Outcome outcome = run<D>(problem);
             CHECK(reference::distance(outcome.output, reference::relu(reference::widen(problem.x))) == 0);
             CHECK(reference::same_bits(outcome.input_gradient, reference::relu_mask(outcome.output, problem.dy)));

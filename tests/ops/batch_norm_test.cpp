@@ -44,7 +44,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads, Activation ac
     problem.x = rounded<D>(random.normal(c.batch * problem.input.size(), 2.0, c.mean));
     // Sums that do not cancel by chance, in one channel alone for example: then there is nothing to compare with.
     problem.dy = random.normal(c.batch * problem.input.size(), 1.0, 0.5);
-    for (std::size_t i = 0; i < problem.dy.size(); ++i) problem.dy[i] += 0.3F * (problem.x[i] - static_cast<float>(c.mean));
+    for (std::size_t i = 0; i < problem.dy.size(); ++i)
+        problem.dy[i] += 0.3F * (problem.x[i] - static_cast<float>(c.mean));
     problem.dy = rounded<D>(problem.dy);
     problem.parameters = {random.normal(c.channels, 0.5, 1.0), random.normal(c.channels, 0.5)};
     problem.buffers = {random.normal(c.channels), random.normal(c.channels)};
@@ -65,14 +66,15 @@ Outcome run(const Case& c, const Problem& problem) {
 
 // Channels in groups of 64, of 16 and what is left; blocks of 32 rows and more.
 const std::vector<Case> cases{
-    {2, 4, 4, 16}, {3, 5, 7, 3}, {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
+    {2, 4, 4, 16}, {3, 5, 7, 3},   {4, 32, 32, 16}, {2, 9, 9, 64}, {1, 4, 3, 83}, {3, 8, 8, 100, -3.0, 1e-3},
     {20, 1, 1, 5}, {1, 40, 40, 1}, {2, 7, 7, 600},
 };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation in training agrees with plain loops, forward and backward, with and without a ReLU",
-                          D, norm_agrees) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "batch normalisation in training agrees with plain loops, forward and backward, with and without a ReLU", D,
+    norm_agrees) {
     for (const Case& c : cases) {
         for (const Activation activation : {Activation::none, Activation::relu}) {
             for (const int threads : thread_counts<D>()) {
@@ -96,7 +98,8 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation in training agrees with plain loo
 }
 TEST_CASE_TEMPLATE_APPLY(norm_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D, norm_inference) {
+TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D,
+                          norm_inference) {
     for (const Case& c : cases) {
         for (const bool site_training : {false, true}) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -106,7 +109,8 @@ TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the runnin
             problem.site_training = site_training;
             const Outcome outcome = run<D>(c, problem);
             const auto reference = oracle(c, Activation::relu);
-            const reference::BatchNorm::Moments running{reference::widen(problem.buffers[0]), reference::widen(problem.buffers[1])};
+            const reference::BatchNorm::Moments running{reference::widen(problem.buffers[0]),
+                                                        reference::widen(problem.buffers[1])};
             const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
             CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, running)) < tolerance<D>);
             for (const float value : outcome.statistics[0]) CHECK(std::isnan(value));  // not written
@@ -191,7 +195,8 @@ TEST_CASE("moments merged in any split are those of all samples, and parts witho
         }
         return sums;
     };
-    const std::vector<double> whole = sums_of(0, 50), a = sums_of(0, 7), none = sums_of(7, 7), b = sums_of(7, 8), c = sums_of(8, 50);
+    const std::vector<double> whole = sums_of(0, 50), a = sums_of(0, 7), none = sums_of(7, 7), b = sums_of(7, 8),
+                              c = sums_of(8, 50);
     std::vector<double> merged(7, -1.0);
     merge_moments(std::vector<const double*>{a.data(), none.data(), b.data(), nullptr, c.data()}, 7, merged.data());
     for (std::size_t i = 0; i < 7; ++i) CHECK(merged[i] == doctest::Approx(whole[i]).epsilon(1e-10));

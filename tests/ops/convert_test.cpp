@@ -30,13 +30,23 @@ void rounds_and_comes_back() {
             const auto size = static_cast<std::size_t>(count);
             reference::Floats from = reference::Random(seed).normal(count);
             // What loops of vector instructions may get wrong: not numbers, infinities, and what lies between two.
-            const std::vector<float> special{std::numeric_limits<float>::quiet_NaN(),   -std::numeric_limits<float>::infinity(),
-                                             std::bit_cast<float>(0x3F80'8000U), std::bit_cast<float>(0x3F81'8000U),
-                                             std::bit_cast<float>(0x7F80'0001U), std::bit_cast<float>(0x7F7F'FFFFU),
-                                             std::bit_cast<float>(0x0000'8001U), -0.0F, 65519.9F, 65520.0F, 0x1.FFCp-15F, 0x1.8p-24F,
-                                             -0x1p-25F, 0x1.002p-3F};
+            const std::vector<float> special{std::numeric_limits<float>::quiet_NaN(),
+                                             -std::numeric_limits<float>::infinity(),
+                                             std::bit_cast<float>(0x3F80'8000U),
+                                             std::bit_cast<float>(0x3F81'8000U),
+                                             std::bit_cast<float>(0x7F80'0001U),
+                                             std::bit_cast<float>(0x7F7F'FFFFU),
+                                             std::bit_cast<float>(0x0000'8001U),
+                                             -0.0F,
+                                             65519.9F,
+                                             65520.0F,
+                                             0x1.FFCp-15F,
+                                             0x1.8p-24F,
+                                             -0x1p-25F,
+                                             0x1.002p-3F};
             for (std::size_t i = 0; i < size && i < special.size(); ++i) from[i] = special[i];
-            operation_run::Guarded<D> source(context, from), narrow(context, size * sizeof(T)), wide(context, size * sizeof(float));
+            operation_run::Guarded<D> source(context, from), narrow(context, size * sizeof(T)),
+                wide(context, size * sizeof(float));
             ops::Convert<D>::run(context, source.data(), narrow.template data<T>(), count);
             ops::Convert<D>::run(context, narrow.template data<T>(), wide.data(), count);
             const reference::Floats to = narrow.template read<T>(), back = wide.read();
@@ -46,7 +56,8 @@ void rounds_and_comes_back() {
                     REQUIRE(std::isnan(back[i]));
                     continue;
                 }
-                REQUIRE(std::bit_cast<std::uint32_t>(to[i]) == std::bit_cast<std::uint32_t>(static_cast<float>(T(from[i]))));
+                REQUIRE(std::bit_cast<std::uint32_t>(to[i]) ==
+                        std::bit_cast<std::uint32_t>(static_cast<float>(T(from[i]))));
                 REQUIRE(std::bit_cast<std::uint32_t>(back[i]) == std::bit_cast<std::uint32_t>(to[i]));
             }
             CHECK(narrow.guards_intact());
@@ -57,8 +68,9 @@ void rounds_and_comes_back() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("floats are rounded to fewer bits and come back, in blocks of any length and by any number of threads", D,
-                          convert_rounds) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "floats are rounded to fewer bits and come back, in blocks of any length and by any number of threads", D,
+    convert_rounds) {
     [&]<class... T>(std::tuple<T...>) { (rounds_and_comes_back<D, T>(), ...); }(NarrowElements{});
 }
 TEST_CASE_TEMPLATE_APPLY(convert_rounds, Devices);

@@ -195,8 +195,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
             for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
             CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
         }
-        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) <
-              tolerance<D>);
+        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) < tolerance<D>);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_adds, DevicesAndElements);

@@ -39,7 +39,8 @@ Problem problem_of(std::int64_t batch, std::int64_t features, int threads) {
 
 template <class D>
 Outcome run(const Problem& problem, double rate) {
-    return operation_run::run<D>(problem, [&](const auto& site) { return ops::Dropout<DeviceOf<D>, ElementOf<D>>(site, rate); });
+    return operation_run::run<D>(problem,
+                                 [&](const auto& site) { return ops::Dropout<DeviceOf<D>, ElementOf<D>>(site, rate); });
 }
 
 }  // namespace

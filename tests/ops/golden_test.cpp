@@ -180,7 +180,8 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's figures", D, go
 }
 TEST_CASE_TEMPLATE_APPLY(golden_softmax, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does the running update made from it", D, batch_norm_golden) {
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does the running update made from it", D,
+                          batch_norm_golden) {
     for (const golden::BatchNormCase& c : golden::batch_norm_cases) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name, ", threads ", threads);
@@ -202,8 +203,10 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does 
                 const Floats& batch = outcome.statistics[variance ? 1 : 0];
                 Floats updated(c.channels);
                 for (std::size_t i = 0; i < c.channels; ++i) {
-                    const double unbiased = static_cast<double>(batch[i]) * (variance ? elements / (elements - 1) : 1.0);
-                    updated[i] = static_cast<float>((1 - c.momentum) * static_cast<double>(before[i]) + c.momentum * unbiased);
+                    const double unbiased =
+                        static_cast<double>(batch[i]) * (variance ? elements / (elements - 1) : 1.0);
+                    updated[i] =
+                        static_cast<float>((1 - c.momentum) * static_cast<double>(before[i]) + c.momentum * unbiased);
                 }
                 CHECK(distance(updated, after) < reference::tolerance);
             }

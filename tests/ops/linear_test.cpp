@@ -95,7 +95,8 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer, forward and backward, agrees with pla
 }
 TEST_CASE_TEMPLATE_APPLY(linear_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("outside training a linear layer agrees with plain loops, with a fused ReLU and without", D, linear_evaluation) {
+TEST_CASE_TEMPLATE_DEFINE("outside training a linear layer agrees with plain loops, with a fused ReLU and without", D,
+                          linear_evaluation) {
     for (const Case& c : cases) {
         for (const int threads : thread_counts<D>()) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -222,8 +223,8 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nob
 }
 TEST_CASE_TEMPLATE_APPLY(linear_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same output, where it does not go by rows", D,
-                          linear_inference) {
+TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same output, where it does not go by rows",
+                          D, linear_inference) {
     for (const Case& c : cases) {
         if (std::same_as<ElementOf<D>, float> && c.batch <= 16) continue;
         INFO(describe(c));

@@ -56,8 +56,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
     return operation_run::run<D>(problem, [&](const auto& site) {
-        return ops::LocalResponseNorm<DeviceOf<D>, ElementOf<D>>(site,
-                                                                 LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
+        return ops::LocalResponseNorm<DeviceOf<D>, ElementOf<D>>(
+            site, LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
     });
 }
 
@@ -87,8 +87,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation, forward and backward, a
             const Problem problem = problem_of<D>(c, seed, threads);
             const Outcome outcome = run<D>(c, problem);
             CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
-            CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) <
-                  tolerance<D>);
+            CHECK(distance(outcome.input_gradient, oracle(c).input_gradient(problem.dy, problem.x)) < tolerance<D>);
         }
     }
 }

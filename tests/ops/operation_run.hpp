@@ -2,8 +2,8 @@
 //
 // Runs one operation forward and backward on a device, as hostile to it as the contract allows: every output starts as
 // NaN, scratch memory holds garbage and is exactly as large as asked for, guard bytes stand around each tensor, and
-// everything is run twice. What holds for every operation is checked here; what it computed is returned. Figures are floats
-// here, whatever the element type: `rounded` makes them such that nothing is lost where the run converts them.
+// everything is run twice. What holds for every operation is checked here; what it computed is returned. Figures are
+// floats here, whatever the element type: `rounded` makes them such that nothing is lost where the run converts them.
 #pragma once
 
 #include <concepts>
@@ -30,8 +30,8 @@ template <class D>
     return values;
 }
 
-/// What a result in the element type of `D` may differ from the oracle. BFloat16 has 8 bits: rounding alone is a norm of
-/// 1.2e-3, and some results are rounded twice. Float16 has 11.
+/// What a result in the element type of `D` may differ from the oracle. BFloat16 has 8 bits: rounding alone is a norm
+/// of 1.2e-3, and some results are rounded twice. Float16 has 11.
 template <class D>
 inline constexpr double tolerance = std::same_as<ElementOf<D>, float>             ? reference::tolerance
                                     : std::same_as<ElementOf<D>, cupola::Float16> ? 1e-3
@@ -144,16 +144,16 @@ template <class Where, class Make>
     typename D::Context context(0, device_options<D>(problem.threads));
     [[maybe_unused]] const auto team = context.team();
     const cupola::Site<D, T> site{.context = context,
-                               .batch = problem.batch,
-                               .input = problem.input,
-                               .output = problem.output,
-                               .layer = problem.layer,
-                               .activation = problem.activation,
-                               .masked_by_next = problem.masked_by_next,
-                               .masks_for_previous = problem.masks_for_previous,
-                               .training = problem.site_training,
-                               .input_gradient = problem.site_input_gradient,
-                               .inference = !problem.site_training};
+                                  .batch = problem.batch,
+                                  .input = problem.input,
+                                  .output = problem.output,
+                                  .layer = problem.layer,
+                                  .activation = problem.activation,
+                                  .masked_by_next = problem.masked_by_next,
+                                  .masks_for_previous = problem.masks_for_previous,
+                                  .training = problem.site_training,
+                                  .input_gradient = problem.site_input_gradient,
+                                  .inference = !problem.site_training};
     auto operation = make(site);
     static_assert(cupola::Operation<decltype(operation), D, T>);
 

@@ -37,8 +37,9 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", window ", c.window, ", stride ", c.stride,
-                c.padding == Padding::same ? ", same" : ", valid", ", radius ", c.radius, ", beta ", c.beta);
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", window ", c.window,
+                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", ", radius ", c.radius,
+                ", beta ", c.beta);
 }
 
 std::string describe(Order order) { return order == Order::pool_first ? "pool first, " : "norm first, "; }
@@ -56,12 +57,14 @@ struct Oracle {
         return {c.batch, axis(c.height, c.window, c.stride), axis(c.width, c.window, c.stride), c.channels, true};
     }
     [[nodiscard]] reference::LocalResponseNorm norm() const {
-        return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha), static_cast<double>(c.beta)};
+        return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha),
+                static_cast<double>(c.beta)};
     }
     [[nodiscard]] static Floats narrow(const Doubles& values) { return {values.begin(), values.end()}; }
 
     [[nodiscard]] Doubles forward(const Floats& x) const {
-        return order == Order::pool_first ? norm().forward(narrow(pool().forward(x))) : pool().forward(narrow(norm().forward(x)));
+        return order == Order::pool_first ? norm().forward(narrow(pool().forward(x)))
+                                          : pool().forward(narrow(norm().forward(x)));
     }
     /// `inner`: the normalised values as the operation rounds them, for where norm comes first.
     [[nodiscard]] Doubles input_gradient(const Floats& dy, const Floats& x, const Floats& inner) const {
@@ -88,15 +91,15 @@ Problem problem_of(const Case& c, Order order, std::uint64_t seed, int threads) 
 
 template <class D>
 Outcome run(const Case& c, Order order, const Problem& problem) {
-    const PoolingShape pool{window_axis(c.height, c.window, c.stride, c.padding), window_axis(c.width, c.window, c.stride, c.padding),
-                            c.channels, PoolingKind::max};
+    const PoolingShape pool{window_axis(c.height, c.window, c.stride, c.padding),
+                            window_axis(c.width, c.window, c.stride, c.padding), c.channels, PoolingKind::max};
     const LocalResponseNormShape norm{c.channels, c.radius, c.bias, c.alpha, c.beta};
     if (order == Order::pool_first) {
-        return operation_run::run<D>(problem,
-                                     [&](const auto& site) { return ops::PooledNorm<DeviceOf<D>, ElementOf<D>>(site, pool, norm); });
+        return operation_run::run<D>(
+            problem, [&](const auto& site) { return ops::PooledNorm<DeviceOf<D>, ElementOf<D>>(site, pool, norm); });
     }
-    return operation_run::run<D>(problem,
-                                 [&](const auto& site) { return ops::NormedPool<DeviceOf<D>, ElementOf<D>>(site, norm, pool); });
+    return operation_run::run<D>(
+        problem, [&](const auto& site) { return ops::NormedPool<DeviceOf<D>, ElementOf<D>>(site, norm, pool); });
 }
 
 /// What the operation's own normalisation makes of x, in the element type: a window of one pixel leaves it as it is.
@@ -135,7 +138,8 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with plain loops, in both orders", D, pooled_norm_agrees) {
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with plain loops, in both orders", D,
+                          pooled_norm_agrees) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
             for (const int threads : thread_counts<D>()) {
@@ -146,15 +150,17 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with
                 const Outcome outcome = run<D>(c, order, problem);
                 CHECK(distance(outcome.output, oracle.forward(problem.x)) < tolerance<D>);
                 const Floats inner = order == Order::norm_first ? normalised<D>(c, problem) : Floats{};
-                CHECK(distance(outcome.input_gradient, oracle.input_gradient(problem.dy, problem.x, inner)) < tolerance<D>);
+                CHECK(distance(outcome.input_gradient, oracle.input_gradient(problem.dy, problem.x, inner)) <
+                      tolerance<D>);
             }
         }
     }
 }
 TEST_CASE_TEMPLATE_APPLY(pooled_norm_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation have the same bits for 1 and 2 threads and for a split batch", D,
-                          pooled_norm_bits) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "pooling and normalisation in one operation have the same bits for 1 and 2 threads and for a split batch", D,
+    pooled_norm_bits) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         const Case c{6, 9, 7, 64, 3, 2, 4};
         const std::uint64_t seed = reference::fresh_seed();
@@ -172,19 +178,22 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation have the s
         part.dy.resize(part.dy.size() / 3);
         const Outcome split = run<D>(first, order, part);
         CHECK(reference::same_bits(split.output, std::span(one.output).first(split.output.size())));
-        CHECK(reference::same_bits(split.input_gradient, std::span(one.input_gradient).first(split.input_gradient.size())));
+        CHECK(reference::same_bits(split.input_gradient,
+                                   std::span(one.input_gradient).first(split.input_gradient.size())));
     }
 }
 TEST_CASE_TEMPLATE_APPLY(pooled_norm_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation mask the gradient for a ReLU before them", D, pooled_norm_masks) {
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation mask the gradient for a ReLU before them", D,
+                          pooled_norm_masks) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
             if (c.batch == 0) continue;
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(order), describe(c), ", seed ", seed);
             Problem problem = problem_of<D>(c, order, seed, 2);
-            problem.x = reference::Random(seed).ties(static_cast<std::int64_t>(problem.x.size()));  // what comes out of a ReLU
+            problem.x =
+                reference::Random(seed).ties(static_cast<std::int64_t>(problem.x.size()));  // what comes out of a ReLU
             const Outcome plain = run<D>(c, order, problem);
             problem.masks_for_previous = true;
             const Outcome masking = run<D>(c, order, problem);
@@ -211,7 +220,8 @@ TEST_CASE_TEMPLATE_DEFINE("made for evaluation, pooling and normalisation comput
 }
 TEST_CASE_TEMPLATE_APPLY(pooled_norm_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation leave out the input gradient that nobody wants", D, pooled_norm_null) {
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation leave out the input gradient that nobody wants", D,
+                          pooled_norm_null) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         const Case c{2, 6, 6, 64, 3, 2, 4};
         Problem problem = problem_of<D>(c, order, reference::fresh_seed(), 1);
@@ -230,10 +240,13 @@ TEST_CASE_TEMPLATE_DEFINE("a NaN of either sign stays one through a maximum, whe
             for (const float sign : {1.0F, -1.0F}) {
                 CAPTURE(tap);
                 Problem problem = problem_of<D>(c, Order::pool_first, reference::fresh_seed(), 1);
-                const auto at = [&](std::int64_t channel) { return static_cast<std::size_t>(tap * channels + channel); };
+                const auto at = [&](std::int64_t channel) {
+                    return static_cast<std::size_t>(tap * channels + channel);
+                };
                 problem.x[at(5)] = std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
                 const Outcome outcome = run<D>(c, Order::pool_first, problem);
-                for (std::size_t k = 0; k < outcome.output.size(); ++k) CHECK(std::isnan(outcome.output[k]) == (k == 5));
+                for (std::size_t k = 0; k < outcome.output.size(); ++k)
+                    CHECK(std::isnan(outcome.output[k]) == (k == 5));
                 // Its gradient, which is none, goes where it came from.
                 for (std::size_t k = 0; k < outcome.input_gradient.size(); ++k) {
                     CHECK(std::isnan(outcome.input_gradient[k]) == (k == at(5)));

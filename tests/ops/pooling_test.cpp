@@ -64,8 +64,8 @@ template <class D>
 Outcome run(const Case& c, const Problem& problem) {
     const PoolingShape shape{window_axis(c.height, c.window, c.stride, c.padding),
                              window_axis(c.width, c.window, c.stride, c.padding), c.channels, c.kind};
-    return operation_run::run<D>(problem,
-                                 [&](const auto& site) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(site, shape); });
+    return operation_run::run<D>(
+        problem, [&](const auto& site) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(site, shape); });
 }
 
 /// oneDNN adds the gradients of windows that overlap in the element type: up to 25 roundings here.

@@ -38,7 +38,12 @@ struct Made {
     HostContext context{0, {.threads = 2}};
     Op op;
     explicit Made(Activation activation = Activation::none, bool masked_by_next = false)
-        : op(Site<Host, T>{.context = context, .batch = batch, .input = shape, .output = shape, .activation = activation, .masked_by_next = masked_by_next}) {}
+        : op(Site<Host, T>{.context = context,
+                           .batch = batch,
+                           .input = shape,
+                           .output = shape,
+                           .activation = activation,
+                           .masked_by_next = masked_by_next}) {}
 };
 
 }  // namespace
@@ -67,8 +72,9 @@ TEST_CASE_TEMPLATE("a sum is a sum, cut at zero where a ReLU is inside, and a Na
     }
 }
 
-TEST_CASE_TEMPLATE("both inputs of a sum are handed the gradient, masked once, in place or not, or one where one is wanted", T,
-                   float, BFloat16) {
+TEST_CASE_TEMPLATE(
+    "both inputs of a sum are handed the gradient, masked once, in place or not, or one where one is wanted", T, float,
+    BFloat16) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const std::vector<T> dy = normal<T>(seed);

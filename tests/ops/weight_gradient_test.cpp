@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weight gradients of convolutions in bfloat16 by our own kernel, inside the operation that uses it, against plain loops
-// in double. Where the processor has no AMX the same is asked of oneDNN.
+// The weight gradients of convolutions in bfloat16 by our own kernel, inside the operation that uses it, against plain
+// loops in double. Where the processor has no AMX the same is asked of oneDNN.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -35,13 +35,15 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out, ", window ", c.window_height, " x ",
-                c.window_width, ", stride ", c.stride, ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out, ", window ",
+                c.window_height, " x ", c.window_width, ", stride ", c.stride, ", padding ", c.pad_begin, " and ",
+                c.pad_end, c.bias ? ", bias" : "");
 }
 
 reference::Convolution oracle(const Case& c) {
     const auto axis = [&](std::int64_t size, std::int64_t window) {
-        return reference::Axis{size, window, c.stride, (size + c.pad_begin + c.pad_end - window) / c.stride + 1, c.pad_begin, c.pad_end};
+        return reference::Axis{
+            size, window, c.stride, (size + c.pad_begin + c.pad_end - window) / c.stride + 1, c.pad_begin, c.pad_end};
     };
     return {c.batch, axis(c.height, c.window_height), axis(c.width, c.window_width), c.in, c.out};
 }
@@ -53,7 +55,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 }
 
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const auto& site) { return ops::Convolution<Host, BFloat16>(site, shape_of(c)); });
+    return operation_run::run<D>(problem,
+                                 [&](const auto& site) { return ops::Convolution<Host, BFloat16>(site, shape_of(c)); });
 }
 
 bool is_ours(const Case& c, int threads = 1) {
@@ -69,8 +72,8 @@ bool has_amx() {
     return false;
 }
 
-/// Channels that are whole tiles and that are not, more than a block of rows, batches that leave a tile's images over, images
-/// smaller than the filter, filters with all numbers of taps from 1 to 7, strides, and padding on one side only.
+/// Channels that are whole tiles and that are not, more than a block of rows, batches that leave a tile's images over,
+/// images smaller than the filter, filters with all numbers of taps from 1 to 7, strides, and padding on one side only.
 std::vector<Case> cases() {
     return {
         {32, 5, 6, 64, 64, 5, 5, 1, 2, 2},
@@ -113,7 +116,8 @@ TEST_CASE("weight gradients in bfloat16 agree with plain loops") {
         const reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
         reference::Doubles dw_added = dw, db_added = db;
         for (std::size_t i = 0; i < dw.size(); ++i) dw_added[i] += static_cast<double>(problem.gradients_before[0][i]);
-        for (std::size_t i = 0; c.bias && i < db.size(); ++i) db_added[i] += static_cast<double>(problem.gradients_before[1][i]);
+        for (std::size_t i = 0; c.bias && i < db.size(); ++i)
+            db_added[i] += static_cast<double>(problem.gradients_before[1][i]);
         for (const int threads : {1, 2, 3}) {
             CAPTURE(threads);
             problem.threads = threads;
@@ -151,14 +155,16 @@ TEST_CASE("a weight gradient in bfloat16 shows a NaN of either operand, in its c
         Problem problem = problem_of(c, reference::fresh_seed(), 2);
         // The second channel of a pixel in the middle, which every tap sees.
         Floats& values = in_input ? problem.x : problem.dy;
-        values[static_cast<std::size_t>((6 * 3 + 3) * (in_input ? c.in : c.out) + 1)] = std::numeric_limits<float>::quiet_NaN();
+        values[static_cast<std::size_t>((6 * 3 + 3) * (in_input ? c.in : c.out) + 1)] =
+            std::numeric_limits<float>::quiet_NaN();
         const Outcome outcome = run(c, problem);
         const Floats& dw = outcome.parameter_gradients[0];
         for (std::size_t i = 0; i < dw.size(); ++i) {
             const std::size_t o = i / (9 * 16), in = i % 16;
             CHECK(std::isnan(dw[i]) == (in_input ? in == 1 : o == 1));
         }
-        for (std::size_t o = 0; o < 32; ++o) CHECK(std::isnan(outcome.parameter_gradients[1][o]) == (!in_input && o == 1));
+        for (std::size_t o = 0; o < 32; ++o)
+            CHECK(std::isnan(outcome.parameter_gradients[1][o]) == (!in_input && o == 1));
     }
 }
 
@@ -184,8 +190,9 @@ TEST_CASE("child: a weight gradient in bfloat16 where oneDNN is told to do witho
 
 TEST_CASE("a weight gradient in bfloat16 is oneDNN's where oneDNN is told to do without AMX") {
     if (!computes_bfloat16()) return;
-    const ChildResult child = run_in_child("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX",
-                                           {{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}});
+    const ChildResult child =
+        run_in_child("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX",
+                     {{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}});
     INFO(child.output);
     CHECK(child.passed);
 }

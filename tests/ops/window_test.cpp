@@ -56,7 +56,8 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
                 CAPTURE(window);
                 CAPTURE(stride);
                 const reference::Axis padded = reference::same(input, window, stride);
-                CHECK(is(window_axis(input, window, stride, Padding::same), padded.output, padded.pad_begin, padded.pad_end));
+                CHECK(is(window_axis(input, window, stride, Padding::same), padded.output, padded.pad_begin,
+                         padded.pad_end));
                 if (window > input) continue;
                 const reference::Axis unpadded = reference::valid(input, window, stride);
                 CHECK(is(window_axis(input, window, stride, Padding::valid), unpadded.output, 0, 0));

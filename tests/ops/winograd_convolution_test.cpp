@@ -45,8 +45,8 @@ struct Case {
 
 template <class W>
 std::string describe(const Case& c) {
-    return text("F(", W::tile, ", ", W::kernel, "), batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in, " -> ", c.out,
-                ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
+    return text("F(", W::tile, ", ", W::kernel, "), batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.in,
+                " -> ", c.out, ", padding ", c.pad_begin, " and ", c.pad_end, c.bias ? ", bias" : "");
 }
 
 template <class W>
@@ -75,14 +75,15 @@ Outcome run(const Case& c, const Problem& problem) {
     });
 }
 
-/// Images smaller than a tile, and not a multiple of one; all channels that a block may have left over; more tiles than a
-/// block has; padding as SAME and VALID have it, on one side only, and wider than the filter.
+/// Images smaller than a tile, and not a multiple of one; all channels that a block may have left over; more tiles than
+/// a block has; padding as SAME and VALID have it, on one side only, and wider than the filter.
 template <class W>
 std::vector<Case> cases() {
     const auto half = static_cast<std::int64_t>(W::kernel / 2);
-    return {{3, 12, 12, 64, 64, half, half},       {1, 7, 9, 16, 16, half, half, false}, {17, 5, 6, 32, 48, 0, 0},
-            {2, 13, 8, 48, 16, half, half},        {1, 1, 1, 16, 32, half, half},        {3, 6, 21, 16, 80, 0, 2 * half},
-            {2, 9, 7, 80, 32, 2 * half, 0, false}, {2, 8, 5, 16, 16, 2 * half + 3, 1},   {40, 16, 16, 16, 16, half, half}};
+    return {
+        {3, 12, 12, 64, 64, half, half},       {1, 7, 9, 16, 16, half, half, false}, {17, 5, 6, 32, 48, 0, 0},
+        {2, 13, 8, 48, 16, half, half},        {1, 1, 1, 16, 32, half, half},        {3, 6, 21, 16, 80, 0, 2 * half},
+        {2, 9, 7, 80, 32, 2 * half, 0, false}, {2, 8, 5, 16, 16, 2 * half + 3, 1},   {40, 16, 16, 16, 16, half, half}};
 }
 
 }  // namespace
@@ -106,7 +107,8 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees 
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_agrees, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the two apart", W, winograd_relu) {
+TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the two apart", W,
+                          winograd_relu) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe<W>(c), ", seed ", seed);
@@ -132,7 +134,8 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bi
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_relu, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any number of threads", W, winograd_threads) {
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any number of threads", W,
+                          winograd_threads) {
     for (const Case& c : cases<W>()) {
         INFO(describe<W>(c));
         Problem problem = problem_of<W>(c, reference::fresh_seed(), 1);
@@ -152,7 +155,8 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any n
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_threads, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients where it is told to", W, winograd_adds) {
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients where it is told to", W,
+                          winograd_adds) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe<W>(c), ", seed ", seed);
@@ -203,7 +207,8 @@ TEST_CASE("Winograd's convolution hands a NaN on to the tiles that see it and to
         for (std::size_t o = 0; o < 16; ++o) CHECK(std::isnan(outcome.output[o]));
         for (std::size_t i = image; i < 2 * image; ++i) CHECK_FALSE(std::isnan(outcome.output[i]));
         bool gradient_has_one = false;
-        for (const float value : outcome.parameter_gradients[0]) gradient_has_one = gradient_has_one || std::isnan(value);
+        for (const float value : outcome.parameter_gradients[0])
+            gradient_has_one = gradient_has_one || std::isnan(value);
         CHECK(gradient_has_one);
     }
 }
@@ -231,9 +236,10 @@ TEST_CASE("Winograd's convolution knows which shapes it is for, and refuses the 
 
     HostContext context(0, {});
     const Site<Host> site{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};
-    CHECK(message_of<Error>([&] { Five(site, same_shape(5, 2, 3, 64)); }) ==
-          "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels, not for strides 2 and 2, "
-          "5 x 5 taps, 3 to 64 channels");
+    CHECK(
+        message_of<Error>([&] { Five(site, same_shape(5, 2, 3, 64)); }) ==
+        "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels, not for strides 2 and 2, "
+        "5 x 5 taps, 3 to 64 channels");
 }
 
 TEST_CASE("a device that is asked for Winograd's convolution takes it for the shapes that it is for") {
@@ -247,12 +253,14 @@ TEST_CASE("a device that is asked for Winograd's convolution takes it for the sh
         const ConvolutionShape shape = same_shape(asked.kernel, asked.stride, asked.in, asked.out);
         const std::int64_t size = shape.height.output;
         reference::Random random(reference::fresh_seed());
-        const Floats x = random.normal(12 * 12 * asked.in), w = random.normal(asked.kernel * asked.kernel * asked.in * asked.out),
+        const Floats x = random.normal(12 * 12 * asked.in),
+                     w = random.normal(asked.kernel * asked.kernel * asked.in * asked.out),
                      b = random.normal(asked.out), dy = random.normal(size * size * asked.out);
         const auto outcome = [&](const ConvolutionAlgorithm* algorithm) {
             HostContext context(0, {.threads = 2, .convolution = algorithm});
             ops::Convolution<Host, float> operation(
-                {.context = context, .batch = 1, .input = {12, 12, asked.in}, .output = {size, size, asked.out}}, shape);
+                {.context = context, .batch = 1, .input = {12, 12, asked.in}, .output = {size, size, asked.out}},
+                shape);
             const MemoryNeeds needs = memory_needs(operation);
             HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
             Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;

@@ -70,7 +70,8 @@ TEST_CASE("clipping does not hide a value that is not a number") {
 }
 
 TEST_CASE("the optimiser's own decay is not clipped") {
-    stepping::Arena arena(Clipped<Sgd>{.optimizer = {.learning_rate = 1.0, .weight_decay = 0.5}, .max_value = 0.25}, {1});
+    stepping::Arena arena(Clipped<Sgd>{.optimizer = {.learning_rate = 1.0, .weight_decay = 0.5}, .max_value = 0.25},
+                          {1});
     arena.scatter(arena.w, std::vector<float>{8});
     CHECK(arena.step(0, std::vector<float>{3})[0] == 8 - (0.25F + 4));
 }

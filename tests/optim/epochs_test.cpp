@@ -66,21 +66,28 @@ TEST_CASE("ResNet's rates change after 82, 123 and 300 epochs of 351 steps") {
 TEST_CASE("the log says what an epoch is and who counts it") {
     CHECK(epochs_decay(0.1, images, 256).description() ==
           "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step");
-    CHECK(historic_epochs_decay(0.1, images, batch, 2).description() ==
-          "0.1, times 0.1 every 136718 steps: 350 epochs by one replica's batch of 128, which is 700 epochs of 50000 images seen by 2 "
-          "replicas");
-    CHECK(resnet_epochs(0.1, 128).description() ==
-          "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 a step");
+    CHECK(
+        historic_epochs_decay(0.1, images, batch, 2).description() ==
+        "0.1, times 0.1 every 136718 steps: 350 epochs by one replica's batch of 128, which is 700 epochs of 50000 images seen by 2 "
+        "replicas");
+    CHECK(
+        resnet_epochs(0.1, 128).description() ==
+        "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 a step");
 }
 
 TEST_CASE("epochs without steps are refused with a sentence") {
-    CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 0, 128); }) == "an epoch of 0 images in batches of 128 has no steps");
+    CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 0, 128); }) ==
+          "an epoch of 0 images in batches of 128 has no steps");
     CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 100, 1000, 1); }) ==
           "1 epochs of 100 images in batches of 1000 are 0.1 steps, and a schedule needs 1 or more");
-    CHECK(message_of<InvalidArgument>([] { return epochs_decay(-0.1, 100, 10); }) == "a learning rate is at least 0, not -0.1");
-    CHECK(message_of<InvalidArgument>([] { return historic_epochs_decay(0.1, 100, 10, 0); }) == "a schedule is for 1 or more replicas, not 0");
-    CHECK(message_of<InvalidArgument>([] { return piecewise_epochs(100, 101, {1}, {1, 2}); }) ==
-          "an epoch of 100 images in batches of 101 has no steps");
-    CHECK(message_of<InvalidArgument>([] { return piecewise_epochs(100, 10, {2, 1}, {1, 2, 3}); }) ==
-          "the boundaries of a piecewise schedule grow; 10 follows 20");
+    CHECK(message_of<InvalidArgument>([] { return epochs_decay(-0.1, 100, 10); }) ==
+          "a learning rate is at least 0, not -0.1");
+    CHECK(message_of<InvalidArgument>([] { return historic_epochs_decay(0.1, 100, 10, 0); }) ==
+          "a schedule is for 1 or more replicas, not 0");
+    CHECK(message_of<InvalidArgument>([] {
+              return piecewise_epochs(100, 101, {1}, {1, 2});
+          }) == "an epoch of 100 images in batches of 101 has no steps");
+    CHECK(message_of<InvalidArgument>([] {
+              return piecewise_epochs(100, 10, {2, 1}, {1, 2, 3});
+          }) == "the boundaries of a piecewise schedule grow; 10 follows 20");
 }

@@ -41,10 +41,19 @@ struct Reference {
     }
 };
 
-Reference reference(const Lamb& lamb, const std::vector<float>& initial, std::size_t begin, std::size_t size, double l2, bool adapt) {
+Reference reference(const Lamb& lamb, const std::vector<float>& initial, std::size_t begin, std::size_t size, double l2,
+                    bool adapt) {
     const auto first = initial.begin() + static_cast<std::ptrdiff_t>(begin);
-    return {{first, first + static_cast<std::ptrdiff_t>(size)}, std::vector<double>(size), std::vector<double>(size),
-            lamb.learning_rate_at(0), lamb.beta1, lamb.beta2, lamb.epsilon, lamb.weight_decay, l2, adapt};
+    return {{first, first + static_cast<std::ptrdiff_t>(size)},
+            std::vector<double>(size),
+            std::vector<double>(size),
+            lamb.learning_rate_at(0),
+            lamb.beta1,
+            lamb.beta2,
+            lamb.epsilon,
+            lamb.weight_decay,
+            l2,
+            adapt};
 }
 
 }  // namespace

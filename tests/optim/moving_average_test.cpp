@@ -40,7 +40,8 @@ TEST_CASE("twenty updates are TensorFlow's") {
             const auto w = golden.values.subspan(step * golden.parameters, golden.parameters);
             rule.update<Host>(context, average.data(), w.data(), static_cast<std::int64_t>(golden.parameters),
                               static_cast<std::int64_t>(step) + 1);
-            CHECK(stepping::difference(average, golden.trace.subspan(step * golden.parameters, golden.parameters)) < 1e-6);
+            CHECK(stepping::difference(average, golden.trace.subspan(step * golden.parameters, golden.parameters)) <
+                  1e-6);
         }
     }
 }
@@ -67,7 +68,9 @@ TEST_CASE("averages are off by default, are described, and refuse a decay that m
     CHECK(MovingAverage{}.description() == "no moving averages");
     CHECK(MovingAverage{.decay = 0.9999}.description() == "moving averages, decay 0.9999 after a warm-up");
     CHECK(MovingAverage{.decay = 0.99, .warm_up = false}.description() == "moving averages, decay 0.99");
-    const auto refusal = [](double decay) { return message_of<InvalidArgument>([&] { MovingAverage{.decay = decay}.check(); }); };
+    const auto refusal = [](double decay) {
+        return message_of<InvalidArgument>([&] { MovingAverage{.decay = decay}.check(); });
+    };
     CHECK(refusal(1) == "the decay of the moving averages is at least 0 and less than 1, not 1");
     CHECK(refusal(-0.5) == "the decay of the moving averages is at least 0 and less than 1, not -0.5");
     CHECK(refusal(std::numeric_limits<double>::quiet_NaN()) ==

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of threads.
+// What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of
+// threads.
 #include <cupola/optim/optimizer.hpp>
 
 #include <cstddef>
@@ -49,7 +50,8 @@ void with_optimizer(const golden::OptimizerCase& golden, Function&& f) {
             f(Clipped<Inner>{.optimizer = inner, .max_norm = golden.max_norm, .max_value = golden.max_value});
         }
     };
-    if (golden.kind == "sgd") clipped(Sgd{.learning_rate = n[0], .momentum = n[1], .nesterov = n[3] != 0, .weight_decay = n[2]});
+    if (golden.kind == "sgd")
+        clipped(Sgd{.learning_rate = n[0], .momentum = n[1], .nesterov = n[3] != 0, .weight_decay = n[2]});
     if (golden.kind == "adam") clipped(Adam{n[0], n[1], n[2], n[3], n[4]});
     if (golden.kind == "adamw") clipped(AdamW{n[0], n[1], n[2], n[3], n[4]});
     if (golden.kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
@@ -77,14 +79,16 @@ TEST_CASE("twenty steps of each optimiser are PyTorch's, in double and in float,
         CAPTURE(golden.name);
         int ran = 0;
         with_optimizer(golden, [&](const auto& optimizer) {
-            const auto size = static_cast<std::int64_t>(golden.parameters), first = static_cast<std::int64_t>(golden.first);
+            const auto size = static_cast<std::int64_t>(golden.parameters),
+                       first = static_cast<std::int64_t>(golden.first);
             stepping::Arena arena(optimizer, {first, size - first});
             arena.segments[0].l2 = golden.l2;
             arena.scatter(arena.w, golden.initial);
             for (std::size_t step = 0; step < golden.steps; ++step) {
                 CAPTURE(step);
                 const std::size_t row = step * golden.parameters;
-                const auto w = arena.step(static_cast<std::int64_t>(step), golden.gradients.subspan(row, golden.parameters));
+                const auto w =
+                    arena.step(static_cast<std::int64_t>(step), golden.gradients.subspan(row, golden.parameters));
                 // PyTorch's own two figures are up to 1e-6 apart.
                 CHECK(stepping::difference(w, golden.trace.subspan(row, golden.parameters)) < 2e-6);
                 CHECK(stepping::difference(w, golden.float_trace.subspan(row, golden.parameters)) < 2e-6);
@@ -164,7 +168,8 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
     CHECK(Adam{}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08");
     CHECK(Adam{.weight_decay = 0.1}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08, weight decay 0.1");
     CHECK(AdamW{}.description() == "adamw, betas 0.9 and 0.999, epsilon 1e-08, decoupled weight decay 0.01");
-    CHECK(RmsProp{.momentum = 0.9}.description() == "rmsprop, decay 0.9, epsilon 1e-10, mean square from 1, momentum 0.9");
+    CHECK(RmsProp{.momentum = 0.9}.description() ==
+          "rmsprop, decay 0.9, epsilon 1e-10, mean square from 1, momentum 0.9");
     CHECK(Lamb{.weight_decay = 0.01}.description() ==
           "lamb, betas 0.9 and 0.999, epsilon 1e-06, weight decay 0.01, biases not adapted");
     CHECK(Lars{.adapt_biases = true}.description() == "lars, momentum 0.9, trust coefficient 0.001, biases adapted");
@@ -184,7 +189,9 @@ TEST_CASE("state starts at 0, and RMSProp's mean square at 1, behind clipping to
 
 TEST_CASE("settings that mean nothing are refused with a sentence") {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    const auto refusal = [](const auto& optimizer) { return message_of<InvalidArgument>([&] { check_optimizer(optimizer); }); };
+    const auto refusal = [](const auto& optimizer) {
+        return message_of<InvalidArgument>([&] { check_optimizer(optimizer); });
+    };
     CHECK(refusal(Sgd{.momentum = 1.0}) == "sgd's momentum is at least 0 and less than 1, not 1");
     CHECK(refusal(Sgd{.weight_decay = -1}) == "sgd's weight decay is at least 0, not -1");
     CHECK(refusal(Adam{.beta1 = 1.5}) == "adam's beta1 is at least 0 and less than 1, not 1.5");

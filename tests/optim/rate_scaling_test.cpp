@@ -15,7 +15,8 @@ TEST_CASE("the rate follows the global batch not at all, linearly or with its sq
     CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 512}(0.1)(7) == doctest::Approx(0.4));
     CHECK(ScaledRate{.scaling = RateScaling::square_root, .global_batch = 512}(0.1)(7) == doctest::Approx(0.2));
     CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 64}(0.1)(7) == doctest::Approx(0.05));
-    CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 512, .base_batch = 256}(0.1)(7) == doctest::Approx(0.2));
+    CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 512, .base_batch = 256}(0.1)(7) ==
+          doctest::Approx(0.2));
 }
 
 TEST_CASE("a warm-up is PyTorch's LinearLR, from the rate as it was chosen to the scaled one") {
@@ -48,9 +49,11 @@ TEST_CASE("the log says what is scaled and by how much, also where nothing is") 
           "learning rate not scaled: a global batch of 256 where 128 is the base");
     CHECK(ScaledRate{.scaling = RateScaling::square_root, .global_batch = 512}.description() ==
           "learning rate times 2, square root: a global batch of 512 where 128 is the base");
-    CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 256, .warm_up = 500}(epochs_decay(0.1, 50'000, 256)).description() ==
-          "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step; learning rate times 2, linear: a "
-          "global batch of 256 where 128 is the base, after a warm-up of 500 steps");
+    CHECK(
+        ScaledRate{.scaling = RateScaling::linear, .global_batch = 256, .warm_up = 500}(epochs_decay(0.1, 50'000, 256))
+            .description() ==
+        "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step; learning rate times 2, linear: a "
+        "global batch of 256 where 128 is the base, after a warm-up of 500 steps");
 }
 
 TEST_CASE("a scaling has a name on the command line") {
@@ -62,9 +65,13 @@ TEST_CASE("a scaling has a name on the command line") {
 }
 
 TEST_CASE("scalings that mean nothing are refused with a sentence") {
-    const auto refusal = [](const ScaledRate& scaled) { return message_of<InvalidArgument>([&] { return scaled(0.1); }); };
-    CHECK(refusal({.global_batch = 0}) == "a learning rate is scaled from one batch to another, not from 128 to 0 samples");
-    CHECK(refusal({.base_batch = -1}) == "a learning rate is scaled from one batch to another, not from -1 to 128 samples");
+    const auto refusal = [](const ScaledRate& scaled) {
+        return message_of<InvalidArgument>([&] { return scaled(0.1); });
+    };
+    CHECK(refusal({.global_batch = 0}) ==
+          "a learning rate is scaled from one batch to another, not from 128 to 0 samples");
+    CHECK(refusal({.base_batch = -1}) ==
+          "a learning rate is scaled from one batch to another, not from -1 to 128 samples");
     CHECK(refusal({.scaling = RateScaling::linear, .warm_up = -3}) == "a warm-up takes 0 or more steps, not -3");
     CHECK(refusal({.warm_up = 10}) == "a warm-up of 10 steps has no end: the learning rate is not scaled");
 }

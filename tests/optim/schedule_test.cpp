@@ -56,7 +56,8 @@ TEST_CASE("any function of the step is a schedule, and a number is a constant on
 TEST_CASE("schedules that mean nothing are refused with a sentence") {
     CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate is at least 0, not -0.5", InvalidArgument);
     CHECK_THROWS_AS(Schedule{std::numeric_limits<double>::quiet_NaN()}, InvalidArgument);
-    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule decays every 1 or more steps, not every 0", InvalidArgument);
+    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule decays every 1 or more steps, not every 0",
+                         InvalidArgument);
     CHECK_THROWS_AS(piecewise({10}, {0.1}), InvalidArgument);
     CHECK_THROWS_AS(piecewise({10, 10}, {0.1, 0.01, 0.001}), InvalidArgument);
     CHECK_THROWS_AS(cosine(0.1, 0), InvalidArgument);

@@ -24,7 +24,8 @@ TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and d
                       .nesterov = golden.nesterov,
                       .weight_decay = golden.weight_decay,
                       .decoupled = golden.decoupled};
-        std::vector<float> w(golden.initial.begin(), golden.initial.end()), state(golden.parameters), gradient(golden.parameters);
+        std::vector<float> w(golden.initial.begin(), golden.initial.end()), state(golden.parameters),
+            gradient(golden.parameters);
         const auto count = static_cast<std::int64_t>(golden.parameters);
         const Segment segment{0, count, 0.0};
         for (std::size_t step = 0; step < golden.steps; ++step) {

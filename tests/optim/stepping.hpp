@@ -32,7 +32,8 @@ struct Arena {
         state.assign(static_cast<std::size_t>(elements * optimizer.state_arenas()), mark);
         for (int a = 0; a < optimizer.state_arenas(); ++a) {
             for (const auto& s : segments) {
-                for (std::int64_t i = 0; i < s.size; ++i) at(state, a * elements + s.offset + i) = cupola::state_start_of(optimizer, a);
+                for (std::int64_t i = 0; i < s.size; ++i)
+                    at(state, a * elements + s.offset + i) = cupola::state_start_of(optimizer, a);
             }
         }
     }
@@ -80,7 +81,8 @@ struct Arena {
         for (std::size_t i = 0; i < inside.size(); ++i) {
             if (inside[i]) continue;
             untouched = untouched && w[i] == mark && gradient[i] == mark;
-            for (std::size_t a = 0; a * inside.size() < state.size(); ++a) untouched = untouched && state[a * inside.size() + i] == mark;
+            for (std::size_t a = 0; a * inside.size() < state.size(); ++a)
+                untouched = untouched && state[a * inside.size() + i] == mark;
         }
         return untouched;
     }

@@ -32,14 +32,18 @@ std::vector<OnePass> passes(const std::vector<Segment>& segments, bool keeps_zer
     int context = 0;
     std::vector<OnePass> result;
     impl::for_each_stretch(Update<Device>{.context = context, .segments = segments}, keeps_zeros,
-                           [&](const Segment& s) { result.push_back({s.offset, s.size, s.l2}); });
+                           [&](const Segment& s) {
+                               result.push_back({s.offset, s.size, s.l2});
+                           });
     return result;
 }
 
 }  // namespace
 
-TEST_CASE("a device where each pass is a launch has one for neighbours of one coefficient, the arena's padding between them") {
-    const std::vector<Segment> segments{{0, 5, 0.0, 1}, {16, 16, 0.0, 2}, {32, 3, 0.5, 2}, {48, 7, 0.5, 2}, {64, 1, 0.0, 1}};
+TEST_CASE(
+    "a device where each pass is a launch has one for neighbours of one coefficient, the arena's padding between them") {
+    const std::vector<Segment> segments{
+        {0, 5, 0.0, 1}, {16, 16, 0.0, 2}, {32, 3, 0.5, 2}, {48, 7, 0.5, 2}, {64, 1, 0.0, 1}};
     CHECK(passes<Joining>(segments, true) == std::vector<OnePass>{{0, 32, 0.0}, {32, 23, 0.5}, {64, 1, 0.0}});
     const std::vector<OnePass> each{{0, 5, 0.0}, {16, 16, 0.0}, {32, 3, 0.5}, {48, 7, 0.5}, {64, 1, 0.0}};
     CHECK(passes<Joining>(segments, false) == each);

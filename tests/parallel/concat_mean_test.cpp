@@ -47,8 +47,10 @@ TEST_CASE("the mean is weighted by samples and has the same bits for any number 
         if (threads == 1) {
             first = mean;
             for (std::size_t i = 0; i < columns; ++i) {
-                const double exact = (128.0 * static_cast<double>(gradients[0][i]) + 128.0 * static_cast<double>(gradients[1][i]) +
-                                      40.0 * static_cast<double>(gradients[2][i])) / 296.0;
+                const double exact =
+                    (128.0 * static_cast<double>(gradients[0][i]) + 128.0 * static_cast<double>(gradients[1][i]) +
+                     40.0 * static_cast<double>(gradients[2][i])) /
+                    296.0;
                 REQUIRE(static_cast<double>(mean[i]) == doctest::Approx(exact).epsilon(1e-5).scale(1.0));
             }
         }

@@ -40,7 +40,8 @@ TEST_CASE("what cannot be trained is refused with a sentence that has the number
     CHECK(message({.replicas = -1}) == "a training has 1 to 1048576 replicas, not -1");
     CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas has 1 to 2 devices, not 3");
     CHECK(message({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
-    CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) == "the other batch sizes are 1 to batch_size, 8, not 9");
+    CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) ==
+          "the other batch sizes are 1 to batch_size, 8, not 9");
     CHECK(message({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
     CHECK(message({.initializers = {{"conv9.weight", constant(0)}}}) ==
           "an initialiser is given for conv9.weight, which the network does not have");
@@ -50,7 +51,8 @@ TEST_CASE("more replicas than fit in memory are refused before anything is alloc
     const std::string message = message_of<OutOfMemory>([] { tutorial::Training<> training({.replicas = 1 << 20}); });
     CHECK(contains(message, "1048576 replicas on 1 device do not fit"));
     CHECK(contains(message, "gradients of 1048576 replicas"));
-    CHECK(contains(message_of<OutOfMemory>([] { Training training({.batch_size = std::int64_t{1} << 36}); }), "activations"));
+    CHECK(contains(message_of<OutOfMemory>([] { Training training({.batch_size = std::int64_t{1} << 36}); }),
+                   "activations"));
 }
 
 TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica, and no parameter has changed") {
@@ -79,7 +81,8 @@ TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica,
         broken.back() = std::numeric_limits<float>::infinity();  // padding: belongs to no parameter
         training.set_parameters(broken);
         CHECK(training.step(good_batches).step == 2);
-        broken[static_cast<std::size_t>(tutorial::SmallNet::rows[9].offsets[1])] = std::numeric_limits<float>::infinity();
+        broken[static_cast<std::size_t>(tutorial::SmallNet::rows[9].offsets[1])] =
+            std::numeric_limits<float>::infinity();
         training.set_parameters(broken);
         const std::string message = message_of<DivergedError>([&] { training.step(good_batches); });
         CHECK(contains(message, "the loss of replica 0 is nan at step 3"));
@@ -89,7 +92,8 @@ TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica,
 TEST_CASE("devices whose parameters part are found, and named with the step") {
     const Images images;
     const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
-    tutorial::SmallTraining<ConcatMean, Faulty> training({.replicas = 2, .devices = 2, .batch_size = 4, .check_every = 5});
+    tutorial::SmallTraining<ConcatMean, Faulty> training(
+        {.replicas = 2, .devices = 2, .batch_size = 4, .check_every = 5});
     for (int i = 0; i < 4; ++i) training.step(batches);
     try {
         training.step(batches);
@@ -138,7 +142,8 @@ TEST_CASE("initial values follow the type, the seed, and the names given at cons
     CHECK(named.parameters()[0] == a.parameters()[0]);
 }
 
-TEST_CASE("evaluation counts each sample once, with the remainder, on any number of devices, and changes no parameter") {
+TEST_CASE(
+    "evaluation counts each sample once, with the remainder, on any number of devices, and changes no parameter") {
     const auto& test = tutorial::sample().test;
     Evaluation first;
     for (const int devices : {1, 2}) {

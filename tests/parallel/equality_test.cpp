@@ -25,7 +25,8 @@ auto batches_of(int replicas, std::int64_t batch) {
 
 }  // namespace
 
-TEST_CASE("from equal parameters, R replicas and one replica with the whole batch agree on loss and gradient at each step") {
+TEST_CASE(
+    "from equal parameters, R replicas and one replica with the whole batch agree on loss and gradient at each step") {
     for (const int replicas : {2, 3, 4}) {
         CAPTURE(replicas);
         Training many({.replicas = replicas, .batch_size = batch_size, .seed = 4});
@@ -65,7 +66,8 @@ struct Samples {
     std::vector<float> images;
     std::vector<std::int32_t> labels;
     explicit Samples(std::int64_t count) {
-        const TrainingBatches source(tutorial::sample().train, TutorialDistortions{}, {.batch_size = count, .replicas = 1, .seed = 9});
+        const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+                                     {.batch_size = count, .replicas = 1, .seed = 9});
         images.resize(static_cast<std::size_t>(count * 24 * 24 * 3));
         labels.resize(static_cast<std::size_t>(count));
         source.fill(0, 0, images.data(), labels.data());

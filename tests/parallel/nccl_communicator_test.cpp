@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock: what it
-// takes to test them without a GPU. And how ranks learn the communicator's number and of each other's heartbeats.
+// The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock:
+// what it takes to test them without a GPU. And how ranks learn the communicator's number and of each other's
+// heartbeats.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -74,7 +75,9 @@ struct FakeCalls {
         const auto found = script->statuses.find(call);
         return found == script->statuses.end() ? ncclSuccess : found->second;
     }
-    static std::string of(ncclComm_t communicator) { return text(reinterpret_cast<std::uintptr_t>(communicator) - 100); }
+    static std::string of(ncclComm_t communicator) {
+        return text(reinterpret_cast<std::uintptr_t>(communicator) - 100);
+    }
 
     ncclResult_t make_id(ncclUniqueId* id) {
         id->internal[3] = 'x';
@@ -96,11 +99,15 @@ struct FakeCalls {
         if (left > 0) --left;
         return ncclSuccess;
     }
-    ncclResult_t sum(float*, std::size_t count, ncclComm_t among, cudaStream_t) { return noted(text("sum ", of(among), " of ", count)); }
+    ncclResult_t sum(float*, std::size_t count, ncclComm_t among, cudaStream_t) {
+        return noted(text("sum ", of(among), " of ", count));
+    }
     ncclResult_t finalize(ncclComm_t communicator) { return noted("finalize " + of(communicator)); }
     ncclResult_t destroy(ncclComm_t communicator) { return noted("destroy " + of(communicator)); }
     ncclResult_t abort(ncclComm_t communicator) { return noted("abort " + of(communicator)); }
-    const char* meaning(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited" : "unhandled system error"; }
+    const char* meaning(ncclResult_t result) {
+        return result == ncclRemoteError ? "remote process exited" : "unhandled system error";
+    }
     const char* last_error(ncclComm_t) { return script->last_error.c_str(); }
     cudaError_t device(int* device) {
         *device = script->device;
@@ -126,10 +133,12 @@ struct FakeCalls {
 struct Training {
     Script script;
     Heartbeats beats{4};
-    int aborted_graphs = 0;
     NcclCommunicators<FakeCalls> communicators{
-        4, {NcclRank{1, 2, 3}, NcclRank{2, 5, 6}}, beats, NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4},
-        {[](void* training) { ++static_cast<Training*>(training)->aborted_graphs; }, this}, FakeCalls{&script}};
+        4,
+        {NcclRank{1, 2, 3}, NcclRank{2, 5, 6}},
+        beats,
+        NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4},
+        FakeCalls{&script}};
 
     Training() {
         script.each_turn = [this] {
@@ -153,7 +162,8 @@ TEST_CASE("ranks start in one group, each on its GPU, and are waited for") {
     Training training;
     training.script.in_progress = {{handle<ncclComm_t>(101), 3}, {handle<ncclComm_t>(102), 2}};
     training.start();
-    CHECK(training.script.calls == std::vector<std::string>{"make_id", "group_start", "init 1 on 2", "init 2 on 5", "group_end"});
+    CHECK(training.script.calls ==
+          std::vector<std::string>{"make_id", "group_start", "init 1 on 2", "init 2 on 5", "group_end"});
     CHECK(training.script.device == 7);
     CHECK(training.script.in_progress[handle<ncclComm_t>(101)] == 0);
     CHECK(training.script.in_progress[handle<ncclComm_t>(102)] == 0);
@@ -177,7 +187,7 @@ TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothi
     Script script;
     {
         Heartbeats beats(1);
-        NcclCommunicators<FakeCalls> communicators(1, {NcclRank{}}, beats, {}, {}, FakeCalls{&script});
+        NcclCommunicators<FakeCalls> communicators(1, {NcclRank{}}, beats, {}, FakeCalls{&script});
         communicators.start(communicators.make_id());
         communicators.finish();
         CHECK(script.first("finalize 0") < script.first("destroy 0"));
@@ -187,7 +197,8 @@ TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothi
     CHECK(script.count("abort 0") == 0);
 }
 
-TEST_CASE("a wait that outlasts its deadline aborts every rank of the process, and names the ranks whose heartbeats stopped") {
+TEST_CASE(
+    "a wait that outlasts its deadline aborts every rank of the process, and names the ranks whose heartbeats stopped") {
     Training training;
     training.start();
     training.script.calls.clear();
@@ -200,11 +211,12 @@ TEST_CASE("a wait that outlasts its deadline aborts every rank of the process, a
         if (training.script.time < 1002) training.beats.beat(0), training.beats.beat(3), stopped = training.script.time;
     };
     const std::string sentence = message_of<DeviceError>([&] { training.communicators.wait(0, event, work); });
-    CHECK(sentence == "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: it is not done after 10 s; the heartbeats of ranks 0 "
-                      "and 3 have stopped");
+    CHECK(
+        sentence ==
+        "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: it is not done after 10 s; the heartbeats of ranks 0 "
+        "and 3 have stopped");
     CHECK(training.script.time == doctest::Approx(1010));
     CHECK(training.script.calls == std::vector<std::string>{"abort 1", "abort 2"});
-    CHECK(training.aborted_graphs == 1);
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
     CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == sentence);
@@ -225,9 +237,10 @@ TEST_CASE("a start whose other ranks never come ends at its own deadline") {
     Training training;
     training.script.in_progress[handle<ncclComm_t>(101)] = 1000;
     training.script.each_turn = [] {};
-    CHECK(message_of<DeviceError>([&] { training.start(); }) ==
-          "replica 3 (rank 1 of 4) in the start of the communicator: it is not done after 20 s; no heartbeat of ranks 0 and 3 was "
-          "ever seen: they have not started, or are on another machine");
+    CHECK(
+        message_of<DeviceError>([&] { training.start(); }) ==
+        "replica 3 (rank 1 of 4) in the start of the communicator: it is not done after 20 s; no heartbeat of ranks 0 and 3 was "
+        "ever seen: they have not started, or are on another machine");
     CHECK(training.script.count("abort 1") == 1);
     CHECK(training.script.count("abort 2") == 1);
 }
@@ -238,9 +251,10 @@ TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's 
     training.script.last_error = "peer 3 closed the connection";
     SUBCASE("at once") {
         training.script.statuses["sum 1 of 5"] = ncclSystemError;
-        CHECK(message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
-              "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
-              "closed the connection); the heartbeats of all ranks go on: one is late, or waits for another collective");
+        CHECK(
+            message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
+            "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
+            "closed the connection); the heartbeats of all ranks go on: one is late, or waits for another collective");
     }
     SUBCASE("later, while its event is waited for") {
         const auto event = handle<cudaEvent_t>(9);
@@ -253,7 +267,8 @@ TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's 
     CHECK(training.script.count("abort 2") == 1);
 }
 
-TEST_CASE("an error that a dead rank brings about names that rank: its heartbeat is looked for first, while this process's go on") {
+TEST_CASE(
+    "an error that a dead rank brings about names that rank: its heartbeat is looked for first, while this process's go on") {
     Training training;
     training.start();
     const auto event = handle<cudaEvent_t>(9);
@@ -266,9 +281,10 @@ TEST_CASE("an error that a dead rank brings about names that rank: its heartbeat
         if (training.script.time >= 1002) training.script.errors[handle<ncclComm_t>(101)] = ncclRemoteError;
     };
     training.script.time = 1000;
-    CHECK(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }) ==
-          "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's last call failed with remote process exited; the heartbeat of "
-          "rank 3 has stopped");
+    CHECK(
+        message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }) ==
+        "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's last call failed with remote process exited; the heartbeat of "
+        "rank 3 has stopped");
     CHECK(training.script.time <= 1002 + 4);
     CHECK(training.beats.count(2) > before);
     CHECK(training.communicators.failed());
@@ -279,15 +295,19 @@ TEST_CASE("an error of this rank's own says nothing of the others' heartbeats") 
     training.start();
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
     training.script.each_turn = [] {};
-    CHECK(message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, NcclWork{"the sum of the gradients", 0}); }) ==
-          "replica 3 (rank 1 of 4) in the sum of the gradients of step 0: NCCL's ncclAllReduce failed with unhandled system error");
+    CHECK(
+        message_of<DeviceError>([&] {
+            training.communicators.sum(0, nullptr, 5, nullptr, NcclWork{"the sum of the gradients", 0});
+        }) ==
+        "replica 3 (rank 1 of 4) in the sum of the gradients of step 0: NCCL's ncclAllReduce failed with unhandled system error");
 }
 
 TEST_CASE("a start that fails closes its group before anything is aborted") {
     Training training;
     training.script.statuses["init 2 on 5"] = ncclInvalidUsage;
-    CHECK(contains(message_of<DeviceError>([&] { training.start(); }),
-                   "replica 6 (rank 2 of 4) in the start of the communicator: NCCL's ncclCommInitRankConfig failed with "));
+    CHECK(contains(
+        message_of<DeviceError>([&] { training.start(); }),
+        "replica 6 (rank 2 of 4) in the start of the communicator: NCCL's ncclCommInitRankConfig failed with "));
     CHECK(training.script.first("group_end") < training.script.first("abort 1"));
     CHECK(training.script.device == 7);
 }
@@ -295,8 +315,9 @@ TEST_CASE("a start that fails closes its group before anything is aborted") {
 TEST_CASE("a GPU that is not there ends the start") {
     Script script;
     Heartbeats beats(1);
-    NcclCommunicators<FakeCalls> communicators(1, {NcclRank{0, 100, 0}}, beats, {}, {}, FakeCalls{&script});
-    CHECK(contains(message_of<DeviceError>([&] { communicators.start(communicators.make_id()); }), "CUDA's cudaSetDevice failed with "));
+    NcclCommunicators<FakeCalls> communicators(1, {NcclRank{0, 100, 0}}, beats, {}, FakeCalls{&script});
+    CHECK(contains(message_of<DeviceError>([&] { communicators.start(communicators.make_id()); }),
+                   "CUDA's cudaSetDevice failed with "));
     CHECK(script.count("group_end") == 1);
 }
 
@@ -320,7 +341,8 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
         calls.script = &scripts[0];
         calls.aborts = &aborts;
         calls.time = &time;
-        NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.step_seconds = 1}, {}, calls);
+        NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.step_seconds = 1},
+                                               calls);
         communicators.start(communicators.make_id());
         std::string sentences[2];
         std::vector<std::thread> threads;
@@ -344,8 +366,11 @@ TEST_CASE("the number goes through a file whole, and a file that is there is ref
     CHECK_FALSE(impl::read_communicator_id(path).has_value());
     impl::publish_communicator_id(path, id);
     CHECK(impl::read_communicator_id(path) == id);
-    CHECK(message_of<DeviceError>([&] { impl::publish_communicator_id(path, id); }) ==
-          text("the file ", path, " is there already: each start of a training over several processes needs a name of its own for NCCL's id"));
+    CHECK(
+        message_of<DeviceError>([&] { impl::publish_communicator_id(path, id); }) ==
+        text(
+            "the file ", path,
+            " is there already: each start of a training over several processes needs a name of its own for NCCL's id"));
     std::ofstream(path) << "something else";
     CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::read_communicator_id(path)); }) ==
           text("the file ", path, " holds no id of NCCL's: it is 14 bytes, and one has 256 hexadecimal digits"));
@@ -363,12 +388,15 @@ TEST_CASE("a rank waits for the number, and gives up at its deadline") {
         time += 1;
         if (time == 5) impl::publish_communicator_id(path, id);
     };
-    CHECK(impl::await_communicator_id(path, 30, [&] { return time; }, pause) == id);
+    CHECK(impl::await_communicator_id(
+              path, 30, [&] { return time; }, pause) == id);
     CHECK(time == 5);
     std::filesystem::remove(path);
     time = 100;
-    CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::await_communicator_id(path, 30, [&] { return time; }, pause)); }) ==
-          text("rank 0 has not written NCCL's id to ", path, " within 30 s: is it started, with the same name?"));
+    CHECK(message_of<DeviceError>([&] {
+              static_cast<void>(impl::await_communicator_id(
+                  path, 30, [&] { return time; }, pause));
+          }) == text("rank 0 has not written NCCL's id to ", path, " within 30 s: is it started, with the same name?"));
     CHECK(time == 130);
 }
 
@@ -399,7 +427,8 @@ TEST_CASE("heartbeats of other processes are seen through a file") {
     const std::string path = fresh_path("heartbeats");
     Heartbeats beats(3, path);
     beats.beat(0);
-    const ChildResult child = run_in_child("child: a rank of another process that beats three times", {{"CUPOLA_TEST_HEARTBEATS", path}});
+    const ChildResult child =
+        run_in_child("child: a rank of another process that beats three times", {{"CUPOLA_TEST_HEARTBEATS", path}});
     INFO(child.output);
     CHECK(child.passed);
     CHECK(beats.count(0) == 1);
@@ -429,7 +458,8 @@ TEST_CASE("a heartbeat has stopped when it was not seen to go on for so long") {
 TEST_CASE("a rank that never beat is said to be unseen, beside those that stopped") {
     Heartbeats beats(4);
     HeartbeatWatch watch(beats, 0);
-    CHECK(impl::stopped_text(watch, 1, 5) == "the heartbeats of all ranks go on: one is late, or waits for another collective");
+    CHECK(impl::stopped_text(watch, 1, 5) ==
+          "the heartbeats of all ranks go on: one is late, or waits for another collective");
     beats.beat(0);
     beats.beat(2);
     watch.look(2);
@@ -438,6 +468,7 @@ TEST_CASE("a rank that never beat is said to be unseen, beside those that stoppe
     beats.beat(0);
     beats.beat(3);
     watch.look(6);
-    CHECK(impl::stopped_text(watch, 8, 5) ==
-          "the heartbeat of rank 2 has stopped; no heartbeat of rank 1 was ever seen: it has not started, or is on another machine");
+    CHECK(
+        impl::stopped_text(watch, 8, 5) ==
+        "the heartbeat of rank 2 has stopped; no heartbeat of rank 1 was ever seen: it has not started, or is on another machine");
 }

@@ -26,8 +26,9 @@ struct Placed {
 
 /// The parameters of four replicas after `steps` steps.
 std::vector<float> trained(const Placed& placed) {
-    Prefetch batches(TrainingBatches(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 8, .replicas = 4, .seed = 2}),
-                     {.workers = placed.workers});
+    Prefetch batches(
+        TrainingBatches(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 8, .replicas = 4, .seed = 2}),
+        {.workers = placed.workers});
     Training training({.replicas = 4,
                        .devices = placed.devices,
                        .batch_size = 8,
@@ -86,8 +87,8 @@ TEST_CASE("prints the hash of a run for the test of fresh processes") {
 }
 
 TEST_CASE("a fresh process ends with the same bits") {
-    const std::string command =
-        "/proc/" + std::to_string(getpid()) + "/exe --test-case='prints the hash of a run*' --source-file='*placement_test.cpp'";
+    const std::string command = "/proc/" + std::to_string(getpid()) +
+                                "/exe --test-case='prints the hash of a run*' --source-file='*placement_test.cpp'";
     std::FILE* output = popen(command.c_str(), "re");
     REQUIRE(output != nullptr);
     std::string all;

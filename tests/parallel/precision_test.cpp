@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network under MixedBFloat16 trains as it does in float, to that type's rounding, and keeps every promise about bits.
+// A network under MixedBFloat16 trains as it does in float, to that type's rounding, and keeps every promise about
+// bits.
 #include <cupola/core/element_type.hpp>
 
 #include <cmath>
@@ -37,7 +38,9 @@ bool has_bfloat16() {
 }
 
 auto batches_of(int replicas) {
-    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{}, {.batch_size = batch_size, .replicas = replicas, .seed = 2}), {});
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+                                    {.batch_size = batch_size, .replicas = replicas, .seed = 2}),
+                    {});
 }
 
 template <class T>
@@ -120,12 +123,14 @@ TEST_CASE("evaluation, prediction and inspection give floats") {
     HostContext context(0, {});
     const BatchView batch = batches(0, 0, context);
     const std::vector<float> images(batch.samples, batch.samples + batch_size * Narrow::input_shape.size());
-    const std::vector<float> narrow_logits = narrow.predict({images.data(), batch_size}), wide_logits = wide.predict({images.data(), batch_size});
+    const std::vector<float> narrow_logits = narrow.predict({images.data(), batch_size}),
+                             wide_logits = wide.predict({images.data(), batch_size});
     CHECK(tutorial::difference(narrow_logits, wide_logits) < 3e-2);
     narrow.step(batches, [&](const Inspection<Host>& inspection) {
         inspection.for_each_activation([&](std::size_t row, std::span<const float> values) {
             CHECK(values.size() == static_cast<std::size_t>(batch_size * Narrow::rows[row].output.size()));
-            for (const float v : values) CHECK_MESSAGE(static_cast<float>(BFloat16(v)) == v, "an activation is no bfloat16");
+            for (const float v : values)
+                CHECK_MESSAGE(static_cast<float>(BFloat16(v)) == v, "an activation is no bfloat16");
             logits.assign(values.begin(), values.end());
         });
     });
@@ -152,12 +157,17 @@ TEST_CASE("replicas that share their statistics do so in bfloat16 too") {
     const auto run = [](auto network, int replicas, int devices, std::int64_t size) {
         using Net = decltype(network);
         DataParallel<Net, ResNetLoss, Sgd, ConcatMean, Host, Synchronized> training(
-            {.replicas = replicas, .devices = devices, .batch_size = size, .seed = 3, .optimizer = {.learning_rate = 0.01}});
+            {.replicas = replicas,
+             .devices = devices,
+             .batch_size = size,
+             .seed = 3,
+             .optimizer = {.learning_rate = 0.01}});
         std::vector<float> images(static_cast<std::size_t>(8 * Net::input_shape.size()), 0.0F);
         initialize(images, normal(1.0), 1, 1, 9, 0);
         const std::vector<std::int32_t> labels{0, 1, 2, 3, 4, 5, 6, 7};
         training.step([&](std::int64_t, int replica, HostContext&) {
-            return BatchView{images.data() + replica * size * Net::input_shape.size(), labels.data() + replica * size, size};
+            return BatchView{images.data() + replica * size * Net::input_shape.size(), labels.data() + replica * size,
+                             size};
         });
         return std::pair(training.averaged_gradient(), training.state().buffers);
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policies for batch normalisation's running statistics: which replica's they are, and that replicas which share them
-// in forward and backward are one replica with the whole batch.
+// The policies for batch normalisation's running statistics: which replica's they are, and that replicas which share
+// them in forward and backward are one replica with the whole batch.
 #include <cupola/parallel/statistics.hpp>
 
 #include <cmath>
@@ -20,9 +20,9 @@ using namespace cupola;
 
 namespace {
 
-struct Normalized : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 3, stride(2), no_bias>>, Named<"bn1", BatchNorm2d<>>, ReLU,
-                               Named<"conv2", Conv2d<8, 3, stride(2), no_bias>>, Named<"bn2", BatchNorm2d<>>, ReLU, Flatten,
-                               Named<"fc", Linear<10>>> {};
+struct Normalized : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<8, 3, stride(2), no_bias>>,
+                               Named<"bn1", BatchNorm2d<>>, ReLU, Named<"conv2", Conv2d<8, 3, stride(2), no_bias>>,
+                               Named<"bn2", BatchNorm2d<>>, ReLU, Flatten, Named<"fc", Linear<10>>> {};
 
 template <class Statistics>
 using Training = DataParallel<Normalized, CrossEntropy<10>, Sgd, ConcatMean, Host, Statistics>;
@@ -34,15 +34,16 @@ auto batches_of(int replicas, std::int64_t batch) {
                                     {.batch_size = batch, .replicas = replicas, .seed = 4}));
 }
 
-/// Running statistics of two channels after one update of rows (mean, variance) = (1, 2), (3, 4) with 1 and 3 samples of 2
-/// elements a channel, from mean 10 and variance 20.
+/// Running statistics of two channels after one update of rows (mean, variance) = (1, 2), (3, 4) with 1 and 3 samples
+/// of 2 elements a channel, from mean 10 and variance 20.
 template <class Policy>
 std::vector<float> updated(const Policy& policy) {
     std::vector<float> running{10, 10, 20, 20};
     const std::vector<float> first{1, 1, 2, 2}, second{3, 3, 4, 4};
     const std::vector<const float*> rows{first.data(), second.data()};
     const std::vector<std::int64_t> samples{1, 3};
-    const std::vector<RunningStatistics> layers{{.mean = 0, .variance = 2, .channels = 2, .decay = 0.5, .elements_a_sample = 2}};
+    const std::vector<RunningStatistics> layers{
+        {.mean = 0, .variance = 2, .channels = 2, .decay = 0.5, .elements_a_sample = 2}};
     policy.update(StatisticsUpdate{.running = running.data(), .layers = layers, .rows = rows, .samples = samples});
     return {running[1], running[3]};
 }
@@ -50,8 +51,8 @@ std::vector<float> updated(const Policy& policy) {
 }  // namespace
 
 TEST_CASE("each policy takes the statistics that its name says, the variance unbiased") {
-    CHECK(updated(FirstReplica{}) == std::vector<float>{5.5F, 12.0F});                                // 2 * 2/1
-    CHECK(updated(LastReplica{}) == std::vector<float>{6.5F, static_cast<float>(10 + 2.4)});           // 4 * 6/5
+    CHECK(updated(FirstReplica{}) == std::vector<float>{5.5F, 12.0F});                        // 2 * 2/1
+    CHECK(updated(LastReplica{}) == std::vector<float>{6.5F, static_cast<float>(10 + 2.4)});  // 4 * 6/5
     CHECK(updated(AllReplicas{}) == std::vector<float>{4.25F, static_cast<float>(0.5 * 12 + 2.4)});
     // mean (1 + 9) / 4 = 2.5; variance (2 + 2.25 + 3 * (4 + 0.25)) / 4 = 4.25, times 8/7
     CHECK(updated(Merged{})[0] == 6.25F);
@@ -79,13 +80,15 @@ TEST_CASE("replicas of one training keep the statistics that the policy names, o
     }
 }
 
-TEST_CASE("synchronised replicas have the loss, the gradient and the running statistics of one replica with the whole batch") {
+TEST_CASE(
+    "synchronised replicas have the loss, the gradient and the running statistics of one replica with the whole batch") {
     for (const int replicas : {2, 3, 4}) {
         CAPTURE(replicas);
         Training<Synchronized> many({.replicas = replicas, .devices = 2, .batch_size = batch_size, .seed = 4});
         Training<Synchronized> one({.replicas = 1, .batch_size = batch_size * replicas, .seed = 4});
         Training<Merged> apart({.replicas = replicas, .batch_size = batch_size, .seed = 4});
-        auto of_many = batches_of(replicas, batch_size), of_one = batches_of(1, batch_size * replicas), of_apart = batches_of(replicas, batch_size);
+        auto of_many = batches_of(replicas, batch_size), of_one = batches_of(1, batch_size * replicas),
+             of_apart = batches_of(replicas, batch_size);
         for (int step = 0; step < 5; ++step) {
             one.set_parameters(many.parameters());
             apart.set_parameters(many.parameters());
@@ -100,7 +103,8 @@ TEST_CASE("synchronised replicas have the loss, the gradient and the running sta
 }
 
 TEST_CASE("synchronised replicas with unequal batches, and one without samples, are one replica with all samples") {
-    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 16, .replicas = 1, .seed = 9});
+    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+                                 {.batch_size = 16, .replicas = 1, .seed = 9});
     std::vector<float> images(16 * 24 * 24 * 3);
     std::vector<std::int32_t> labels(16);
     source.fill(0, 0, images.data(), labels.data());
@@ -136,19 +140,23 @@ TEST_CASE("an error or a number that is not finite on one synchronised replica s
     auto batches = batches_of(3, batch_size);
     const std::vector<float> before = training.parameters();
     CHECK(contains(message_of<DataError>([&] {
-        training.step([&](std::int64_t step, int replica, HostContext& context) {
-            require<DataError>(replica != 1, "replica 1 has no batch");
-            return batches(step, replica, context);
-        });
-    }), "replica 1 has no batch"));
+                       training.step([&](std::int64_t step, int replica, HostContext& context) {
+                           require<DataError>(replica != 1, "replica 1 has no batch");
+                           return batches(step, replica, context);
+                       });
+                   }),
+                   "replica 1 has no batch"));
     CHECK(training.parameters() == before);
-    std::vector<float> images(static_cast<std::size_t>(batch_size * 24 * 24 * 3), std::numeric_limits<float>::infinity());
+    std::vector<float> images(static_cast<std::size_t>(batch_size * 24 * 24 * 3),
+                              std::numeric_limits<float>::infinity());
     const std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_size), 1);
     CHECK(contains(message_of<DivergedError>([&] {
-        training.step([&](std::int64_t step, int replica, HostContext& context) {
-            return replica == 2 ? BatchView{images.data(), labels.data(), batch_size} : batches(step, replica, context);
-        });
-    }), "at step 0"));
+                       training.step([&](std::int64_t step, int replica, HostContext& context) {
+                           return replica == 2 ? BatchView{images.data(), labels.data(), batch_size}
+                                               : batches(step, replica, context);
+                       });
+                   }),
+                   "at step 0"));
     CHECK(training.parameters() == before);
     training.step(batches);
     CHECK(training.step() == 1);

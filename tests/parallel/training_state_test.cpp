@@ -42,7 +42,11 @@ TEST_CASE("a training restored from a state goes on with the same bits") {
     const TrainingState between = first.state();
     CHECK(between.step == 3);
 
-    Training second({.replicas = 2, .devices = 2, .batch_size = batch_size, .seed = 4, .optimizer = options().optimizer,
+    Training second({.replicas = 2,
+                     .devices = 2,
+                     .batch_size = batch_size,
+                     .seed = 4,
+                     .optimizer = options().optimizer,
                      .moving_average = options().moving_average});
     second.restore(between);
     auto batches_of_second = batches_of(2, batch_size);
@@ -54,7 +58,8 @@ TEST_CASE("a training restored from a state goes on with the same bits") {
     CHECK(a.optimizer == b.optimizer);
 }
 
-TEST_CASE("moving averages follow the update: average = d * average + (1 - d) * new parameters, d = min(decay, (1+n)/(10+n))") {
+TEST_CASE(
+    "moving averages follow the update: average = d * average + (1 - d) * new parameters, d = min(decay, (1+n)/(10+n))") {
     Training training(options());
     auto batches = batches_of(2, batch_size);
     std::vector<float> expected = training.parameters();
@@ -63,7 +68,8 @@ TEST_CASE("moving averages follow the update: average = d * average + (1 - d) * 
         const std::vector<float> parameters = training.parameters();
         const double d = std::min(0.99, (2.0 + step) / (11.0 + step));
         for (std::size_t i = 0; i < expected.size(); ++i) {
-            expected[i] = static_cast<float>(d * static_cast<double>(expected[i]) + (1 - d) * static_cast<double>(parameters[i]));
+            expected[i] =
+                static_cast<float>(d * static_cast<double>(expected[i]) + (1 - d) * static_cast<double>(parameters[i]));
         }
     }
     CHECK(tutorial::difference(training.state().averages, expected) < 1e-6);
@@ -75,13 +81,15 @@ TEST_CASE("evaluation runs with the moving averages when asked") {
     auto batches = batches_of(2, batch_size);
     for (int step = 0; step < 5; ++step) training.step(batches);
     EvaluationBatches test(tutorial::sample().test, CentralCrop{}, batch_size, 1);
-    const double trained = training.evaluate(test, 3).loss, averaged = training.evaluate(test, 3, Weights::averages).loss;
+    const double trained = training.evaluate(test, 3).loss,
+                 averaged = training.evaluate(test, 3, Weights::averages).loss;
     CHECK(trained != averaged);
     training.set_parameters(training.state().averages);
     CHECK(training.evaluate(test, 3).loss == averaged);
 
     Training without({.batch_size = batch_size});
-    CHECK(contains(message_of<InvalidArgument>([&] { (void)without.evaluate(test, 1, Weights::averages); }), "keeps no moving averages"));
+    CHECK(contains(message_of<InvalidArgument>([&] { (void)without.evaluate(test, 1, Weights::averages); }),
+                   "keeps no moving averages"));
 }
 
 TEST_CASE("a state of another network, optimiser or average is refused by its numbers") {
@@ -94,7 +102,8 @@ TEST_CASE("a state of another network, optimiser or average is refused by its nu
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "moving average has"));
     state = training.state();
     state.optimizer.clear();
-    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "this optimiser has 1 state arenas, and the state has 0"));
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
+                   "this optimiser has 1 state arenas, and the state has 0"));
     state = training.state();
     state.step = -1;
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "step 0 or later, not -1"));
@@ -104,7 +113,8 @@ TEST_CASE("a step that adds up k batches has the gradient of all their samples t
     constexpr int parts = 3;
     Training::Options many = options();
     many.accumulation = parts;
-    Training accumulating(many), whole({.replicas = 1, .batch_size = batch_size * 2 * parts, .seed = 4, .optimizer = {.learning_rate = 0.05}});
+    Training accumulating(many),
+        whole({.replicas = 1, .batch_size = batch_size * 2 * parts, .seed = 4, .optimizer = {.learning_rate = 0.05}});
     auto few = batches_of(2, batch_size), all = batches_of(1, batch_size * 2 * parts);
     for (int step = 0; step < 3; ++step) {
         whole.set_parameters(accumulating.parameters());
@@ -116,7 +126,8 @@ TEST_CASE("a step that adds up k batches has the gradient of all their samples t
 }
 
 TEST_CASE("batches of unequal sizes count by their samples when they are added up") {
-    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 2 * batch_size, .replicas = 1, .seed = 9});
+    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+                                 {.batch_size = 2 * batch_size, .replicas = 1, .seed = 9});
     std::vector<float> images(static_cast<std::size_t>(2 * batch_size * 24 * 24 * 3));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(2 * batch_size));
     source.fill(0, 0, images.data(), labels.data());
@@ -125,9 +136,12 @@ TEST_CASE("batches of unequal sizes count by their samples when they are added u
     two.other_batch_sizes = {3};
     Training accumulating(two), whole({.batch_size = batch_size + 3, .seed = 4});
     accumulating.step([&](std::int64_t part, int, HostContext&) {
-        return BatchView{images.data() + part * batch_size * 24 * 24 * 3, labels.data() + part * batch_size, part == 0 ? batch_size : 3};
+        return BatchView{images.data() + part * batch_size * 24 * 24 * 3, labels.data() + part * batch_size,
+                         part == 0 ? batch_size : 3};
     });
-    whole.step([&](std::int64_t, int, HostContext&) { return BatchView{images.data(), labels.data(), batch_size + 3}; });
+    whole.step([&](std::int64_t, int, HostContext&) {
+        return BatchView{images.data(), labels.data(), batch_size + 3};
+    });
     CHECK(tutorial::difference(accumulating.averaged_gradient(), whole.averaged_gradient()) < 1e-5);
 }
 
@@ -140,17 +154,26 @@ TEST_CASE("divergence names the step, the replica and the first layer whose outp
     REQUIRE(conv2.name == "conv2");
     parameters[static_cast<std::size_t>(conv2.offsets[1])] = std::numeric_limits<float>::infinity();
     training.set_parameters(parameters);
-    CHECK(contains(message_of<DivergedError>([&] { training.step(batches); }), "at step 1: the output of layer 5 (conv2, Conv2d<8, 3>) is the first that is not finite"));
+    CHECK(contains(message_of<DivergedError>([&] { training.step(batches); }),
+                   "at step 1: the output of layer 5 (conv2, Conv2d<8, 3>) is the first that is not finite"));
     CHECK(training.step() == 1);
 
     std::vector<float> images(static_cast<std::size_t>(batch_size * 24 * 24 * 3), 0.5F);
     const std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_size), 1);
     images[5 * 24 * 24 * 3 + 7] = std::numeric_limits<float>::quiet_NaN();
     Training other(options(1));
-    CHECK(contains(message_of<DivergedError>(
-        [&] { other.step([&](std::int64_t, int, HostContext&) { return BatchView{images.data(), labels.data(), batch_size}; }); }), "of replica 0"));
-    CHECK(contains(message_of<DivergedError>(
-        [&] { other.step([&](std::int64_t, int, HostContext&) { return BatchView{images.data(), labels.data(), batch_size}; }); }), "sample 5 of its batch is not finite"));
+    CHECK(contains(message_of<DivergedError>([&] {
+                       other.step([&](std::int64_t, int, HostContext&) {
+                           return BatchView{images.data(), labels.data(), batch_size};
+                       });
+                   }),
+                   "of replica 0"));
+    CHECK(contains(message_of<DivergedError>([&] {
+                       other.step([&](std::int64_t, int, HostContext&) {
+                           return BatchView{images.data(), labels.data(), batch_size};
+                       });
+                   }),
+                   "sample 5 of its batch is not finite"));
 }
 
 TEST_CASE("an inspector sees the parameters before the update, the gradient, the batch and every layer's output") {
@@ -178,17 +201,20 @@ TEST_CASE("an inspector sees the parameters before the update, the gradient, the
         const BatchView batch = batches_of_blind(0, 0, context);
         return std::vector<float>(batch.samples, batch.samples + batch_size * 24 * 24 * 3);
     }();
-    CHECK(tutorial::difference(logits, blind.predict(TensorView<const float, Training::InputExtents>(images.data(), batch_size))) < 1e-6);
+    CHECK(tutorial::difference(logits, blind.predict(TensorView<const float, Training::InputExtents>(
+                                           images.data(), batch_size))) < 1e-6);
     blind.step(batches_of_blind);
     CHECK(blind.parameters() == training.parameters());
 }
 
 TEST_CASE("what an inspector throws comes out of the step, which all devices have made") {
-    Training training({.replicas = 2, .devices = 2, .batch_size = batch_size, .seed = 4, .check_every = 1}), blind(training.options());
+    Training training({.replicas = 2, .devices = 2, .batch_size = batch_size, .seed = 4, .check_every = 1}),
+        blind(training.options());
     auto batches = batches_of(2, batch_size), batches_of_blind = batches_of(2, batch_size);
     CHECK(contains(message_of<DataError>([&] {
-        training.step(batches, [](const Inspection<Host>&) { throw DataError("the disk is full"); });
-    }), "the disk is full"));
+                       training.step(batches, [](const Inspection<Host>&) { throw DataError("the disk is full"); });
+                   }),
+                   "the disk is full"));
     CHECK(training.step() == 1);
     CHECK(training.sound());
     blind.step(batches_of_blind);

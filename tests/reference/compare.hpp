@@ -41,7 +41,8 @@ inline constexpr double tolerance = 1e-5;
 }
 
 /// The same over the norm of `scale`: for what a ReLU may leave next to nothing of.
-[[nodiscard]] inline double distance_at(std::span<const double> scale, std::span<const float> result, std::span<const double> expected) {
+[[nodiscard]] inline double distance_at(std::span<const double> scale, std::span<const float> result,
+                                        std::span<const double> expected) {
     double norm = 0, left = 0;
     for (const double value : scale) norm += value * value;
     for (const double value : expected) left += value * value;

@@ -202,13 +202,15 @@ TEST_CASE("all numbers are finite until one is a NaN or an infinity, wherever it
                 if (count == 0) continue;
                 float& value = values[static_cast<std::size_t>(at)];
                 const float kept = value;
-                constexpr float most = std::numeric_limits<float>::max(), infinite = std::numeric_limits<float>::infinity();
+                constexpr float most = std::numeric_limits<float>::max(),
+                                infinite = std::numeric_limits<float>::infinity();
                 for (const float finite : {most, -most, 0.0F, -0.0F, std::numeric_limits<float>::denorm_min()}) {
                     value = finite;
                     CHECK(all_finite(context, values));
                 }
                 const float no_number = std::numeric_limits<float>::quiet_NaN();
-                for (const float other : {infinite, -infinite, no_number, -no_number, std::bit_cast<float>(0x7F80'0001U)}) {
+                for (const float other :
+                     {infinite, -infinite, no_number, -no_number, std::bit_cast<float>(0x7F80'0001U)}) {
                     value = other;
                     CHECK_FALSE(all_finite(context, values));
                 }

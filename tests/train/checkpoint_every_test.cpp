@@ -46,7 +46,7 @@ struct Training {
 
     [[nodiscard]] std::int64_t step() const { return made; }
     template <class Batches>
-    requires std::is_invocable_v<Batches&>
+        requires std::is_invocable_v<Batches&>
     const StepReport& step(Batches&&) {
         if (made == diverges_at) throw DivergedError("diverged", made, 0);
         report.step = made++;

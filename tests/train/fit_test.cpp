@@ -87,7 +87,8 @@ TEST_CASE("training on data in memory learns it") {
     const Points points;
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 2, .seed = 1});
-    Training training({.replicas = 2, .batch_size = 16, .seed = 1, .optimizer = {.learning_rate = 0.3, .momentum = 0.9}});
+    Training training(
+        {.replicas = 2, .batch_size = 16, .seed = 1, .optimizer = {.learning_rate = 0.3, .momentum = 0.9}});
     fit(training, batches, {.steps = 300});
     CHECK(evaluate(training, EvaluationBatches(data, Unchanged{}, 16)).accuracy() > 0.95);
 }
@@ -101,7 +102,8 @@ TEST_CASE("the log line has the tutorial's shape, every so many steps from step 
     fit(training, batches, {.steps = 21}, LogEvery(10, file));
     const std::string log = written(file);
     std::fclose(file);
-    const std::regex line(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: step (\d+), loss = \d+\.\d\d \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)\n)");
+    const std::regex line(
+        R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: step (\d+), loss = \d+\.\d\d \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)\n)");
     std::string steps;
     for (auto match = std::sregex_iterator(log.begin(), log.end(), line); match != std::sregex_iterator(); ++match) {
         steps += (*match)[1].str() + " ";
@@ -119,7 +121,8 @@ TEST_CASE("a log that cannot be written is an error with a sentence") {
     CHECK(message_of<DataError>([&] { log.on_step(report, run); }) ==
           "the log line of step 0 could not be written: No space left on device");
     std::fclose(full);
-    CHECK(message_of<InvalidArgument>([] { LogEvery negative(-1); }) == "a line is logged every 0 (never) or more steps, not -1");
+    CHECK(message_of<InvalidArgument>([] { LogEvery negative(-1); }) ==
+          "a line is logged every 0 (never) or more steps, not -1");
 }
 
 TEST_CASE("progress is written over on a terminal and silent elsewhere") {

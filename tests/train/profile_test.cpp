@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::int64_t pixels = 8 * 8 * 3, batch = 6;
 
-struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, MaxPool2d<2, 2>, Named<"conv2", Conv2d<6, 3>>, Flatten,
-                          Named<"fc", Linear<10>>> {};
+struct Small : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, ReLU, MaxPool2d<2, 2>,
+                          Named<"conv2", Conv2d<6, 3>>, Flatten, Named<"fc", Linear<10>>> {};
 struct Normed : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU, Flatten,
                            Named<"fc", Linear<10>>> {};
 using SmallLoss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "fc">>;
@@ -39,7 +39,8 @@ struct Numbers {
     std::int64_t broken = -1;
 
     Numbers() {
-        for (std::uint64_t i = 0; i < 4 * batch * pixels; ++i) values.push_back(uniform(RandomStream(1, Purpose::user, 0, i).words(0)[0]) - 0.5F);
+        for (std::uint64_t i = 0; i < 4 * batch * pixels; ++i)
+            values.push_back(uniform(RandomStream(1, Purpose::user, 0, i).words(0)[0]) - 0.5F);
         for (std::int32_t i = 0; i < 4 * batch; ++i) labels.push_back(i % 10);
     }
     BatchView operator()(std::int64_t step, int replica, HostContext&) {
@@ -52,14 +53,16 @@ struct Numbers {
 std::vector<std::string> titles(const StepProfile& profile) {
     std::vector<std::string> result;
     for (const ProfiledPart& part : profile.parts) {
-        result.push_back(part.name + (part.name.empty() ? "" : ": ") + part.what + (part.pass.empty() ? "" : ", ") + std::string(part.pass));
+        result.push_back(part.name + (part.name.empty() ? "" : ": ") + part.what + (part.pass.empty() ? "" : ", ") +
+                         std::string(part.pass));
     }
     return result;
 }
 
 const ProfiledPart& part_of(const StepProfile& profile, const std::string& what, const std::string& pass) {
-    const auto found = std::find_if(profile.parts.begin(), profile.parts.end(),
-                                    [&](const ProfiledPart& part) { return (part.name == what || part.what == what) && part.pass == pass; });
+    const auto found = std::find_if(profile.parts.begin(), profile.parts.end(), [&](const ProfiledPart& part) {
+        return (part.name == what || part.what == what) && part.pass == pass;
+    });
     REQUIRE(found != profile.parts.end());
     return *found;
 }
@@ -70,12 +73,13 @@ TEST_CASE("a profile has every part of a step in the order of the step, and thei
     Numbers numbers;
     Training training({.device = {.threads = 2}, .batch_size = batch, .moving_average = {.decay = 0.99}});
     const StepProfile one = profile(training, numbers, {.steps = 1, .warm_up = 2});
-    CHECK(titles(one) == std::vector<std::string>{
-                             "regularisers' losses", "data", "packing of weights", "conv1: Conv2d<4, 3> + ReLU, forward",
-                             "MaxPool2d<2, 2>, forward", "conv2: Conv2d<6, 3>, forward", "fc: Linear<10>, forward", "loss",
-                             "fc: Linear<10>, backward", "conv2: Conv2d<6, 3>, backward", "MaxPool2d<2, 2>, backward",
-                             "conv1: Conv2d<4, 3> + ReLU, backward", "waiting for other devices", "check of the gradient", "optimiser",
-                             "moving average"});
+    CHECK(titles(one) == std::vector<std::string>{"regularisers' losses", "data", "packing of weights",
+                                                  "conv1: Conv2d<4, 3> + ReLU, forward", "MaxPool2d<2, 2>, forward",
+                                                  "conv2: Conv2d<6, 3>, forward", "fc: Linear<10>, forward", "loss",
+                                                  "fc: Linear<10>, backward", "conv2: Conv2d<6, 3>, backward",
+                                                  "MaxPool2d<2, 2>, backward", "conv1: Conv2d<4, 3> + ReLU, backward",
+                                                  "waiting for other devices", "check of the gradient", "optimiser",
+                                                  "moving average"});
     CHECK(training.step() == 3);
     CHECK(one.steps == 1);
     CHECK(one.samples_a_step == batch);
@@ -106,7 +110,8 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     CHECK(part_of(found, "fc", "backward").operations == 2 * adds(5));
     const double in = 4.0 * batch * 4 * 4 * 6, out = 4.0 * batch * 10, weights = 4.0 * (96 * 10 + 10);
     CHECK(part_of(found, "fc", "forward").bytes == in + out + weights);
-    // The output's gradient and the input are read, the weights' gradient and the input's are written, which reads the weights.
+    // The output's gradient and the input are read, the weights' gradient and the input's are written, which reads the
+    // weights.
     CHECK(part_of(found, "fc", "backward").bytes == out + in + weights + in + weights);
     const double parameters = 4.0 * static_cast<double>(Small::parameter_count);
     CHECK(part_of(found, "optimiser", "").bytes == 3 * parameters);
@@ -122,7 +127,8 @@ TEST_CASE("the first device's share of the replicas is profiled, and its waiting
     Training training({.replicas = 4, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .accumulation = 2});
     const StepProfile found = profile(training, numbers, {.steps = 3, .warm_up = 1});
     CHECK(found.samples_a_step == 4 * 2 * batch);
-    CHECK(part_of(found, "conv1", "forward").operations == 2.0 * 2 * 2 * static_cast<double>(batch * Small::rows[0].multiply_adds));
+    CHECK(part_of(found, "conv1", "forward").operations ==
+          2.0 * 2 * 2 * static_cast<double>(batch * Small::rows[0].multiply_adds));
     CHECK(part_of(found, "averaging", "").bytes == 6.0 / 2 * 4 * static_cast<double>(Small::parameter_count));
     CHECK(part_of(found, "waiting for other devices", "").seconds > 0);
 }
@@ -131,7 +137,8 @@ TEST_CASE("running statistics and synchronised normalisations are parts too") {
     Numbers numbers;
     TrainingOf<Normed> own({.replicas = 2, .device = {.threads = 1}, .batch_size = batch});
     CHECK(part_of(profile(own, numbers, {.steps = 2, .warm_up = 0}), "running statistics", "").seconds > 0);
-    TrainingOf<Normed, Synchronized> shared({.replicas = 2, .devices = 2, .device = {.threads = 1}, .batch_size = batch});
+    TrainingOf<Normed, Synchronized> shared(
+        {.replicas = 2, .devices = 2, .device = {.threads = 1}, .batch_size = batch});
     const StepProfile found = profile(shared, numbers, {.steps = 2, .warm_up = 0});
     for (const char* const pass : {"forward", "backward"}) CHECK(part_of(found, "bn1", pass).seconds > 0);
 }
@@ -173,7 +180,12 @@ TEST_CASE("the table has milliseconds, shares, rates and floors, and leaves out 
                               .seconds = 0.01,
                               .rest = 0.0005,
                               .rates = {.operations = 100e9, .bytes = 10e9},
-                              .parts = {{.name = "conv1", .what = "Conv2d<4, 3> + ReLU", .pass = "forward", .seconds = 0.008, .operations = 4e8, .bytes = 1e6},
+                              .parts = {{.name = "conv1",
+                                         .what = "Conv2d<4, 3> + ReLU",
+                                         .pass = "forward",
+                                         .seconds = 0.008,
+                                         .operations = 4e8,
+                                         .bytes = 1e6},
                                         {.name = {}, .what = "loss", .seconds = 0.0005},
                                         {.name = {}, .what = "optimiser", .seconds = 0.001, .bytes = 5e6}}};
     CHECK(to_string(profile) ==

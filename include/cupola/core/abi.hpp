@@ -19,8 +19,8 @@
 #define CUPOLA_ABI v0_1_baseline
 #endif
 
-// cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines CUPOLA_OPS:
-// functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the templates.
+// cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines
+// CUPOLA_OPS: functions marked CUPOLA_INLINE are then declared here and defined there; compiled.hpp has the templates.
 #ifndef CUPOLA_INLINE
 #define CUPOLA_INLINE inline
 #endif

@@ -11,14 +11,15 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest, ties to
-/// even; a NaN stays one. A loop of conversions becomes vector instructions. (The compiler's own bit cast, because kernels
-/// cannot call std::bit_cast.)
+/// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest,
+/// ties to even; a NaN stays one. A loop of conversions becomes vector instructions. (The compiler's own bit cast,
+/// because kernels cannot call std::bit_cast.)
 struct BFloat16 {
     std::uint16_t bits = 0;
 
     constexpr BFloat16() = default;
-    CUPOLA_HOST_DEVICE constexpr explicit BFloat16(float value) : bits(rounded(__builtin_bit_cast(std::uint32_t, value))) {}
+    CUPOLA_HOST_DEVICE constexpr explicit BFloat16(float value)
+        : bits(rounded(__builtin_bit_cast(std::uint32_t, value))) {}
     CUPOLA_HOST_DEVICE constexpr operator float() const {  // NOLINT: exact
         return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
     }
@@ -31,9 +32,9 @@ private:
     }
 };
 
-/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number past 65,504. A float is rounded to the nearest,
-/// ties to even, one of 65,520 and more to infinity; below 2^-14 there are the multiples of 2^-24. A NaN stays one, of a
-/// sign and bits that are the device's choice. Kernels convert by the GPU's own instruction.
+/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number past 65,504. A float is rounded to the
+/// nearest, ties to even, one of 65,520 and more to infinity; below 2^-14 there are the multiples of 2^-24. A NaN stays
+/// one, of a sign and bits that are the device's choice. Kernels convert by the GPU's own instruction.
 struct Float16 {
     std::uint16_t bits = 0;
 
@@ -52,8 +53,8 @@ private:
 #endif
         const auto u = __builtin_bit_cast(std::uint32_t, value);
         const std::uint32_t sign = (u >> 16) & 0x8000U, magnitude = u & 0x7FFF'FFFFU;
-        std::uint32_t result = 0x7C00U;         // infinity
-        if (magnitude > 0x7F80'0000U) {         // a NaN, made quiet
+        std::uint32_t result = 0x7C00U;  // infinity
+        if (magnitude > 0x7F80'0000U) {  // a NaN, made quiet
             result = 0x7E00U | ((magnitude >> 13) & 0x3FFU);
         } else if (magnitude < 0x3880'0000U) {  // below 2^-14: in the sum with 1/2 a float's last bit is 2^-24
             const float sum = __builtin_bit_cast(float, magnitude) + 0.5F;
@@ -125,8 +126,9 @@ inline constexpr ElementType element_type_of<std::uint8_t> = ElementType::uint8;
 /// A precision policy names the type that activations are computed and kept in, and their gradients. Parameters, their
 /// gradients, sums and the loss are float under every policy. `InPrecision<Policy, Net>` puts a network under one.
 ///
-/// The gradient that backward begins with is multiplied by `loss_scale`, and the parameters' mean gradient divided by it, so
-/// that optimisers, clipping and reports see the gradient itself. It is 1 where an activation has the range of a float.
+/// The gradient that backward begins with is multiplied by `loss_scale`, and the parameters' mean gradient divided by
+/// it, so that optimisers, clipping and reports see the gradient itself. It is 1 where an activation has the range of a
+/// float.
 struct Float32 {
     using Activation = float;
     static constexpr std::string_view name = "float32";
@@ -138,10 +140,10 @@ struct MixedBFloat16 {
     static constexpr std::string_view name = "bfloat16";
     static constexpr float loss_scale = 1;
 };
-/// The same in IEEE's half, of `Cuda` alone: Keras's mixed_float16 with a loss scale that stays as it is. It keeps small gradients
-/// above 2^-24, where half ends. With a large one a gradient reaches infinity instead, which is reported as any other
-/// that is not finite. Another scale is another policy, a power of two so that nothing is rounded:
-/// `struct Half : MixedFloat16 { static constexpr float loss_scale = 65536; };`.
+/// The same in IEEE's half, of `Cuda` alone: Keras's mixed_float16 with a loss scale that stays as it is. It keeps
+/// small gradients above 2^-24, where half ends. With a large one a gradient reaches infinity instead, which is
+/// reported as any other that is not finite. Another scale is another policy, a power of two so that nothing is
+/// rounded: `struct Half : MixedFloat16 { static constexpr float loss_scale = 65536; };`.
 struct MixedFloat16 {
     using Activation = Float16;
     static constexpr std::string_view name = "float16";

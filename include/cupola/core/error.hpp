@@ -65,17 +65,17 @@ public:
 
 namespace impl {
 
-/// A piece of a sentence: text or a number. One type for all, so that a sentence is put together by one function and not
-/// by one for each combination of types.
+/// A piece of a sentence: text or a number. One type for all, so that a sentence is put together by one function and
+/// not by one for each combination of types.
 class TextPart {
 public:
-    TextPart(const char* text) : kind_(Kind::text), text_(text) {}             // NOLINT: parts convert
-    TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}        // NOLINT
-    TextPart(const std::string& text) : kind_(Kind::text), text_(text) {}      // NOLINT
-    TextPart(bool value) : kind_(Kind::text), text_(value ? "true" : "false") {}  // NOLINT
-    TextPart(char value) : kind_(Kind::character), character_(value) {}        // NOLINT
-    TextPart(std::signed_integral auto value) : kind_(Kind::integer), integer_(value) {}      // NOLINT
-    TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}    // NOLINT
+    TextPart(const char* text) : kind_(Kind::text), text_(text) {}                          // NOLINT: parts convert
+    TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}                     // NOLINT
+    TextPart(const std::string& text) : kind_(Kind::text), text_(text) {}                   // NOLINT
+    TextPart(bool value) : kind_(Kind::text), text_(value ? "true" : "false") {}            // NOLINT
+    TextPart(char value) : kind_(Kind::character), character_(value) {}                     // NOLINT
+    TextPart(std::signed_integral auto value) : kind_(Kind::integer), integer_(value) {}    // NOLINT
+    TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}  // NOLINT
     TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
     void append_to(std::string& result) const;
@@ -111,7 +111,8 @@ CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
             if (real_ != real_) {
                 result += "nan";  // never "-nan"
             } else {
-                result.append(digits, std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
+                result.append(digits,
+                              std::to_chars(digits, digits + sizeof digits, real_, std::chars_format::general, 6).ptr);
             }
             return;
         case Kind::integer:

@@ -43,7 +43,7 @@ struct Number {
         requires(std::integral<Bits> && sizeof(Bits) == sizeof(std::uint64_t))
     constexpr Number(Bits value) : bits(static_cast<std::uint64_t>(value)) {}  // NOLINT
 #endif
-    constexpr operator double() const { return std::bit_cast<double>(bits); }      // NOLINT
+    constexpr operator double() const { return std::bit_cast<double>(bits); }  // NOLINT
     bool operator==(const Number&) const = default;
 };
 

@@ -38,10 +38,9 @@ struct RandomWords {
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t product0 = multiplier0 * counter[0];
         const std::uint64_t product1 = multiplier1 * counter[2];
-        counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-                   static_cast<std::uint32_t>(product1),
-                   static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-                   static_cast<std::uint32_t>(product0)};
+        counter = {
+            static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
+            static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
         key[0] += weyl0;
         key[1] += weyl1;
     }
@@ -55,7 +54,8 @@ enum class Purpose : std::uint32_t { initialization = 1, shuffle = 2, distortion
 /// 32-bit counter (dropout uses the step).
 class RandomStream {
 public:
-    CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint32_t epoch, std::uint64_t index)
+    CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint32_t epoch,
+                                              std::uint64_t index)
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           index_(static_cast<std::uint32_t>(index)),
           epoch_(epoch),
@@ -72,7 +72,9 @@ private:
 };
 
 /// Uniform in [0, 1): the upper 24 bits, so every value is exact in float.
-[[nodiscard]] CUPOLA_HOST_DEVICE constexpr float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr float uniform(std::uint32_t word) {
+    return static_cast<float>(word >> 8) * 0x1p-24F;
+}
 
 /// Uniform in [0, count), by the multiply-shift method: biased by less than count / 2^32.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr std::uint32_t uniform_below(std::uint32_t word, std::uint32_t count) {

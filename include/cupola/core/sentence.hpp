@@ -69,15 +69,16 @@ consteval void cupola_says() {
 
 }  // namespace impl
 
-/// Nothing for an empty sentence; otherwise an error with the sentence. True in any case, so that whoever asserts it adds
-/// no error of its own.
+/// Nothing for an empty sentence; otherwise an error with the sentence. True in any case, so that whoever asserts it
+/// adds no error of its own.
 template <Sentence sentence>
 [[nodiscard]] consteval bool report_mistake() {
     if constexpr (!sentence.empty()) {
         constexpr std::size_t slices = (sentence.size + impl::slice_length - 1) / impl::slice_length;
         []<std::size_t... I>(std::index_sequence<I...>) {
-            impl::cupola_says<impl::slice<(I + 1 < slices ? impl::slice_length : sentence.size - I * impl::slice_length) + 1>(
-                sentence, I * impl::slice_length)...>();
+            impl::cupola_says<
+                impl::slice<(I + 1 < slices ? impl::slice_length : sentence.size - I * impl::slice_length) + 1>(
+                    sentence, I * impl::slice_length)...>();
         }(std::make_index_sequence<slices>{});
     }
     return true;

@@ -22,7 +22,8 @@ constexpr std::string_view function_name() {
 }
 
 inline constexpr std::size_t name_begin = function_name<double>().find("double");
-inline constexpr std::size_t name_tail = function_name<double>().size() - name_begin - std::string_view("double").size();
+inline constexpr std::size_t name_tail =
+    function_name<double>().size() - name_begin - std::string_view("double").size();
 
 }  // namespace impl
 

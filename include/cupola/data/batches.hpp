@@ -33,7 +33,7 @@ concept HasTransformOutput = requires(const T& transform, const Shape& input) {
 /// Turns sample i of the data set into floats, given the random numbers of (seed, epoch, i).
 template <class T, class Data>
 concept Transforms = requires(const T& transform, const Data& data, const RandomStream& random, float* to) {
-    {transform(data.sample(0), data.sample_shape(), random, to)};
+    { transform(data.sample(0), data.sample_shape(), random, to) };
 };
 
 /// What stands between a data set and a batch: `TutorialDistortions`, `CentralCrop`, or a type of the user's own.
@@ -56,7 +56,7 @@ concept BatchSource = requires(const S& source, std::int64_t step, int replica, 
     { source.batch_size() } -> std::convertible_to<std::int64_t>;
     { source.replicas() } -> std::convertible_to<int>;
     { source.sample_shape() } -> std::convertible_to<Shape>;
-    {source.fill(step, replica, begin, end, samples, labels)};
+    { source.fill(step, replica, begin, end, samples, labels) };
 };
 
 struct BatchOptions {
@@ -119,15 +119,13 @@ void TrainingBatches<Data, Transform>::look_up(std::int64_t step, int replica, s
                                                std::span<SampleOfEpoch> places) const {
     require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
             step, " in batches of ", global_batch_size(), " samples");
-    require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ",
-            options_.replicas);
+    require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
     order_.look_up(step * global_batch_size() + replica * options_.batch_size + begin, places);
 }
 
 template <Dataset Data, SampleTransform<Data> Transform>
-void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica,
-                                                          std::int64_t begin, std::int64_t end,
-                                                          float* samples, std::int32_t* labels) const {
+void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
+                                            float* samples, std::int32_t* labels) const {
     std::array<SampleOfEpoch, 32> places;
     while (begin < end) {
         const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches of images that are made where they are trained on: each GPU holds the data set as bytes, and a kernel cuts, mirrors,
-// distorts and standardizes the samples of a batch with the random numbers that TrainingBatches and EvaluationBatches draw on
-// the host: the same places, sides and factors, and pixels that are the same to rounding.
+// Batches of images that are made where they are trained on: each GPU holds the data set as bytes, and a kernel cuts,
+// mirrors, distorts and standardizes the samples of a batch with the random numbers that TrainingBatches and
+// EvaluationBatches draw on the host: the same places, sides and factors, and pixels that are the same to rounding.
 //
 //     CudaBatches batches(data.train, TutorialDistortions{}, {.batch_size = 128, .replicas = 2, .seed = 1});
 //     fit(training, batches, {.steps = 1000});
 //
-// Nothing is copied but the images and labels, at a GPU's first batch; which samples a batch has, a launch carries by value.
-// A batch is queued on the context's stream and waits for nothing. For nvcc.
+// Nothing is copied but the images and labels, at a GPU's first batch; which samples a batch has, a launch carries by
+// value. A batch is queued on the context's stream and waits for nothing. For nvcc.
 #pragma once
 
 #include <algorithm>
@@ -104,7 +104,9 @@ class CudaBatches {
 
 public:
     CudaBatches(const ImageSet& images, Transform transform, BatchOptions options)
-        : order_(images, transform, options), seed_(options.seed), samples_(images, std::move(transform), options.batch_size) {
+        : order_(images, transform, options),
+          seed_(options.seed),
+          samples_(images, std::move(transform), options.batch_size) {
         samples_.provide_lanes(options.replicas);
     }
     CudaBatches(const ImageSet&&, Transform, BatchOptions) = delete;  // the images would be gone at once
@@ -115,18 +117,19 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return order_.sample_shape(); }
     [[nodiscard]] std::int64_t class_count() const { return order_.class_count(); }
 
-    /// Queues the batch of a step and replica, on the context's GPU; what is queued after this replica's next batch no longer
-    /// finds it. The first call on a GPU copies the images there, and throws OutOfMemory if they do not fit.
+    /// Queues the batch of a step and replica, on the context's GPU; what is queued after this replica's next batch no
+    /// longer finds it. The first call on a GPU copies the images there, and throws OutOfMemory if they do not fit.
     BatchView operator()(std::int64_t step, int replica, CudaContext& context) {
         using impl::DrawnPlaces;
         std::array<SampleOfEpoch, DrawnPlaces::capacity> places;
         impl::CudaBatchBuffer* buffer = nullptr;
         for (std::int64_t begin = 0; begin < batch_size(); begin += DrawnPlaces::capacity) {
-            const std::span here =
-                std::span(places).first(static_cast<std::size_t>(std::min(DrawnPlaces::capacity, batch_size() - begin)));
+            const std::span here = std::span(places).first(
+                static_cast<std::size_t>(std::min(DrawnPlaces::capacity, batch_size() - begin)));
             order_.look_up(step, replica, begin, here);
             if (begin == 0) buffer = &samples_.begin(context, replica);
-            samples_.queue(context, replica, begin, static_cast<std::int64_t>(here.size()), impl::drawn_places(here, seed_));
+            samples_.queue(context, replica, begin, static_cast<std::int64_t>(here.size()),
+                           impl::drawn_places(here, seed_));
         }
         return buffer->view(batch_size());
     }
@@ -137,8 +140,8 @@ private:
     impl::CudaSamples<Transform> samples_;
 };
 
-/// The batches of an evaluation of `images`, which have to outlive them: each image once, in order, with what remains as a
-/// last, smaller batch.
+/// The batches of an evaluation of `images`, which have to outlive them: each image once, in order, with what remains
+/// as a last, smaller batch.
 template <class Transform>
 class CudaEvaluationBatches {
     static_assert(report_mistake<impl::cuda_transform_mistake<Transform>()>());
@@ -152,7 +155,8 @@ public:
         require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
         samples_.provide_lanes(lanes);
     }
-    CudaEvaluationBatches(const ImageSet&&, Transform, std::int64_t, int = 1) = delete;  // the images would be gone at once
+    CudaEvaluationBatches(const ImageSet&&, Transform, std::int64_t,
+                          int = 1) = delete;  // the images would be gone at once
 
     [[nodiscard]] const ImageSet& data() const { return *images_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }

@@ -142,7 +142,8 @@ struct CentralCrop {
     bool standardize = true;
 
     [[nodiscard]] Shape output(const Shape& input) const { return impl::cropped(input, height, width); }
-    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random, float* to) const {
+    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
+                    float* to) const {
         impl::write_distorted(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnDistortion draw(std::int64_t image_height, std::int64_t image_width,

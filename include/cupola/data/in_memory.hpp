@@ -40,8 +40,8 @@ private:
 
 static_assert(Dataset<InMemory>);
 
-/// Training batches of samples in memory, shuffled by seed and epoch. Copying a sample is cheap, so the device that asks
-/// for a batch prepares it: no queue and no workers, which `Prefetch` adds where preparing is work.
+/// Training batches of samples in memory, shuffled by seed and epoch. Copying a sample is cheap, so the device that
+/// asks for a batch prepares it: no queue and no workers, which `Prefetch` adds where preparing is work.
 /// `InMemoryBatches batches(data, {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches {
 public:
@@ -79,17 +79,17 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const floa
     require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name,
                        " have no values: ", to_string(shape_));
     require<DataError>(!labels.empty(), "the data set ", name, " has no samples");
-    require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ",
-                       name, " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
+    require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ", name,
+                       " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
                        to_string(shape_), " need ", labels.size() * static_cast<std::size_t>(shape_.size()));
     for (std::size_t i = 0; i < labels.size(); ++i) {
-        require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ",
-                           labels[i], " at sample ", i, "; with ", class_count, " classes labels are 0 to ",
-                           class_count - 1);
+        require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ", labels[i],
+                           " at sample ", i, "; with ", class_count, " classes labels are 0 to ", class_count - 1);
     }
 }
 
-CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options) : source_(data, Unchanged{}, options) {
+CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
+    : source_(data, Unchanged{}, options) {
     for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape().size());
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The distortions of the residual networks for CIFAR (He et al. 2015), as TensorFlow's cifar10_estimator has them: the
-// bytes of an image are scaled to x / 128 - 1, zeros are put around it, a piece of the image's own size is cut out, every
-// place with equal probability, and it is flipped left to right with probability 1/2. There is no standardization. What is
-// evaluated is scaled only.
+// bytes of an image are scaled to x / 128 - 1, zeros are put around it, a piece of the image's own size is cut out,
+// every place with equal probability, and it is flipped left to right with probability 1/2. There is no
+// standardization. What is evaluated is scaled only.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where a piece of an image's own size lies: its upper left corner in the image, and whether it is mirrored after that.
+/// Where a piece of an image's own size lies: its upper left corner in the image, and whether it is mirrored after
+/// that.
 struct DrawnPiece {
     std::int64_t y = 0, x = 0;
     bool flip = false;
@@ -45,7 +46,8 @@ inline void scale_row(const std::uint8_t* row, std::int64_t width, std::int64_t 
         copy_row(row + 3 * (width - done - here), here, true, mirrored);
         scale_pixels(mirrored, 3 * here, to + 3 * done);
     }
-    for (std::int64_t x = 0; channels != 3 && x < width; ++x) scale_pixels(row + (width - 1 - x) * channels, channels, to + x * channels);
+    for (std::int64_t x = 0; channels != 3 && x < width; ++x)
+        scale_pixels(row + (width - 1 - x) * channels, channels, to + x * channels);
 }
 
 }  // namespace impl
@@ -60,7 +62,8 @@ struct PadCropFlip {
     [[nodiscard]] Shape output(const Shape& input) const {
         constexpr std::int64_t most = 1 << 14;
         require(input.rank == 3, "images are height x width x channels, not ", to_string(input));
-        require(padding >= 0 && padding <= most, "an image is padded with 0 to ", most, " zeros on each side, not ", padding);
+        require(padding >= 0 && padding <= most, "an image is padded with 0 to ", most, " zeros on each side, not ",
+                padding);
         return input;
     }
 
@@ -80,16 +83,18 @@ struct PadCropFlip {
                 continue;
             }
             std::fill(to, to + begin * channels, 0.0F);
-            impl::scale_row(image.data() + (from_y * width + first) * channels, end - begin, channels, mirrored, to + begin * channels);
+            impl::scale_row(image.data() + (from_y * width + first) * channels, end - begin, channels, mirrored,
+                            to + begin * channels);
             std::fill(to + end * channels, to + width * channels, 0.0F);
         }
     }
 
-    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t, const RandomStream& random) const {
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t,
+                                                           const RandomStream& random) const {
         const RandomWords<4> words = random.words(0);
         const std::int64_t places = 2 * padding + 1;
-        const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places * places))
-                                        : padding * places + padding;
+        const std::int64_t place =
+            crop ? uniform_below(words[0], static_cast<std::uint32_t>(places * places)) : padding * places + padding;
         return {place / places - padding, place % places - padding, flip && (words[1] >> 31) != 0};
     }
 };
@@ -100,7 +105,9 @@ struct ScaledPixels {
     void operator()(std::span<const std::uint8_t> image, const Shape&, const RandomStream&, float* to) const {
         impl::scale_pixels(image.data(), static_cast<std::int64_t>(image.size()), to);
     }
-    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t, const RandomStream&) const { return {}; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnPiece draw(std::int64_t, std::int64_t, const RandomStream&) const {
+        return {};
+    }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

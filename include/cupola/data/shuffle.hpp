@@ -84,7 +84,8 @@ CUPOLA_INLINE void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, s
     impl::decide_places(order, 0, order.size(), seed, epoch);
 }
 
-CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed) : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
+CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed)
+    : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
     require(size >= 1 && size <= max_size, "a data set of ", size, " samples cannot be shuffled; 1 to ", max_size,
             " can");
     for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
@@ -101,7 +102,8 @@ CUPOLA_INLINE void ShuffledOrder::look_up(std::int64_t first, std::span<SampleOf
         ++first;
     }
     // By now nobody looks up the epoch before, whose memory the next one's permutation takes.
-    if (first % size_ > size_ / 2 && first / size_ < max_epoch) advance(begun(first / size_ + 1), 2 * places.size() + 1);
+    if (first % size_ > size_ / 2 && first / size_ < max_epoch)
+        advance(begun(first / size_ + 1), 2 * places.size() + 1);
 }
 
 CUPOLA_INLINE ShuffledOrder::Permutation& ShuffledOrder::begun(std::int64_t epoch) const {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches that the host makes, for a training on a GPU: for data sets that do not fit there, samples that are floats, and
-// transforms of one's own. (CudaBatches makes batches of images on the GPU itself.)
+// Batches that the host makes, for a training on a GPU: for data sets that do not fit there, samples that are floats,
+// and transforms of one's own. (CudaBatches makes batches of images on the GPU itself.)
 //
 //     Prefetch prefetch(TrainingBatches(images, MyTransform{}, {.batch_size = 128, .replicas = 2}), {.workers = 6});
 //     Uploaded batches(prefetch);
 //     fit(training, batches, {.steps = 1000});
 //
-// A batch goes through pinned memory, of which each replica has room for several batches, and its copy to the GPU is queued on
-// the context's stream. So the host is ahead of the GPU by as many batches, and waits only for the copy that was queued that
-// long ago.
+// A batch goes through pinned memory, of which each replica has room for several batches, and its copy to the GPU is
+// queued on the context's stream. So the host is ahead of the GPU by as many batches, and waits only for the copy that
+// was queued that long ago.
 #pragma once
 
 #include <concepts>
@@ -58,8 +58,8 @@ struct UploadOptions {
     double patience_seconds = 600;
 };
 
-/// `Source` is a BatchSource, whose batches are then made in the pinned memory itself, by the thread of the device that asks,
-/// or gives batches. It has to outlive this.
+/// `Source` is a BatchSource, whose batches are then made in the pinned memory itself, by the thread of the device that
+/// asks, or gives batches. It has to outlive this.
 template <class Source>
     requires BatchSource<Source> || GivesBatches<Source>
 class Uploaded {
@@ -71,7 +71,8 @@ public:
           sample_size_(Shape(source.sample_shape()).size()) {
         require(options.ahead >= 1 && options.ahead <= most_ahead, "a replica has pinned memory for 1 to ", most_ahead,
                 " batches, not ", options.ahead);
-        require(options.patience_seconds > 0, "the host waits for a GPU for more than 0 s, not ", options.patience_seconds);
+        require(options.patience_seconds > 0, "the host waits for a GPU for more than 0 s, not ",
+                options.patience_seconds);
         lanes_.resize(static_cast<std::size_t>(replicas()));
     }
     explicit Uploaded(const Source&&, UploadOptions = {}) = delete;  // the source would be gone at once
@@ -80,8 +81,8 @@ public:
     [[nodiscard]] int replicas() const { return source_->replicas(); }
     [[nodiscard]] Shape sample_shape() const { return source_->sample_shape(); }
 
-    /// Queues the copy of the batch of a step and replica; what is queued after this replica's next batch no longer finds it.
-    /// Throws what the source throws, and DeviceError where the GPU does not come to a copy in time.
+    /// Queues the copy of the batch of a step and replica; what is queued after this replica's next batch no longer
+    /// finds it. Throws what the source throws, and DeviceError where the GPU does not come to a copy in time.
     BatchView operator()(std::int64_t step, int replica, CudaContext& context) {
         require(replica >= 0 && replica < replicas(), "there is no replica ", replica, " of ", replicas());
         Lane& lane = lanes_[static_cast<std::size_t>(replica)];
@@ -128,8 +129,9 @@ private:
     }
 
     void await(const impl::StepEvent& copied, int replica, std::int64_t step) const {
-        impl::wait_until([&] { return copied.happened(); }, options_.patience_seconds, "the batch of step ", step, " and replica ", replica,
-                         " has waited ", options_.patience_seconds, " s for the GPU to copy one that was queued ", options_.ahead,
+        impl::wait_until([&] { return copied.happened(); }, options_.patience_seconds, "the batch of step ", step,
+                         " and replica ", replica, " has waited ", options_.patience_seconds,
+                         " s for the GPU to copy one that was queued ", options_.ahead,
                          options_.ahead == 1 ? " batch earlier" : " batches earlier");
     }
 
@@ -143,7 +145,8 @@ private:
             const BatchView batch = (*source_)(step, replica, thread);
             require(batch.size >= 1 && batch.size <= batch_size_, "a batch of step ", step, " has ", batch.size,
                     " samples; 1 to ", batch_size_, " were announced");
-            std::memcpy(pinned.samples(), batch.samples, static_cast<std::size_t>(batch.size * sample_size_) * sizeof(float));
+            std::memcpy(pinned.samples(), batch.samples,
+                        static_cast<std::size_t>(batch.size * sample_size_) * sizeof(float));
             std::memcpy(pinned.labels, batch.labels, static_cast<std::size_t>(batch.size) * sizeof(std::int32_t));
             return batch.size;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is the
-// GPU of that number (CUDA_VISIBLE_DEVICES chooses among them).
+// An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is
+// the GPU of that number (CUDA_VISIBLE_DEVICES chooses among them).
 //
 // Whether there is a driver and such a GPU is asked before anything else; without, DeviceError says so in one sentence.
 // Work of a context is queued on its stream and done in order; what the host reads, copy_to_host waits for.
@@ -15,9 +15,9 @@
 #include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/device/impl/cuda_error.hpp>
-#include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/plan_choices.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -27,16 +27,20 @@ namespace cupola::inline CUPOLA_ABI {
     const auto version_text = [](int number) { return text(number / 1000, '.', number % 1000 / 10); };
     int driver = 0, runtime = 0, count = 0;
     impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-    require<DeviceError>(cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0,
-                         "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA ",
-                         version_text(runtime), ", and the device Host needs neither");
-    require<DeviceError>(driver / 1000 >= runtime / 1000, "the NVIDIA driver of this machine is for CUDA ", version_text(driver),
-                         ", and this program was built with CUDA ", version_text(runtime), ": install a newer driver");
+    require<DeviceError>(
+        cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0,
+        "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA ",
+        version_text(runtime), ", and the device Host needs neither");
+    require<DeviceError>(driver / 1000 >= runtime / 1000, "the NVIDIA driver of this machine is for CUDA ",
+                         version_text(driver), ", and this program was built with CUDA ", version_text(runtime),
+                         ": install a newer driver");
     const cudaError_t status = cudaGetDeviceCount(&count);
-    if (status == cudaErrorNoDevice) count = 0;
-    else impl::check_cuda(status, "cudaGetDeviceCount");
-    require<DeviceError>(count > 0, "this process sees no NVIDIA GPU: there is a driver for CUDA ", version_text(driver),
-                         ", but no device (CUDA_VISIBLE_DEVICES may hide them)");
+    if (status == cudaErrorNoDevice)
+        count = 0;
+    else
+        impl::check_cuda(status, "cudaGetDeviceCount");
+    require<DeviceError>(count > 0, "this process sees no NVIDIA GPU: there is a driver for CUDA ",
+                         version_text(driver), ", but no device (CUDA_VISIBLE_DEVICES may hide them)");
     return count;
 }
 
@@ -76,14 +80,17 @@ public:
             cudaGetLastError();  // it was reported here
             std::size_t free = 0, total = 0;
             cudaMemGetInfo(&free, &total);
-            throw OutOfMemory(text(what, " need ", bytes_text(bytes), ", and the GPU has ", bytes_text(free), " left of ", bytes_text(total)));
+            throw OutOfMemory(text(what, " need ", bytes_text(bytes), ", and the GPU has ", bytes_text(free),
+                                   " left of ", bytes_text(total)));
         }
         impl::check_cuda(status, "cudaMalloc");
         data_ = static_cast<std::byte*>(memory);
         impl::check_cuda(cudaMemset(memory, 0, bytes), "cudaMemset");
-        impl::check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // other streams do not wait for this one
+        impl::check_cuda(cudaStreamSynchronize(nullptr),
+                         "cudaStreamSynchronize");  // other streams do not wait for this one
     }
-    CudaArena(CudaArena&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    CudaArena(CudaArena&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     CudaArena& operator=(CudaArena&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
@@ -107,8 +114,8 @@ struct CudaOptions {
     bool tf32 = false;
     /// Only algorithms whose results have the same bits each time.
     bool deterministic = false;
-    /// Which of cuDNN's engines are taken where it has an entry, and where it has none what was taken is entered. Null: each
-    /// run takes what cuDNN ranks first. May be shared by devices.
+    /// Which of cuDNN's engines are taken where it has an entry, and where it has none what was taken is entered. Null:
+    /// each run takes what cuDNN ranks first. May be shared by devices.
     std::shared_ptr<PlanChoices> plan_choices;
 };
 
@@ -116,13 +123,13 @@ namespace impl {
 class StepConstants;
 }
 
-/// Where, on the device, a step that is captured once and run many times finds what changes from one to the next. Null outside
-/// such a step: launches then take everything by value.
+/// Where, on the device, a step that is captured once and run many times finds what changes from one to the next. Null
+/// outside such a step: launches then take everything by value.
 struct StepCells {
     /// 0 once a gradient was not finite: what changes parameters then does nothing.
     const std::int32_t* sound = nullptr;
-    /// The number of the step that random numbers are of.
-    const std::uint32_t* place = nullptr;
+    /// The step of PassKey, which random numbers are of.
+    const std::uint32_t* step = nullptr;
     /// Of the optimiser: the learning rate and its like.
     impl::StepConstants* constants = nullptr;
 };
@@ -133,7 +140,8 @@ public:
     /// Throws DeviceError if there is no driver or no such GPU.
     CudaContext(int ordinal, const CudaOptions& options) : ordinal_(checked(ordinal)), options_(options) {
         const impl::OnCudaDevice scope(ordinal_);
-        impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_), "cudaDeviceGetAttribute");
+        impl::check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_),
+                         "cudaDeviceGetAttribute");
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         impl::check_cudnn(cudnnCreate(cudnn_.out()), "cudnnCreate");
         impl::check_cudnn(cudnnSetStream(cudnn_.get(), stream_.get()), "cudnnSetStream");
@@ -158,11 +166,13 @@ public:
     /// Memory of the device for the partial sums and the results of one reduction at a time, in the stream's order.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
-    /// Pinned memory of the host, the same for the same number of bytes: for one user at a time, which waits for its copies.
+    /// Pinned memory of the host, the same for the same number of bytes: for one user at a time, which waits for its
+    /// copies.
     [[nodiscard]] std::byte* staging(std::size_t bytes) const { return staging_.at_least(bytes); }
     /// Queues a copy. Each place is on a device, or pinned.
     void queue_copy(void* to, const void* from, std::size_t bytes) const {
-        if (bytes != 0) impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+        if (bytes != 0)
+            impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
 
     /// Waits until all that was queued is done. Not in a step.
@@ -171,8 +181,9 @@ public:
 private:
     [[nodiscard]] static int checked(int ordinal) {
         const int count = cuda_devices();
-        require<DeviceError>(ordinal >= 0 && ordinal < count, "there is no GPU ", ordinal, ": this process sees ", count,
-                             count == 1 ? ", GPU 0" : ", GPUs 0 to ", count == 1 ? std::string() : text(count - 1));
+        require<DeviceError>(ordinal >= 0 && ordinal < count, "there is no GPU ", ordinal, ": this process sees ",
+                             count, count == 1 ? ", GPU 0" : ", GPUs 0 to ",
+                             count == 1 ? std::string() : text(count - 1));
         return ordinal;
     }
 
@@ -222,9 +233,11 @@ struct Cuda {
     [[nodiscard, gnu::cold]] static std::string library_version() {
         int runtime = 0;
         impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-        const auto cudnn = static_cast<std::int64_t>(cudnnGetVersion()), cublas = static_cast<std::int64_t>(cublasLtGetVersion());
-        return text("CUDA ", runtime / 1000, '.', runtime % 1000 / 10, ", cuDNN ", cudnn / 10000, '.', cudnn % 10000 / 100, '.', cudnn % 100,
-                    ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100, '.', cublas % 100);
+        const auto cudnn = static_cast<std::int64_t>(cudnnGetVersion()),
+                   cublas = static_cast<std::int64_t>(cublasLtGetVersion());
+        return text("CUDA ", runtime / 1000, '.', runtime % 1000 / 10, ", cuDNN ", cudnn / 10000, '.',
+                    cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
+                    '.', cublas % 100);
     }
 };
 

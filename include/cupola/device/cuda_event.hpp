@@ -16,7 +16,8 @@ public:
     /// The event happens when all that is queued now is done. Always of one context.
     void record(const CudaContext& context) {
         const auto scope = context.team();
-        if (!event_) check_cuda(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        if (!event_)
+            check_cuda(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
         check_cuda(cudaEventRecord(event_.get(), context.stream()), "cudaEventRecord");
     }
     /// True before the first record(). Throws DeviceError with what went wrong on the device.

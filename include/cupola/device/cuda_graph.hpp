@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work that is queued once and run many times: a CUDA graph of what a function queues on a context's stream. A launch of
-// the whole is one call of the host's.
+// Work that is queued once and run many times: a CUDA graph of what a function queues on a context's stream. A launch
+// of the whole is one call of the host's.
 //
-// Capturing runs nothing and waits for nothing. What cannot be captured (a wait, a copy from memory that is not pinned, a
-// library that refuses) ends it, refused() says why, and the caller queues the work each time.
+// Capturing runs nothing and waits for nothing. What cannot be captured (a wait, a copy from memory that is not pinned,
+// a library that refuses) ends it, refused() says why, and the caller queues the work each time.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +31,15 @@ public:
     static constexpr std::size_t node_types = 16;
     using Nodes = std::array<std::int64_t, node_types>;
 
-    /// Captures what body() queues, in place of what there was. A DeviceError of body's, or of CUDA's once the capture has
-    /// begun, is a refusal; what else body throws goes on. Meanwhile this thread's calls are restricted, no other's are.
+    /// Captures what body() queues, in place of what there was. A DeviceError of body's, or of CUDA's once the capture
+    /// has begun, is a refusal; what else body throws goes on. Meanwhile this thread's calls are restricted, no other's
+    /// are.
     template <class Body>
     void capture(const CudaContext& context, Body&& body) {
         destroy();
         const auto scope = context.team();
-        check_cuda(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+        check_cuda(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeThreadLocal),
+                   "cudaStreamBeginCapture");
         try {
             body();
         } catch (const DeviceError& error) {

@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// As many bytes for as long as it lives, zeros at first. Every device's kernels read and write them at the host's address;
-/// what a kernel wrote is there for the host when an event after it has happened.
+/// As many bytes for as long as it lives, zeros at first. Every device's kernels read and write them at the host's
+/// address; what a kernel wrote is there for the host when an event after it has happened.
 class CudaPinned {
 public:
     CudaPinned() = default;
@@ -41,8 +41,8 @@ private:
 
 class CudaStaging {
 public:
-    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is lost, once
-    /// the copies that use it are done. Throws OutOfMemory.
+    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is
+    /// lost, once the copies that use it are done. Throws OutOfMemory.
     [[nodiscard]] std::byte* at_least(std::size_t bytes) {
         if (bytes > memory_.size()) memory_ = CudaPinned(bytes);
         return memory_.data();

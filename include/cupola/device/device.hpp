@@ -63,11 +63,13 @@ template <class D>
     if constexpr (!HasDeviceName<D>) {
         sentence << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {
-        sentence << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()` and `team()`";
+        sentence
+            << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()` and `team()`";
     } else if constexpr (!HasArena<D>) {
         sentence << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
     } else {
-        sentence << "`copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)";
+        sentence
+            << "`copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)";
     }
     return sentence;
 }
@@ -75,7 +77,9 @@ template <class D>
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.
 inline constexpr std::size_t alignment = 64;
 
-[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+[[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /// "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
 [[nodiscard, gnu::cold]] std::string bytes_text(std::size_t bytes);

@@ -58,8 +58,9 @@ struct ConvolutionAlgorithm;
 struct HostOptions {
     /// OpenMP threads of this device.
     int threads = 1;
-    /// In a training whose devices use every processor of the process, each thread keeps to one of them. Threads that move
-    /// leave their part of a batch in another processor's cache: measured, a step of two threads takes 1.14 times as long.
+    /// In a training whose devices use every processor of the process, each thread keeps to one of them. Threads that
+    /// move leave their part of a batch in another processor's cache: measured, a step of two threads takes 1.14 times
+    /// as long.
     bool pinned = true;
     /// How convolutions in float are computed: null for oneDNN's direct ones, or `&winograd` of
     /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is the device's and not a layer's.
@@ -99,8 +100,8 @@ public:
     /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
     void flush_denormals() const;
 
-    /// Binds each thread of the team to a processor of its own, if it is to be and `devices` such devices use exactly the
-    /// processors that this process may use. For a thread that belongs to the device.
+    /// Binds each thread of the team to a processor of its own, if it is to be and `devices` such devices use exactly
+    /// the processors that this process may use. For a thread that belongs to the device.
     void pin_threads(int devices) const;
 
 private:
@@ -171,7 +172,8 @@ CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : s
     data_ = static_cast<std::byte*>(memory);
 }
 
-CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options) : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
+CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options)
+    : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
     require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
             " threads, not ", options.threads);
     const Team scope = team();
@@ -185,8 +187,7 @@ CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options) 
                          " OpenMP threads and was given ", granted,
                          "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
     impl::check_dnnl(dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "dnnl_engine_create");
-    impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags),
-                     "dnnl_stream_create");
+    impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags), "dnnl_stream_create");
 }
 
 CUPOLA_INLINE void HostContext::flush_denormals() const {

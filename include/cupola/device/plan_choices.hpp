@@ -5,8 +5,8 @@
 //
 //   <what it is for>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
-// sorted, after a line that names the format. The text goes to and comes from a file by whoever owns one; a choice is for one
-// version of the library and one kind of device, which its key names, and texts of several can be put into one.
+// sorted, after a line that names the format. The text goes to and comes from a file by whoever owns one; a choice is
+// for one version of the library and one kind of device, which its key names, and texts of several can be put into one.
 #pragma once
 
 #include <charconv>
@@ -38,8 +38,11 @@ public:
     static constexpr std::string_view head = "cupola plan choices 1";
 
     PlanChoices() = default;
-    /// Throws InvalidArgument with the line's number where `text` is not such a text. `name` says whose it is: a file's name.
-    explicit PlanChoices(std::string_view text, std::string_view name = "the text of plan choices") { read(text, name); }
+    /// Throws InvalidArgument with the line's number where `text` is not such a text. `name` says whose it is: a file's
+    /// name.
+    explicit PlanChoices(std::string_view text, std::string_view name = "the text of plan choices") {
+        read(text, name);
+    }
 
     [[nodiscard]] std::optional<EngineChoice> find(const std::string& key) const {
         const std::scoped_lock lock(mutex_);
@@ -49,7 +52,8 @@ public:
     }
     /// Replaces what was there.
     void set(const std::string& key, EngineChoice choice) {
-        require(!key.empty() && key.find_first_of("\t\n\r") == std::string::npos, "a plan's key is one line without tabs, and not empty");
+        require(!key.empty() && key.find_first_of("\t\n\r") == std::string::npos,
+                "a plan's key is one line without tabs, and not empty");
         const std::scoped_lock lock(mutex_);
         choices_[key] = std::move(choice);
     }
@@ -86,8 +90,10 @@ private:
             const std::size_t tab = line.find('\t');
             EngineChoice choice;
             const bool good = tab != std::string_view::npos && tab > 0 && read_choice(line.substr(tab + 1), choice);
-            require(good, name, ", line ", number, ", is not a key, a tab, an engine's number and its knobs as number=number");
-            require(choices_.emplace(line.substr(0, tab), std::move(choice)).second, name, ", line ", number, ", has a key that an earlier line has");
+            require(good, name, ", line ", number,
+                    ", is not a key, a tab, an engine's number and its knobs as number=number");
+            require(choices_.emplace(line.substr(0, tab), std::move(choice)).second, name, ", line ", number,
+                    ", has a key that an earlier line has");
         }
         require(number > 0, name, " is empty");
     }
@@ -107,7 +113,8 @@ private:
         if (!read_number(rest, choice.engine)) return false;
         while (!rest.empty()) {
             auto& [knob, value] = choice.knobs.emplace_back();
-            if (!skip(rest, ' ') || !read_number(rest, knob) || !skip(rest, '=') || !read_number(rest, value)) return false;
+            if (!skip(rest, ' ') || !read_number(rest, knob) || !skip(rest, '=') || !read_number(rest, value))
+                return false;
         }
         return true;
     }

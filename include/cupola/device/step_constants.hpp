@@ -6,8 +6,8 @@
 //   begin(false), the optimiser's update, and what queues values():   this step's constants; nothing is launched
 //   begin(true), the optimiser's update:                              captured once, or launched anew each step
 //
-// What values() was first called after is the sequence of every step: another throws InvalidArgument, as nothing captured
-// would fit it.
+// What values() was first called after is the sequence of every step: another throws InvalidArgument, as nothing
+// captured would fit it.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ public:
     /// Whether what is being updated launches; otherwise the step only gathers constants.
     [[nodiscard]] bool launching() const { return launching_; }
 
-    /// The place of `k` on the device. `launched_as` tells the launches apart that one operation chooses among: it is the
-    /// same in each step, as the size is.
+    /// The place of `k` on the device. `launched_as` tells the launches apart that one operation chooses among: it is
+    /// the same in each step, as the size is.
     template <class K>
     [[nodiscard]] const K* take(const K& k, int launched_as = 0) {
         static_assert(std::is_trivially_copyable_v<K> && alignof(K) <= each_aligned);
@@ -60,14 +60,12 @@ public:
     /// The constants since begin(), as they are to lie on the device, a multiple of 16 bytes; until the next begin().
     [[nodiscard]] std::span<const std::byte> values() const {
         require(!fixed_ || taken_ == sequence_.size(), "the optimiser has ", taken_, " constants in this step and had ",
-                sequence_.size(), " in the first: a step on Cuda is captured once, and the next are to launch the same");
+                sequence_.size(),
+                " in the first: a step on Cuda is captured once, and the next are to launch the same");
         fixed_ = true;
         return values_;
     }
     [[nodiscard]] std::byte* on_device() const { return on_device_; }
-
-    /// The next sequence may be another: what was captured of this one is not to be launched again.
-    void forget() { fixed_ = false; }
 
 private:
     struct Taken {
@@ -83,11 +81,13 @@ private:
         require(end <= capacity_, "the constants of the optimiser's step need more than the ", capacity_,
                 " bytes that there are: number ", taken_, " ends at byte ", end);
         if (fixed_) {
-            require(taken_ < sequence_.size(), "the optimiser has more constants in this step than the ", sequence_.size(),
+            require(taken_ < sequence_.size(), "the optimiser has more constants in this step than the ",
+                    sequence_.size(),
                     " of the first: a step on Cuda is captured once, and the next are to launch the same");
             const Taken& first = sequence_[taken_];
-            require(taken == first, "constant ", taken_, " of the optimiser's step has ", taken.bytes, " bytes and is launched as ",
-                    taken.launched_as, ", and had ", first.bytes, " and ", first.launched_as,
+            require(taken == first, "constant ", taken_, " of the optimiser's step has ", taken.bytes,
+                    " bytes and is launched as ", taken.launched_as, ", and had ", first.bytes, " and ",
+                    first.launched_as,
                     " in the first: a step on Cuda is captured once, and the next are to launch the same");
         } else {
             sequence_.push_back(taken);

@@ -38,7 +38,8 @@ struct BatchNorm2d {
 
     template <class Site>
     static ops::BatchNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::BatchNorm<typename Site::DeviceType, typename Site::Element>>(site, BatchNormShape{site.input.channels(), epsilon});
+        return make_operation<ops::BatchNorm<typename Site::DeviceType, typename Site::Element>>(
+            site, BatchNormShape{site.input.channels(), epsilon});
     }
 };
 

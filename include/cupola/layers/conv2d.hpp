@@ -19,10 +19,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t channels, std::int64_t kernel, auto... options>
 struct Conv2d {
-    static constexpr bool options_known =
-        (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, PadOption, BiasOption, WeightsOption, BiasesOption,
-                       Padding> &&
-         ...);
+    static constexpr bool options_known = (impl::one_of<std::remove_cvref_t<decltype(options)>, StrideOption, PadOption,
+                                                        BiasOption, WeightsOption, BiasesOption, Padding> &&
+                                           ...);
     static constexpr int paddings =
         (0 + ... + (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption, Padding> ? 1 : 0));
     static constexpr bool has_pad = (impl::one_of<std::remove_cvref_t<decltype(options)>, PadOption> || ...);

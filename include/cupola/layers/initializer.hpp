@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a parameter starts: values that are template arguments of a layer, `Conv2d<64, 5, weights(truncated_normal(0.05))>`,
-// or entries of a list given at construction.
+// How a parameter starts: values that are template arguments of a layer, `Conv2d<64, 5,
+// weights(truncated_normal(0.05))>`, or entries of a list given at construction.
 //
 // Element i of a parameter is a function of the seed, the parameter's place in the arena and i alone.
 #pragma once
@@ -28,7 +28,8 @@ struct Initializer {
 /// Uniform in [-limit, limit).
 [[nodiscard]] constexpr Initializer uniform_within(double limit) { return {Distribution::uniform, limit}; }
 [[nodiscard]] constexpr Initializer normal(double deviation) { return {Distribution::normal, deviation}; }
-/// Normal with this deviation, drawn again beyond two of them (TensorFlow's); its true deviation is 0.8796 of the value.
+/// Normal with this deviation, drawn again beyond two of them (TensorFlow's); its true deviation is 0.8796 of the
+/// value.
 [[nodiscard]] constexpr Initializer truncated_normal(double deviation) {
     return {Distribution::truncated_normal, deviation};
 }
@@ -39,12 +40,12 @@ struct Initializer {
 
 /// Writes the initial values of parameter number `parameter` of the network.
 void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in, std::int64_t fan_out,
-                       std::uint64_t seed, std::uint32_t parameter);
+                std::uint64_t seed, std::uint32_t parameter);
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initializer,
-                              std::int64_t fan_in, std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
+CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initializer, std::int64_t fan_in,
+                              std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
     const double value = initializer.value;
     for (std::size_t i = 0; i < values.size(); ++i) {
         const RandomStream stream(seed, Purpose::initialization, parameter, i);

@@ -40,8 +40,8 @@ struct Inferred {
     Shape shape{};
     const char* mistake = nullptr;
 
-    constexpr Inferred(const Shape& output) : shape(output) {}     // NOLINT: a shape is the usual answer
-    constexpr Inferred(Mistake wrong) : mistake(wrong.text) {}     // NOLINT
+    constexpr Inferred(const Shape& output) : shape(output) {}  // NOLINT: a shape is the usual answer
+    constexpr Inferred(Mistake wrong) : mistake(wrong.text) {}  // NOLINT
 };
 
 /// One parameter of a layer.
@@ -74,8 +74,8 @@ struct LayerTraits {
     Activation activation = Activation::none;
     /// Its operation can apply a ReLU to its output.
     bool absorbs_relu = false;
-    /// Outside training its weight [out, ...] and bias can take in the normalisation of its output's channels: its operation
-    /// then has a bias whatever the layer says (Site::folded_norm).
+    /// Outside training its weight [out, ...] and bias can take in the normalisation of its output's channels: its
+    /// operation then has a bias whatever the layer says (Site::folded_norm).
     bool absorbs_norm = false;
     /// It is a sum of two inputs, or hands its input to two readers: see net/residual.hpp.
     bool two_inputs = false;
@@ -86,8 +86,8 @@ struct LayerTraits {
     double statistics_epsilon = 0;
     /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
     bool masks_for_relu = false;
-    /// Where it is a pooling or a local response normalisation, and nothing else: its shape for an input. Two such neighbours
-    /// become one operation.
+    /// Where it is a pooling or a local response normalisation, and nothing else: its shape for an input. Two such
+    /// neighbours become one operation.
     PoolingShape (*pooling)(const Shape& input) = nullptr;
     LocalResponseNormShape (*local_norm)(const Shape& input) = nullptr;
     /// Whether it has them: under a sanitizer, g++ 12 compares no function's address with null in a constant.
@@ -129,7 +129,8 @@ concept Layer = InfersOutput<L>;
 
 /// What can be trained on device `D`.
 template <class L, class D, class T = float>
-concept LayerOn = Layer<L> && HasOperation<L, D, T> && HasForward<OperationOf<L, D, T>, D, T> && HasBackward<OperationOf<L, D, T>, D, T>;
+concept LayerOn = Layer<L> && HasOperation<L, D, T> && HasForward<OperationOf<L, D, T>, D, T> &&
+                  HasBackward<OperationOf<L, D, T>, D, T>;
 
 template <class L>
 [[nodiscard]] constexpr Parameters parameters_of(const Shape& input) {
@@ -160,7 +161,9 @@ template <class L>
 
 template <class L>
 [[nodiscard]] constexpr std::int64_t multiply_adds_of(const Shape& input) {
-    if constexpr (requires { { L::multiply_adds(input) } -> std::convertible_to<std::int64_t>; }) {
+    if constexpr (requires {
+                      { L::multiply_adds(input) } -> std::convertible_to<std::int64_t>;
+                  }) {
         return L::multiply_adds(input);
     } else {
         return 0;

@@ -47,7 +47,8 @@ struct Linear {
 
     template <class Site>
     static ops::Linear<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::Linear<typename Site::DeviceType, typename Site::Element>>(site, LinearShape{site.input[0], features, has_bias});
+        return make_operation<ops::Linear<typename Site::DeviceType, typename Site::Element>>(
+            site, LinearShape{site.input[0], features, has_bias});
     }
 };
 

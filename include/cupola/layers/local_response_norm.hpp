@@ -13,10 +13,12 @@ namespace cupola::inline CUPOLA_ABI {
 template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, Number bias = 1.0>
 struct LocalResponseNorm {
     static constexpr LocalResponseNormShape shape(const Shape& input) {
-        return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha), static_cast<float>(beta)};
+        return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha),
+                static_cast<float>(beta)};
     }
 
-    static constexpr LayerTraits traits{.backward_reads_output = false, .local_norm = &shape, .normalizes_locally = true};
+    static constexpr LayerTraits traits{
+        .backward_reads_output = false, .local_norm = &shape, .normalizes_locally = true};
 
     static constexpr Inferred output(const Shape& input) {
         if (radius < 0) return Mistake{"has a negative radius"};
@@ -26,7 +28,8 @@ struct LocalResponseNorm {
 
     template <class Site>
     static ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>>(site, shape(site.input));
+        return make_operation<ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>>(
+            site, shape(site.input));
     }
 };
 

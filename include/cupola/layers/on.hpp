@@ -5,9 +5,9 @@
 //
 //   MaxPool2d<3, 2>, On<Host, LocalResponseNorm<4>>, Named<"conv2", Conv2d<64, 5>>
 //
-// Each layer's tensors are copied there and back, which the network's summary shows; where the network runs on that device
-// anyway nothing is copied. A layer that is placed is not fused with its neighbours, and one that keeps statistics of its
-// batch cannot be placed: replicas could not exchange them.
+// Each layer's tensors are copied there and back, which the network's summary shows; where the network runs on that
+// device anyway nothing is copied. A layer that is placed is not fused with its neighbours, and one that keeps
+// statistics of its batch cannot be placed: replicas could not exchange them.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ struct PlacedLayer {
     }();
 
     static constexpr Inferred output(const Shape& input) {
-        if (buffers_of<L>(input).count > 0) return Mistake{"keeps statistics of its batch, so On cannot place it on another device"};
+        if (buffers_of<L>(input).count > 0)
+            return Mistake{"keeps statistics of its batch, so On cannot place it on another device"};
         return L::output(input);
     }
     static constexpr Parameters parameters(const Shape& input) { return parameters_of<L>(input); }
@@ -52,7 +53,8 @@ struct PlacedLayer {
             std::array<std::int64_t, max_parameters> sizes{};
             const Parameters parameters = parameters_of<L>(site.input);
             for (std::size_t p = 0; p < parameters.count; ++p) sizes[p] = parameters.list[p].shape.size();
-            return ops::Placed<Here, Device, Op>(site, [](const cupola::Site<Device>& there) -> Op { return L::operation(there); }, sizes);
+            return ops::Placed<Here, Device, Op>(
+                site, [](const cupola::Site<Device>& there) -> Op { return L::operation(there); }, sizes);
         }
     }
 };

@@ -31,7 +31,8 @@ struct CrossEntropy {
 
     template <class Device>
     [[nodiscard]] ops::SoftmaxCrossEntropy<Device, float> operation() const {
-        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing is in [0, 1), not ", label_smoothing);
+        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing is in [0, 1), not ",
+                label_smoothing);
         return ops::SoftmaxCrossEntropy<Device, float>(classes, label_smoothing);
     }
 };

@@ -108,8 +108,8 @@ struct LossCollection {
         [[maybe_unused]] const auto add = [&](std::string_view layer, double coefficient) {
             for (const Row& row : rows) {
                 if (row.name != layer) continue;
-                result.push_back({text("weight_decay/", layer), row.offsets[0], row.parameters.list[0].shape.size(),
-                                  coefficient});
+                result.push_back(
+                    {text("weight_decay/", layer), row.offsets[0], row.parameters.list[0].shape.size(), coefficient});
             }
         };
         [[maybe_unused]] const auto add_all = [&]<class R>(R) {
@@ -117,7 +117,8 @@ struct LossCollection {
             if constexpr (requires { R::of_every_parameter; }) {
                 for (const Row& row : rows) {
                     for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                        result.push_back({"weight_decay", row.offsets[p], row.parameters.list[p].shape.size(), R::value});
+                        result.push_back(
+                            {"weight_decay", row.offsets[p], row.parameters.list[p].shape.size(), R::value});
                     }
                 }
             }
@@ -130,7 +131,8 @@ private:
     template <class R>
     static constexpr void require_regularizer(Sentence& sentence) {
         if (Regularizer<R> || !sentence.empty()) return;
-        sentence << short_type_name<R>() << " is no regulariser: it lacks `names`, `value` or `static constexpr Sentence "
+        sentence << short_type_name<R>()
+                 << " is no regulariser: it lacks `names`, `value` or `static constexpr Sentence "
                     "mistake(std::span<const Row>)`";
     }
 };

@@ -30,7 +30,8 @@ struct WeightDecay {
             bool found = false;
             for (const Row& row : rows) found = found || (row.name == name && row.parameters.count > 0);
             if (!found && sentence.empty()) {
-                sentence << "WeightDecay names the layer " << name << ", and the network has none of that name with weights";
+                sentence << "WeightDecay names the layer " << name
+                         << ", and the network has none of that name with weights";
             }
         }
         return sentence;

@@ -7,9 +7,9 @@
 //   basic block   conv 3x3 - batch norm - ReLU - conv 3x3 - batch norm, plus the shortcut, then ReLU
 //   shortcut      the input itself; at the beginning of a stage option A: average pool, and channels of zeros
 //
-// Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME would pad the
-// end only where the stride is 2). 11 classes are the ten and a spare one, which the original has for labels that begin
-// at 1. Parameters have the names that PyTorch's code for this network gives them.
+// Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME would pad
+// the end only where the stride is 2). 11 classes are the ten and a spare one, which the original has for labels that
+// begin at 1. Parameters have the names that PyTorch's code for this network gives them.
 #pragma once
 
 #include <cstddef>
@@ -94,8 +94,7 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
 
 /// See the head of this file.
 template <std::int64_t layers = 44, std::int64_t classes = 11>
-struct ResNet
-    : impl::ResNetLayers<classes, std::make_index_sequence<2 * impl::resnet_blocks(layers)>>::Type {
+struct ResNet : impl::ResNetLayers<classes, std::make_index_sequence<2 * impl::resnet_blocks(layers)>>::Type {
     static_assert(report_mistake<impl::resnet_mistake(layers)>());
 };
 

@@ -16,8 +16,8 @@
 // The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input,
 // the parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
 // gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
-// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too, and where the next layer
-// masks for it; `masks_for_relu` masks. The layer's random numbers are those of one step, the same in every call.
+// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too, and where the next
+// layer masks for it; `masks_for_relu` masks. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
 #include <concepts>
@@ -38,8 +38,8 @@ template <class Net>
 [[nodiscard]] consteval Sentence precision_mistake() {
     Sentence sentence;
     if constexpr (!std::same_as<typename Net::Precision::Activation, float>) {
-        sentence << "gradients are checked in float32, and " << short_type_name<Net>() << " is computed in " << Net::Precision::name
-                 << ": name the network without InPrecision";
+        sentence << "gradients are checked in float32, and " << short_type_name<Net>() << " is computed in "
+                 << Net::Precision::name << ": name the network without InPrecision";
     }
     return sentence;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The fusion pass: rows of a network to stages of a plan. `Conv2d, ReLU` and `Linear, ReLU` become one stage whose
-// operation applies the activation as it writes; the tensor between them never exists. Where MaxPool2d follows, the mask
-// that ReLU puts on the gradient is put on the pooled gradient, which is a quarter of the size: a maximum that is not
-// positive had no positive input, and a positive one has its gradient go to a positive input. The convolution's output is
-// then not kept for backward. MaxPool2d and LocalResponseNorm, in either order, are one stage too, which does the same for a
-// ReLU before it. A user writes plain layers.
+// operation applies the activation as it writes; the tensor between them never exists. Where MaxPool2d follows, the
+// mask that ReLU puts on the gradient is put on the pooled gradient, which is a quarter of the size: a maximum that is
+// not positive had no positive input, and a positive one has its gradient go to a positive input. The convolution's
+// output is then not kept for backward. MaxPool2d and LocalResponseNorm, in either order, are one stage too, which does
+// the same for a ReLU before it. A user writes plain layers.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ inline constexpr std::size_t no_row = static_cast<std::size_t>(-1);
 /// Two rows of these kinds in one stage.
 enum class FusedPair : std::uint8_t { none, pooled_norm, normed_pool };
 
-/// One operation of a plan: rows [row, row + rows) of the network. It writes value k + 1 if it is stage k; value 0 is the
-/// batch.
+/// One operation of a plan: rows [row, row + rows) of the network. It writes value k + 1 if it is stage k; value 0 is
+/// the batch.
 struct StageInfo {
     std::size_t row = 0, rows = 1;
     Shape input, output;
@@ -46,14 +46,18 @@ struct StageInfo {
 /// What rows i and i + 1 are together.
 [[nodiscard]] constexpr FusedPair fused_pair(std::span<const Row> rows, std::size_t i) {
     const LayerTraits &first = rows[i].traits, &second = rows[i + 1].traits;
-    const auto pools = [&](std::size_t k) { return rows[k].traits.pools && place_is_a_byte(rows[k].traits.pooling(rows[k].input)); };
+    const auto pools = [&](std::size_t k) {
+        return rows[k].traits.pools && place_is_a_byte(rows[k].traits.pooling(rows[k].input));
+    };
     if (second.normalizes_locally && pools(i)) return FusedPair::pooled_norm;
     if (first.normalizes_locally && pools(i + 1)) return FusedPair::normed_pool;
     return FusedPair::none;
 }
 
-/// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are. `training` says what they are for.
-[[gnu::cold]] constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages, bool training = true) {
+/// Writes the stages of `rows` to `stages` (as long as `rows`) and returns how many there are. `training` says what
+/// they are for.
+[[gnu::cold]] constexpr std::size_t fuse(std::span<const Row> rows, bool fusion, std::span<StageInfo> stages,
+                                         bool training = true) {
     std::size_t count = 0;
     std::vector<std::size_t> value_of_row(rows.size() + 1, 0);  // the stages' number of each value
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -79,7 +83,8 @@ struct StageInfo {
             stages[stage.also_reads - 1].second_reader_adds = true;
         }
         const auto next_reads_this = [&] { return i + 1 < rows.size() && rows[i + 1].reads == i + 1; };
-        if (fusion && !training && row.traits.absorbs_norm && next_reads_this() && rows[i + 1].traits.statistics_epsilon > 0) {
+        if (fusion && !training && row.traits.absorbs_norm && next_reads_this() &&
+            rows[i + 1].traits.statistics_epsilon > 0) {
             stage.folded_norm = ++i;
             ++stage.rows;
         }

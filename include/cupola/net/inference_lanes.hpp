@@ -38,8 +38,8 @@ public:
     template <Network Net>
     [[gnu::cold]] static InferenceLanes make(const Options& options, std::span<const float> parameters,
                                              std::span<const float> buffers) {
-        return InferenceLanes(options, Net::input_shape.size(), Net::output_shape.size(), &Plan<D, T>::template make<Net>,
-                              parameters, buffers);
+        return InferenceLanes(options, Net::input_shape.size(), Net::output_shape.size(),
+                              &Plan<D, T>::template make<Net>, parameters, buffers);
     }
 
     /// Runs the network on `count` samples of host memory, at most `max_batch`. Any number of threads may call it at

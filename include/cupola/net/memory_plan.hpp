@@ -28,8 +28,8 @@ struct Lifetime {
 
 namespace impl {
 
-/// Gives each lifetime its offset, in this order; returns the size of the arena. Quadratic in the number of tensors at worst,
-/// which lets a compiler's default limits on constant evaluation reach some hundred layers.
+/// Gives each lifetime its offset, in this order; returns the size of the arena. Quadratic in the number of tensors at
+/// worst, which lets a compiler's default limits on constant evaluation reach some hundred layers.
 [[gnu::cold]] constexpr std::size_t place_in_order(std::span<Lifetime> lifetimes, std::span<const std::size_t> order) {
     std::vector<std::size_t> by_offset;  // those that are placed
     std::size_t total = 0;
@@ -72,8 +72,8 @@ namespace impl {
 
 }  // namespace impl
 
-/// Gives each lifetime its offset; returns the size of the arena. The largest tensors first; where that takes more than is alive
-/// at any time, the longest-lived first, if that is better.
+/// Gives each lifetime its offset; returns the size of the arena. The largest tensors first; where that takes more than
+/// is alive at any time, the longest-lived first, if that is better.
 [[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
@@ -81,7 +81,8 @@ namespace impl {
     }
     bool longest_first = false;  // one comparison for both orders: a sort is a lot to compile
     const auto before = [&](std::size_t a, std::size_t b) {
-        const std::size_t length = lifetimes[a].last - lifetimes[a].first, other_length = lifetimes[b].last - lifetimes[b].first;
+        const std::size_t length = lifetimes[a].last - lifetimes[a].first,
+                          other_length = lifetimes[b].last - lifetimes[b].first;
         if (longest_first && length != other_length) return length > other_length;
         return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
     };
@@ -108,8 +109,8 @@ namespace impl {
 /// second readers of Forks write.
 [[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t stages) { return 3 * stages + 2; }
 
-/// The lifetime of the gradient that a Fork's second reader writes. If that adds a shortcut to a block, the gradients of
-/// its output and of its second input are the same numbers, in the same memory.
+/// The lifetime of the gradient that a Fork's second reader writes. If that adds a shortcut to a block, the gradients
+/// of its output and of its second input are the same numbers, in the same memory.
 [[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, std::size_t fork);
 
 /// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader.
@@ -128,7 +129,8 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
 }
 
 /// The lifetime of the gradient that stage `i` writes for its first or its second input.
-[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const StageInfo> stages, std::size_t i, bool second) {
+[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const StageInfo> stages, std::size_t i,
+                                                         bool second) {
     const std::size_t v = second ? stages[i].also_reads : stages[i].reads;
     if (v > 0 && stages[v - 1].second_reader == i && stages[v - 1].second_reader_adds == second) {
         return second_gradient_entry(stages, v - 1);
@@ -145,11 +147,12 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
 }
 
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S stages) and those of Forks' second readers.
-/// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share the
-/// entry of what they look at. `lifetimes` has lifetimes_of(S) entries, an activation `element_bytes` bytes. Returns the bytes of the arena.
-[[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch, bool training,
-                                       bool input_gradient, std::span<Lifetime> lifetimes,
-                                       std::size_t element_bytes = sizeof(float)) {
+/// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share
+/// the entry of what they look at. `lifetimes` has lifetimes_of(S) entries, an activation `element_bytes` bytes.
+/// Returns the bytes of the arena.
+[[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch,
+                                                     bool training, bool input_gradient, std::span<Lifetime> lifetimes,
+                                                     std::size_t element_bytes = sizeof(float)) {
     const std::size_t count = stages.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};
     const auto backward_time = [&](std::size_t stage) { return 2 * count - stage; };
@@ -199,9 +202,10 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
 struct PlannedEnds {
     std::size_t batch = 0, output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
 };
-[[nodiscard]] constexpr PlannedEnds plan_ends(const Shape& input, const Shape& output, std::int64_t batch, bool training,
-                                              bool input_gradient, std::size_t element_bytes) {
-    const auto inputs = static_cast<std::size_t>(batch * input.size()), outputs = static_cast<std::size_t>(batch * output.size());
+[[nodiscard]] constexpr PlannedEnds plan_ends(const Shape& input, const Shape& output, std::int64_t batch,
+                                              bool training, bool input_gradient, std::size_t element_bytes) {
+    const auto inputs = static_cast<std::size_t>(batch * input.size()),
+               outputs = static_cast<std::size_t>(batch * output.size());
     PlannedEnds ends;
     ends.output = aligned(inputs * element_bytes);
     ends.output_gradient = ends.output + aligned(outputs * sizeof(float));

@@ -60,13 +60,13 @@ struct PlanBytes {
 namespace impl {
 
 /// `activation_bytes` of a network for a batch in training, found when the program runs.
-[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const Row> rows, bool fusion, std::int64_t batch,
-                                                              std::size_t element_bytes);
+[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const Row> rows, bool fusion,
+                                                              std::int64_t batch, std::size_t element_bytes);
 
 }  // namespace impl
 
-/// `T` is what activations are kept in. The batch, the output and their gradients are float whatever it is: a plan in another
-/// type converts them, once each.
+/// `T` is what activations are kept in. The batch, the output and their gradients are float whatever it is: a plan in
+/// another type converts them, once each.
 template <class Device, class T = float>
 class Plan {
 public:
@@ -100,8 +100,8 @@ public:
     /// From now on the time of every stage is added to `times`, until that is null.
     void time(StepTimes* times) { times_ = times; }
 
-    /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for training
-    /// folds batch normalisations into the weights before them, and takes the running statistics for it.
+    /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for
+    /// training folds batch normalisations into the weights before them, and takes the running statistics for it.
     void prepare(Context& context, const float* parameters, const float* running = nullptr);
 
     /// Runs the network on `batch` and returns its output, in the arena.
@@ -151,15 +151,15 @@ public:
         stages_[exchanging(direction, k)]->merge_sums(direction, partials, merged);
     }
 
-    /// Segment k of forward: goes on with the merged sums of exchange k - 1, runs up to exchange k and writes its sums to
-    /// `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
+    /// Segment k of forward: goes on with the merged sums of exchange k - 1, runs up to exchange k and writes its sums
+    /// to `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
     const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
                                  const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial);
 
-    /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean over
-    /// its own samples, as the averaging policies weigh it.
-    void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters, float* gradients,
-                          const PassKey& key, bool accumulate, const double* merged, double* partial);
+    /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean
+    /// over its own samples, as the averaging policies weigh it.
+    void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
+                          float* gradients, const PassKey& key, bool accumulate, const double* merged, double* partial);
 
     /// Value `v` of the stages: 0 the batch, k + 1 the output of stage k. Valid only while the memory plan keeps it.
     [[nodiscard]] const T* value(std::size_t v, const T* batch) {
@@ -170,7 +170,8 @@ public:
 private:
     using StageFunction = std::unique_ptr<Stage<Device, T>> (*)(const StageInfo&, const Site<Device, T>&);
 
-    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one);
+    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion,
+                       StageFunction make_one);
 
     [[nodiscard]] bool wants_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
     [[nodiscard]] std::size_t exchanging(Direction direction, std::size_t k) const {
@@ -182,7 +183,9 @@ private:
 
     [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is one of training, backward or not.
-    [[nodiscard]] bool trains(const PassKey& key) const { return key.training && (options_.training || options_.inspect); }
+    [[nodiscard]] bool trains(const PassKey& key) const {
+        return key.training && (options_.training || options_.inspect);
+    }
 
     void run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
                      const PassKey& key, const PassBuffers& buffers);

@@ -5,9 +5,9 @@
 //
 //   Residual<Identity, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, Conv2d<16, 3, no_bias>, BatchNorm2d<>>, ReLU
 //
-// The shortcut is `Identity`, `Projection<Layers...>`, or one layer, such as `PadShortcut<32, 2>`. A residual block is no
-// network inside a network: it adds its rows to the flat list, Fork, the block's, the shortcut's and Add. A name is put
-// before the names inside: `Named<"layer1.0", Residual<..., Named<"conv1", ...>>>` has "layer1.0.conv1.weight".
+// The shortcut is `Identity`, `Projection<Layers...>`, or one layer, such as `PadShortcut<32, 2>`. A residual block is
+// no network inside a network: it adds its rows to the flat list, Fork, the block's, the shortcut's and Add. A name is
+// put before the names inside: `Named<"layer1.0", Residual<..., Named<"conv1", ...>>>` has "layer1.0.conv1.weight".
 #pragma once
 
 #include <cupola/layers/layer.hpp>

@@ -51,7 +51,8 @@ public:
     static constexpr Shape output_shape = sound ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
-    /// Parameters, and the elements of an arena that holds them (each starts on a cache line); the same for the buffers.
+    /// Parameters, and the elements of an arena that holds them (each starts on a cache line); the same for the
+    /// buffers.
     static constexpr std::int64_t parameter_count = count_parameters(walk.rows);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
@@ -67,8 +68,8 @@ public:
         return info.pair == FusedPair::none ? collected.makers[info.row](site) : collected.pair(walk.rows, info, site);
     }
 
-    /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a sentence; empty if
-    /// there is none.
+    /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a
+    /// sentence; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
     [[nodiscard]] static constexpr Sentence untrainable() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.rows};
@@ -83,8 +84,8 @@ struct Unfused : Net {
     static constexpr bool fusion = false;
 };
 
-/// The same network computed in another precision (core/element_type.hpp): `struct Net16 : InPrecision<MixedBFloat16, Net> {}`.
-/// Its parameters, its checkpoints and all that goes into it and comes out stay float.
+/// The same network computed in another precision (core/element_type.hpp): `struct Net16 : InPrecision<MixedBFloat16,
+/// Net> {}`. Its parameters, its checkpoints and all that goes into it and comes out stay float.
 template <class Policy, class Net>
 struct InPrecision : Net {
     using Precision = Policy;
@@ -110,7 +111,9 @@ template <Network Net>
     const std::size_t count = fuse(Net::rows, Net::fusion, stages, training);
     using T = typename Net::Precision::Activation;
     return plan_activations(std::span(stages).first(count), batch, training, false, lifetimes, sizeof(T)) +
-           (std::same_as<T, float> ? 0 : plan_ends(Net::input_shape, Net::output_shape, batch, training, false, sizeof(T)).bytes);
+           (std::same_as<T, float>
+                ? 0
+                : plan_ends(Net::input_shape, Net::output_shape, batch, training, false, sizeof(T)).bytes);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

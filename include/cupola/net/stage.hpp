@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation behind one interface, so that a plan is a plain list. A call through it costs nanoseconds; a step has one
-// a layer and direction.
+// An operation behind one interface, so that a plan is a plain list. A call through it costs nanoseconds; a step has
+// one a layer and direction.
 #pragma once
 
 #include <cstdint>
@@ -98,7 +98,8 @@ struct StageTypeOf<Device, T, Op> {
 
 /// The stage of an operation: a function of its own, so that all layers with one operation share it.
 template <class Op, class Device, class T>
-[[nodiscard]] std::unique_ptr<Stage<Device, T>> stage_of(Op (*make)(const Site<Device, T>&), const Site<Device, T>& site) {
+[[nodiscard]] std::unique_ptr<Stage<Device, T>> stage_of(Op (*make)(const Site<Device, T>&),
+                                                         const Site<Device, T>& site) {
     // Not make_unique, which would instantiate a second pointer type for each operation.
     return std::unique_ptr<Stage<Device, T>>(new typename StageTypeOf<Device, T, Op>::Type(make, site));
 }

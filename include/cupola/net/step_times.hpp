@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each stage of the network,
-// forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, lends it to a
-// training and makes a table of it; a training that has none only asks whether it has.
+// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each stage of the
+// network, forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, lends
+// it to a training and makes a table of it; a training that has none only asks whether it has.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ enum class StepPart : std::uint8_t {
 };
 inline constexpr std::size_t step_parts = 9;
 
-/// Who is told when a part begins and ends, where the host's clock says nothing because a device works by itself on what is
-/// queued. `entry` is for StepTimes::add, once the seconds are known.
+/// Who is told when a part begins and ends, where the host's clock says nothing because a device works by itself on
+/// what is queued. `entry` is for StepTimes::add, once the seconds are known.
 class StepMarks {
 public:
     virtual void begin(std::size_t entry) = 0;
@@ -51,11 +51,15 @@ public:
 
     /// Room for so many steps of a network of so many stages: nothing is allocated while they are timed.
     StepTimes(std::size_t stages, std::int64_t steps)
-        : stages_(stages), entries_((2 * stages + step_parts) * static_cast<std::size_t>(steps)), seconds_(static_cast<std::size_t>(steps)) {}
+        : stages_(stages),
+          entries_((2 * stages + step_parts) * static_cast<std::size_t>(steps)),
+          seconds_(static_cast<std::size_t>(steps)) {}
 
     [[nodiscard]] std::size_t steps() const { return done_; }
     [[nodiscard]] std::size_t stages() const { return stages_; }
-    [[nodiscard]] const Entry& at(std::size_t step, StepPart part) const { return row(step)[static_cast<std::size_t>(part)]; }
+    [[nodiscard]] const Entry& at(std::size_t step, StepPart part) const {
+        return row(step)[static_cast<std::size_t>(part)];
+    }
     [[nodiscard]] const Entry& at(std::size_t step, Direction direction, std::size_t stage) const {
         return row(step)[place(direction, stage)];
     }
@@ -80,7 +84,9 @@ private:
     [[nodiscard]] std::size_t place(Direction direction, std::size_t stage) const {
         return step_parts + (direction == Direction::forward ? 0 : stages_) + stage;
     }
-    [[nodiscard]] const Entry* row(std::size_t step) const { return entries_.data() + step * (2 * stages_ + step_parts); }
+    [[nodiscard]] const Entry* row(std::size_t step) const {
+        return entries_.data() + step * (2 * stages_ + step_parts);
+    }
 
     std::size_t stages_;
     StepMarks* marks_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network as a table for people: layer, output, parameters, multiply-adds of one sample's forward pass, and the memory
-// of its activations for a batch.
+// A network as a table for people: layer, output, parameters, multiply-adds of one sample's forward pass, and the
+// memory of its activations for a batch.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ namespace impl {
                                          std::size_t activation_arena, std::size_t element_bytes) {
     std::vector<StageInfo> stages(rows.size());
     stages.resize(fuse(rows, fusion, stages));
-    std::vector<std::vector<std::string>> cells{{"name", "layer", "output", "parameters", "multiply-adds", "activations"}};
+    std::vector<std::vector<std::string>> cells{
+        {"name", "layer", "output", "parameters", "multiply-adds", "activations"}};
     const auto bytes = [&](const Shape& shape) {
         return bytes_text(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
     };
@@ -61,15 +62,18 @@ namespace impl {
             const bool written = !row.traits.view && i + 1 == stage.row + stage.rows;
             cells.push_back({std::string(row.name), text(i > stage.row ? "+ " : "", row.type), to_string(row.output),
                              count > 0 ? grouped(count) : "", row.multiply_adds > 0 ? grouped(row.multiply_adds) : "",
-                             row.traits.view ? "view" : written ? bytes(row.output) : "fused"});
+                             row.traits.view ? "view"
+                             : written       ? bytes(row.output)
+                                             : "fused"});
         }
     }
     std::string copies;
     for (const Row& row : rows) {
         if (row.traits.placed_on.empty()) continue;
         const auto once = static_cast<std::size_t>(batch * (row.input.size() + row.output.size())) * sizeof(float);
-        copies += text(row.name.empty() ? row.type : row.name, " runs on ", row.traits.placed_on, ": a network on another device copies ",
-                       bytes_text(once), " in forward and as much in backward, and its parameters and their gradients once a step\n");
+        copies += text(row.name.empty() ? row.type : row.name, " runs on ", row.traits.placed_on,
+                       ": a network on another device copies ", bytes_text(once),
+                       " in forward and as much in backward, and its parameters and their gradients once a step\n");
     }
     cells.push_back({"total", "", "", grouped(count_parameters(rows)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});
@@ -81,7 +85,8 @@ namespace impl {
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
-    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch), sizeof(typename Net::Precision::Activation));
+    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
+                         sizeof(typename Net::Precision::Activation));
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

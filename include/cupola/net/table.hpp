@@ -2,9 +2,9 @@
 //
 // A network as data: one row a layer, computed once from the type list.
 //
-// Everything that a pass needs (shapes, parameters, traits) is in the rows, so passes are ordinary functions over a span
-// of rows: they run in the compiler for a `static_assert` and at run time for a plan, and none of them is instantiated
-// for each layer. A network of 400 layers costs 400 function calls in the compiler.
+// Everything that a pass needs (shapes, parameters, traits) is in the rows, so passes are ordinary functions over a
+// span of rows: they run in the compiler for a `static_assert` and at run time for a plan, and none of them is
+// instantiated for each layer. A network of 400 layers costs 400 function calls in the compiler.
 #pragma once
 
 #include <array>
@@ -61,7 +61,8 @@ struct Row {
 [[nodiscard]] constexpr std::int64_t arena_elements(std::span<const Row> rows) {
     std::int64_t count = 0;
     for (const Row& row : rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) count += arena_extent(row.parameters.list[p].shape.size());
+        for (std::size_t p = 0; p < row.parameters.count; ++p)
+            count += arena_extent(row.parameters.list[p].shape.size());
     }
     return count;
 }
@@ -84,21 +85,24 @@ namespace impl {
 }  // namespace impl
 
 /// A parameter's full name, PyTorch's way: "conv1.weight", or "0.weight" for a layer without a name.
-[[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const Row> rows, std::size_t row, std::size_t parameter) {
+[[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const Row> rows, std::size_t row,
+                                                           std::size_t parameter) {
     return impl::name_in_row(rows, row, rows[row].parameters.list[parameter].name);
 }
 
 /// A buffer's full name: "bn1.running_mean".
-[[nodiscard, gnu::cold]] inline std::string buffer_name(std::span<const Row> rows, std::size_t row, std::size_t buffer) {
+[[nodiscard, gnu::cold]] inline std::string buffer_name(std::span<const Row> rows, std::size_t row,
+                                                        std::size_t buffer) {
     return impl::name_in_row(rows, row, rows[row].buffers.list[buffer].name);
 }
 
 /// What the buffers hold before the first step.
 [[nodiscard, gnu::cold]] std::vector<float> initial_buffers(std::span<const Row> rows);
 
-/// A layer's running statistics in the array of buffers: what a policy that updates them goes over. A batch's statistics
-/// lie at the same places of an array of their own: the mean, and the biased variance over all elements of a channel. The
-/// running variance is the unbiased one: n / (n - 1) times that, with n the elements of a channel that were seen.
+/// A layer's running statistics in the array of buffers: what a policy that updates them goes over. A batch's
+/// statistics lie at the same places of an array of their own: the mean, and the biased variance over all elements of a
+/// channel. The running variance is the unbiased one: n / (n - 1) times that, with n the elements of a channel that
+/// were seen.
 struct RunningStatistics {
     std::size_t row = 0;
     std::int64_t mean = 0, variance = 0, channels = 0;

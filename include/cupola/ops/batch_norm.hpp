@@ -9,8 +9,8 @@
 // writes the batch's there, and who owns the running ones decides what to make of them.
 // Parameters: 0 the weight, 1 the bias. Buffers: 0 the mean, 1 the variance.
 //
-// It can be cut in two where it has reduced over the batch (HasExchange), so that replicas normalise with the statistics
-// of all their batches. A replica's sums, with C channels, and what merges them:
+// It can be cut in two where it has reduced over the batch (HasExchange), so that replicas normalise with the
+// statistics of all their batches. A replica's sums, with C channels, and what merges them:
 //
 //   forward   [count, mean x C, sum of (x - mean)^2 x C]     the parallel update of Chan, Golub and LeVeque (1979)
 //   backward  [count, sum of dy x C, sum of dy xhat x C]      the mean of the sums, weighted with the counts: each replica's

@@ -11,8 +11,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-/// `Convert<Device>::run(context, from, to, count)`, for float to BFloat16 or Float16 and back, where the backend computes in them;
-/// specialised by each.
+/// `Convert<Device>::run(context, from, to, count)`, for float to BFloat16 or Float16 and back, where the backend
+/// computes in them; specialised by each.
 template <class Device>
 struct Convert;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation with running statistics folded into the weights and the bias of the operation before it, whose weights
-// are [channels, ...]. With s[c] = scale[c] / sqrt(variance[c] + epsilon):
+// Batch normalisation with running statistics folded into the weights and the bias of the operation before it, whose
+// weights are [channels, ...]. With s[c] = scale[c] / sqrt(variance[c] + epsilon):
 //
 //   weight'[c, ...] = s[c] * weight[c, ...],    bias'[c] = shift[c] + s[c] * (bias[c] - mean[c])
 #pragma once

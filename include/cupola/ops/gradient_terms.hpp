@@ -4,8 +4,8 @@
 //
 //   g = clamp((gradient + l2 * w) * scale, -clip, clip) + weight_decay * w
 //
-// The first two terms are the loss's gradient, which clipping sees (PyTorch's clip_grad_norm_ and clip_grad_value_ between
-// backward and step); the last is the optimiser's own coupled decay, which it does not see.
+// The first two terms are the loss's gradient, which clipping sees (PyTorch's clip_grad_norm_ and clip_grad_value_
+// between backward and step); the last is the optimiser's own coupled decay, which it does not see.
 #pragma once
 
 #include <cupola/core/abi.hpp>

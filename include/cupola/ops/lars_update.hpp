@@ -5,8 +5,8 @@
 //   v = momentum * v + rate * trust * (g + weight_decay * w),    w = w - v
 //   trust = coefficient * norm(w) / (norm(g) + weight_decay * norm(w)), or 1 where norm(w) or norm(g) is 0
 //
-// with g of gradient_terms.hpp. The norms are over the parameter, in double and in one order. The rate is inside v, as in
-// the paper.
+// with g of gradient_terms.hpp. The norms are over the parameter, in double and in one order. The rate is inside v, as
+// in the paper.
 #pragma once
 
 #include <cstdint>

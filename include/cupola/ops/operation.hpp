@@ -42,8 +42,8 @@ struct Site {
     /// Its place in the network: layers of one kind draw different random numbers.
     std::uint32_t layer = 0;
     Activation activation = Activation::none;
-    /// Whether backward of this operation leaves out the mask of its fused activation, because the operation after it has
-    /// applied it, and whether this operation applies it for the one before.
+    /// Whether backward of this operation leaves out the mask of its fused activation, because the operation after it
+    /// has applied it, and whether this operation applies it for the one before.
     bool masked_by_next = false, masks_for_previous = false;
     /// Whether weight and bias hold the batch normalisation after it too.
     bool folded_norm = false;
@@ -103,7 +103,8 @@ concept HasBackward = requires(Op& op, const Pass<Device, T>& pass) { op.backwar
 template <class Op, class Device, class T = float>
 concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;
 
-/// An operation that reduces over the batch and can be cut in two there, so that replicas reduce over all their batches:
+/// An operation that reduces over the batch and can be cut in two there, so that replicas reduce over all their
+/// batches:
 ///
 ///   std::int64_t exchange_size() const               how many sums, `double`s, they exchange in each direction
 ///   void forward_statistics(pass, double* sums)      this replica's
@@ -118,7 +119,9 @@ concept HasExchange = requires(const Op& op) {
 /// An operation may say what memory it needs; one that does not needs none.
 template <class Op>
 [[nodiscard]] MemoryNeeds memory_needs(const Op& op) {
-    if constexpr (requires { { op.needs() } -> std::convertible_to<MemoryNeeds>; }) {
+    if constexpr (requires {
+                      { op.needs() } -> std::convertible_to<MemoryNeeds>;
+                  }) {
         return op.needs();
     } else {
         return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut of option A (He et al. 2015) where a block changes the extents: the mean of windows that lie side by side
-// (a window's part outside the image does not count), and channels of zeros on both sides of the input's.
+// The shortcut of option A (He et al. 2015) where a block changes the extents: the mean of windows that lie side by
+// side (a window's part outside the image does not count), and channels of zeros on both sides of the input's.
 //
 //   y[n,i,j,c + before] = mean over the window at (i, j) of x[n,.,.,c],    y = 0 in the other channels
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation of one device inside a network of another: its tensors are copied there and back. Input and output stay on
-// the other device from forward to backward, so that backward copies gradients alone. Between two devices that both have
-// memory of their own the way leads through the host.
+// An operation of one device inside a network of another: its tensors are copied there and back. Input and output stay
+// on the other device from forward to backward, so that backward copies gradients alone. Between two devices that both
+// have memory of their own the way leads through the host.
 #pragma once
 
 #include <array>
@@ -68,11 +68,13 @@ public:
         const auto team = context_.team();
         send(pass, pass.output_gradient, output_gradient_);
         if (pass.accumulate) {
-            for (std::size_t p = 0; p < max_parameters; ++p) send(pass, pass.parameter_gradients[p], parameter_gradients_[p]);
+            for (std::size_t p = 0; p < max_parameters; ++p)
+                send(pass, pass.parameter_gradients[p], parameter_gradients_[p]);
         }
         op_.backward(call(pass));
         if (pass.input_gradient != nullptr) fetch(pass, input_gradient_, pass.input_gradient);
-        for (std::size_t p = 0; p < max_parameters; ++p) fetch(pass, parameter_gradients_[p], pass.parameter_gradients[p]);
+        for (std::size_t p = 0; p < max_parameters; ++p)
+            fetch(pass, parameter_gradients_[p], pass.parameter_gradients[p]);
     }
 
 private:

@@ -19,7 +19,8 @@ struct PoolingShape {
     PoolingKind kind = PoolingKind::max;
 };
 
-/// Whether a pooling can be one operation with a normalisation beside it: a maximum whose place in its window is a byte.
+/// Whether a pooling can be one operation with a normalisation beside it: a maximum whose place in its window is a
+/// byte.
 [[nodiscard]] constexpr bool place_is_a_byte(const PoolingShape& shape) {
     return shape.kind == PoolingKind::max && shape.height.window < 16 && shape.width.window < 16;
 }

@@ -25,8 +25,8 @@ struct RmsPropConstants {
 
 namespace ops {
 
-/// `RmsPropUpdate<Device>::run(context, w, gradient, mean_square, velocity, count, constants)`; velocity may be null without
-/// momentum.
+/// `RmsPropUpdate<Device>::run(context, w, gradient, mean_square, velocity, count, constants)`; velocity may be null
+/// without momentum.
 template <class Device>
 struct RmsPropUpdate;
 

@@ -35,7 +35,8 @@ struct WindowAxis {
 }
 
 /// The same with `pad` on each side, whatever the stride: VALID over the padded input.
-[[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride, std::int64_t pad) {
+[[nodiscard]] constexpr WindowAxis window_axis(std::int64_t input, std::int64_t window, std::int64_t stride,
+                                               std::int64_t pad) {
     WindowAxis axis = window_axis(input + 2 * pad, window, stride, Padding::valid);
     axis.input = input;
     axis.pad_begin = axis.pad_end = pad;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW (Loshchilov, Hutter 2017), PyTorch's: Adam with a decay that its averages do not see, rate * decay of each parameter
-// a step. ops/adam_update.hpp has the formula.
+// AdamW (Loshchilov, Hutter 2017), PyTorch's: Adam with a decay that its averages do not see, rate * decay of each
+// parameter a step. ops/adam_update.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct AdamW {
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
-        return moments().description("adamw") + (weight_decay == 0.0 ? "" : text(", decoupled weight decay ", weight_decay));
+        return moments().description("adamw") +
+               (weight_decay == 0.0 ? "" : text(", decoupled weight decay ", weight_decay));
     }
     void check() const {
         moments().check("adamw");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clipped<Optimizer>: an optimiser behind gradient clipping, by the norm of the whole gradient and by value, as PyTorch's
-// clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
+// Clipped<Optimizer>: an optimiser behind gradient clipping, by the norm of the whole gradient and by value, as
+// PyTorch's clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
 //
 //   g = gradient + l2 * w,    g = g * min(1, max_norm / (norm(g) + 1e-6)),    g = clamp(g, -max_value, max_value)
 //
-// What the loss adds to the gradient is clipped; a decay of the optimiser's own is not. The norm is over all parameters, in
-// double and in one order, so every device finds the same. Where the update is queued, as on `Cuda`, so is the norm: nothing
-// waits for it.
+// What the loss adds to the gradient is clipped; a decay of the optimiser's own is not. The norm is over all
+// parameters, in double and in one order, so every device finds the same. Where the update is queued, as on `Cuda`, so
+// is the norm: nothing waits for it.
 #pragma once
 
 #include <cmath>
@@ -62,8 +62,8 @@ struct Clipped {
     [[nodiscard]] static double gradient_norm(const Update<Device>& u) {
         double sum = 0;
         for (const Segment& segment : u.segments) {
-            sum += ops::GradientNorm<Device>::sum_of_squares(u.context, u.parameters + segment.offset,
-                                                             u.gradient + segment.offset, segment.size, u.terms(segment));
+            sum += ops::GradientNorm<Device>::sum_of_squares(
+                u.context, u.parameters + segment.offset, u.gradient + segment.offset, segment.size, u.terms(segment));
         }
         return std::sqrt(sum);
     }
@@ -87,8 +87,9 @@ private:
     [[nodiscard]] const float* queue_scale(const Update<Device>& u) const {
         bool first = true;
         impl::for_each_stretch(u, true, [&](const Segment& segment) {
-            ops::GradientNorm<Device>::queue_squares(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                                     segment.size, u.terms(segment), first);
+            ops::GradientNorm<Device>::queue_squares(u.context, u.parameters + segment.offset,
+                                                     u.gradient + segment.offset, segment.size, u.terms(segment),
+                                                     first);
             first = false;
         });
         return ops::GradientNorm<Device>::queue_clip_scale(u.context, max_norm, u.scale_on_device);

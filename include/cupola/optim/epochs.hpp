@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Schedules that know the replicas: their edges are at numbers of epochs, and an epoch is over when the global batches of all
-// replicas have taken as many images as there are. TensorFlow's multi-GPU script counted one replica's batches, whatever
-// the number of replicas: historic_epochs_decay does as it did.
+// Schedules that know the replicas: their edges are at numbers of epochs, and an epoch is over when the global batches
+// of all replicas have taken as many images as there are. TensorFlow's multi-GPU script counted one replica's batches,
+// whatever the number of replicas: historic_epochs_decay does as it did.
 #pragma once
 
 #include <cmath>
@@ -19,27 +19,27 @@ namespace cupola::inline CUPOLA_ABI {
 [[nodiscard]] inline std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch) {
     require(images > 0 && batch > 0, "an epoch of ", images, " images in batches of ", batch, " has no steps");
     const double steps = epochs * static_cast<double>(images) / static_cast<double>(batch);
-    require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images, " images in batches of ", batch,
-            " are ", steps, " steps, and a schedule needs 1 or more");
+    require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
+            " images in batches of ", batch, " are ", steps, " steps, and a schedule needs 1 or more");
     return static_cast<std::int64_t>(steps);
 }
 
 /// rate, times `factor` after every `epochs` epochs of images seen: the tutorial's 0.1 and 350 epochs.
 [[nodiscard]] Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs = 350,
-                                           double factor = 0.1);
+                                    double factor = 0.1);
 
-/// The same with the steps of one replica's batch, as the multi-GPU script had it until November 2018: `replicas` times as
-/// many epochs are seen between two decays.
+/// The same with the steps of one replica's batch, as the multi-GPU script had it until November 2018: `replicas` times
+/// as many epochs are seen between two decays.
 [[nodiscard]] Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
-                                                    double epochs = 350, double factor = 0.1);
+                                             double epochs = 350, double factor = 0.1);
 
-/// values[0] before epoch boundaries[0], values[1] from it on, and so on; an epoch has images / global_batch whole steps.
-/// (TensorFlow's estimator, whose edges these are, keeps the old rate for one step more.)
+/// values[0] before epoch boundaries[0], values[1] from it on, and so on; an epoch has images / global_batch whole
+/// steps. (TensorFlow's estimator, whose edges these are, keeps the old rate for one step more.)
 [[nodiscard]] Schedule piecewise_epochs(std::int64_t images, std::int64_t global_batch,
-                                               const std::vector<std::int64_t>& boundaries, std::vector<double> values);
+                                        const std::vector<std::int64_t>& boundaries, std::vector<double> values);
 
-/// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and 300
-/// epochs of 45,000 images.
+/// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and
+/// 300 epochs of 45,000 images.
 [[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
     return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate * 0.1, rate * 0.01, rate * 0.002});
 }
@@ -57,8 +57,8 @@ CUPOLA_INLINE Schedule historic_epochs_decay(double rate, std::int64_t images, s
                                              double epochs, double factor) {
     require(replicas > 0, "a schedule is for 1 or more replicas, not ", replicas);
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, batch), factor);
-    return decay.described(text(decay.description(), ": ", epochs, " epochs by one replica's batch of ", batch, ", which is ",
-                                epochs * replicas, " epochs of ", images, " images seen by ", replicas,
+    return decay.described(text(decay.description(), ": ", epochs, " epochs by one replica's batch of ", batch,
+                                ", which is ", epochs * replicas, " epochs of ", images, " images seen by ", replicas,
                                 replicas == 1 ? " replica" : " replicas"));
 }
 

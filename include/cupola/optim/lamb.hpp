@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lamb: Adam's direction with a step as long, for each parameter tensor, as the tensor's norm says (You et al. 2019): for
-// global batches of thousands. ops/lamb_update.hpp has the formula.
+// Lamb: Adam's direction with a step as long, for each parameter tensor, as the tensor's norm says (You et al. 2019):
+// for global batches of thousands. ops/lamb_update.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ struct Lamb {
                 .adapt = adapt,
             };
             ops::LambUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                         u.state_arena(0) + segment.offset, u.state_arena(1) + segment.offset, segment.size,
-                                         constants);
+                                         u.state_arena(0) + segment.offset, u.state_arena(1) + segment.offset,
+                                         segment.size, constants);
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lars: momentum with a step as long, for each parameter tensor, as the norms of the tensor and of its gradient say (You,
-// Gitman, Ginsburg 2017): for global batches of thousands. ops/lars_update.hpp has the formula.
+// Lars: momentum with a step as long, for each parameter tensor, as the norms of the tensor and of its gradient say
+// (You, Gitman, Ginsburg 2017): for global batches of thousands. ops/lars_update.hpp has the formula.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 //
 //   average = average - (1 - d) * (average - w),    d = min(decay, (1 + n) / (10 + n))
 //
-// and an average starts as its parameter does. TensorFlow's multi-GPU script left open whether the average saw w before or
-// after the update, and n or n - 1; here it is always after.
+// and an average starts as its parameter does. TensorFlow's multi-GPU script left open whether the average saw w before
+// or after the update, and n or n - 1; here it is always after.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,7 @@ struct MovingAverage {
     }
 
     /// Throws InvalidArgument if the decay means nothing.
-    void check() const {
-        impl::require_share("the decay of the moving averages", decay);
-    }
+    void check() const { impl::require_share("the decay of the moving averages", decay); }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an optimiser, in named parts. Four parts are optional: `double state_start(int arena) const`, the value
-// a state arena starts with (0 without it); `void check() const`, which throws InvalidArgument for settings that mean
-// nothing; `std::string learning_rate_description() const`, for the log; `static constexpr bool captured = true`, for one that
-// changes parameters by the passes of ops/ alone and in each step by the same: a GPU then repeats them without being told each.
+// The contract of an optimiser, in named parts. Four parts are optional: `double state_start(int arena) const`, the
+// value a state arena starts with (0 without it); `void check() const`, which throws InvalidArgument for settings that
+// mean nothing; `std::string learning_rate_description() const`, for the log; `static constexpr bool captured = true`,
+// for one that changes parameters by the passes of ops/ alone and in each step by the same: a GPU then repeats them
+// without being told each.
 #pragma once
 
 #include <concepts>
@@ -39,8 +40,8 @@ struct Update {
     std::span<const Segment> segments;
     /// From 0.
     std::int64_t step = 0;
-    /// What clipping made of the gradient: an update works with clamp((gradient + l2 * w) * scale, -clip, clip). A clip of
-    /// 0 is none.
+    /// What clipping made of the gradient: an update works with clamp((gradient + l2 * w) * scale, -clip, clip). A clip
+    /// of 0 is none.
     float scale = 1;
     float clip = 0;
     /// A factor of `scale` that the device computes in the same step; null for none.
@@ -85,8 +86,8 @@ concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) {
 
 /// A plain value that is copied to each device. Its update gives the same bits on each.
 template <class O, class Device>
-concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasStateNames<O> && HasDescription<O> && HasLearningRate<O> &&
-                    HasUpdate<O, Device>;
+concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasStateNames<O> && HasDescription<O> &&
+                    HasLearningRate<O> && HasUpdate<O, Device>;
 
 /// What state arena `arena` starts with.
 template <HasStateArenas O>

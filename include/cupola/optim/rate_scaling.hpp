@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the learning rate follows the global batch: not at all, linearly (Goyal et al. 2017) or with the square root (Krizhevsky
-// 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the rate as it was chosen. What is
-// scaled, and by how much, is in the schedule's description, also where nothing is.
+// How the learning rate follows the global batch: not at all, linearly (Goyal et al. 2017) or with the square root
+// (Krizhevsky 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the rate as it was
+// chosen. What is scaled, and by how much, is in the schedule's description, also where nothing is.
 #pragma once
 
 #include <cmath>
@@ -52,13 +52,14 @@ struct ScaledRate {
 CUPOLA_INLINE std::string ScaledRate::description() const {
     const std::string batches = text("a global batch of ", global_batch, " where ", base_batch, " is the base");
     if (scaling == RateScaling::none) return text("learning rate not scaled: ", batches);
-    return text("learning rate times ", factor(), scaling == RateScaling::linear ? ", linear: " : ", square root: ", batches,
+    return text("learning rate times ", factor(),
+                scaling == RateScaling::linear ? ", linear: " : ", square root: ", batches,
                 warm_up == 0 ? std::string() : text(", after a warm-up of ", warm_up, " steps"));
 }
 
 CUPOLA_INLINE Schedule ScaledRate::operator()(Schedule base) const {
-    require(global_batch > 0 && base_batch > 0, "a learning rate is scaled from one batch to another, not from ", base_batch,
-            " to ", global_batch, " samples");
+    require(global_batch > 0 && base_batch > 0, "a learning rate is scaled from one batch to another, not from ",
+            base_batch, " to ", global_batch, " samples");
     require(warm_up >= 0, "a warm-up takes 0 or more steps, not ", warm_up);
     require(warm_up == 0 || scaling != RateScaling::none, "a warm-up of ", warm_up,
             " steps has no end: the learning rate is not scaled");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RmsProp: TensorFlow's rule, which is not PyTorch's: epsilon is inside the root, the rate is inside the momentum, and the mean
-// square starts at 1, so that first steps are small. ops/rms_prop_update.hpp has the formula.
+// RmsProp: TensorFlow's rule, which is not PyTorch's: epsilon is inside the root, the rate is inside the momentum, and
+// the mean square starts at 1, so that first steps are small. ops/rms_prop_update.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ struct RmsProp {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding between them.
+        // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding
+        // between them.
         for (const Segment& segment : u.segments) {
             const RmsPropConstants constants{
                 .gradient = u.terms(segment, weight_decay),

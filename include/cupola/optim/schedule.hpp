@@ -32,7 +32,8 @@ public:
     template <class Function>
         requires std::is_invocable_r_v<double, const Function&, std::int64_t>
     Schedule(Function function, std::string description = "custom")  // NOLINT: any function of the step is a schedule
-        : rate_(static_cast<const Rate*>(new RateOf<Function>(std::move(function)))), description_(std::move(description)) {}
+        : rate_(static_cast<const Rate*>(new RateOf<Function>(std::move(function)))),
+          description_(std::move(description)) {}
 
     [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
@@ -79,7 +80,8 @@ CUPOLA_INLINE void impl::require_rate(double rate) {
     require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
 }
 
-CUPOLA_INLINE Schedule::Schedule(double rate) : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {
+CUPOLA_INLINE Schedule::Schedule(double rate)
+    : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {
     impl::require_rate(rate);
 }
 

@@ -33,7 +33,8 @@ struct Sgd {
     [[nodiscard]] std::string description() const {
         std::string result = "sgd";
         if (momentum != 0.0) result += text(", momentum ", momentum, nesterov ? ", nesterov" : "");
-        if (weight_decay != 0.0) result += text(decoupled ? ", decoupled weight decay " : ", weight decay ", weight_decay);
+        if (weight_decay != 0.0)
+            result += text(decoupled ? ", decoupled weight decay " : ", weight decay ", weight_decay);
         return result;
     }
     void check() const {

@@ -20,8 +20,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The stacked gradients: a slice of the columns of one matrix that has a row for each replica. Each row is the gradient
-/// of the mean loss over its own samples. Rows of replicas without samples are left out.
+/// The stacked gradients: a slice of the columns of one matrix that has a row for each replica. Each row is the
+/// gradient of the mean loss over its own samples. Rows of replicas without samples are left out.
 struct GradientRows {
     /// Where each row's slice begins, in replica order.
     std::span<const float* const> rows{};

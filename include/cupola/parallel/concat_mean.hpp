@@ -4,9 +4,9 @@
 //
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //
-// so the result has the same bits wherever the replicas ran. A device says how by `concat_mean(context, gradients, mean)`: `Host`
-// in parallel/host_concat_mean.hpp, where the gradient arenas are the rows of one matrix: the stack is a view, and the mean reads
-// each gradient once; `Cuda`, through the host, in parallel/cuda_concat_mean.hpp.
+// so the result has the same bits wherever the replicas ran. A device says how by `concat_mean(context, gradients,
+// mean)`: `Host` in parallel/host_concat_mean.hpp, where the gradient arenas are the rows of one matrix: the stack is a
+// view, and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda_concat_mean.hpp.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,9 @@ struct ConcatMean {
     static constexpr std::string_view name = "ConcatMean";
 
     template <class Context>
-        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) { concat_mean(context, gradients, mean); }
+        requires requires(Context& context, const GradientRows& gradients, std::span<float> mean) {
+            concat_mean(context, gradients, mean);
+        }
     void average(Context& context, const GradientRows& gradients, std::span<float> mean) const {
         concat_mean(context, gradients, mean);
     }
@@ -37,7 +39,8 @@ void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begi
 
 #ifndef CUPOLA_OPS
 
-[[gnu::noinline]] CUPOLA_INLINE void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end) {
+[[gnu::noinline]] CUPOLA_INLINE void impl::mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin,
+                                                           std::int64_t end) {
     for (std::size_t r = 0; r < gradients.rows.size(); ++r) {
         const float* const row = gradients.rows[r];
         const auto weight = static_cast<float>(static_cast<double>(gradients.samples[r]) /

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConcatMean on `Cuda`: the gradients go to pinned memory of the host, the code that averages on `Host` averages them there, and
-// the mean goes back, so both devices have the same bits of the same gradients. In a step that is one wait, for the gradients,
-// a copy of each and one of the mean, none of which can be captured. The host adds on the device's one thread: with several GPUs whose gradients
-// are large, NcclAllReduce is the one to name.
+// ConcatMean on `Cuda`: the gradients go to pinned memory of the host, the code that averages on `Host` averages them
+// there, and the mean goes back, so both devices have the same bits of the same gradients. In a step that is one wait,
+// for the gradients, a copy of each and one of the mean, none of which can be captured. The host adds on the device's
+// one thread: with several GPUs whose gradients are large, NcclAllReduce is the one to name.
 //
 // The rows may be of several GPUs. They are complete: on another context's stream, that is its thread's to see to.
 #pragma once
@@ -47,7 +47,8 @@ private:
 inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
     constexpr std::size_t most_rows = 64;
     const std::size_t count = gradients.rows.size(), columns = mean.size();
-    require(count <= most_rows, "ConcatMean averages the gradients of at most ", most_rows, " replicas on Cuda, not of ", count);
+    require(count <= most_rows, "ConcatMean averages the gradients of at most ", most_rows,
+            " replicas on Cuda, not of ", count);
     // Rows begin at multiples of 64 bytes, the mean behind the last.
     const std::size_t row_bytes = aligned(columns * sizeof(float));
     std::byte* const staging = context.staging((count + 1) * row_bytes);

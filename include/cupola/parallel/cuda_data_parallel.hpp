@@ -3,8 +3,8 @@
 // DataParallel on a device whose work is queued: the host says what is to be done and goes on, at most two steps ahead.
 //
 //   queue(batches)   queues a step; waits only for the one before the last, and throws what became of it
-//   collect(ahead)   the report of the oldest step that nobody has collected, if more than `ahead` steps are
-//   uncollected; else null step(batches)    queues a step and waits for its report, as on every device
+//   collect(ahead)   the oldest step's report that nobody has collected, if more than `ahead` are left; else null
+//   step(batches)    queues a step and waits for its report, as on every device
 //
 // In a step, for each replica: its batch goes to where captured work reads it; then one CUDA graph packs the weights,
 // runs forward and backward. Then the replicas agree on a gradient, uncaptured: by NCCL on the devices, or by the
@@ -16,8 +16,8 @@
 // error, at most two steps later, names the right step and what the search found, and the parameters are those before
 // that step.
 //
-// A loss's operation on such a device has `queue(context, logits, labels, batch, gradient, LossReport*)`, which waits for nothing, and
-// `result_of(report)`, which reads what arrived.
+// A loss's operation on such a device has `queue(context, logits, labels, batch, gradient, LossReport*)`, which waits
+// for nothing, and `result_of(report)`, which reads what arrived.
 #pragma once
 
 #include <algorithm>
@@ -64,19 +64,23 @@ public:
     /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads (the
     /// device's, or pinned); it is called on the thread of that device. What the host itself writes there stays as it
     /// is until a batch of the second step after this one is asked for; what is queued on the context may be queued at
-    /// once. Throws InvalidArgument for a batch of a size that no plan was made for, or a step without samples; and what
-    /// became of an earlier step: DivergedError, InvalidArgument for a label that is no class, DeviceError. Reports that
-    /// nobody collected in time are dropped.
+    /// once. Throws InvalidArgument for a batch of a size that no plan was made for, or a step without samples; and
+    /// what became of an earlier step: DivergedError, InvalidArgument for a label that is no class, DeviceError.
+    /// Reports that nobody collected in time are dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
-    void queue(Batches&& batches) { queue_step(batches, static_cast<NoInspector*>(nullptr)); }
+    void queue(Batches&& batches) {
+        queue_step(batches, static_cast<NoInspector*>(nullptr));
+    }
     /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first
     /// device's thread, which waits for that: its numbers are in the host's memory. What it throws comes out of here,
     /// after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const Inspection<D>&>
-    void queue(Batches&& batches, Inspector&& inspector) { queue_step(batches, &inspector); }
+    void queue(Batches&& batches, Inspector&& inspector) {
+        queue_step(batches, &inspector);
+    }
 
     /// Queues a step and waits for its report, which is valid until two more steps are queued. Throws as `queue` does.
     template <class Batches>
@@ -102,8 +106,8 @@ public:
 private:
     using Base::at, Base::plan_options, Base::row, Base::average_row, Base::first_replica, Base::columns_of,
         Base::checks_after;
-    using Base::elements, Base::loss_scale, Base::captures_update, Base::sums_by_ring;
-    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::segments_, Base::step_;
+    using Base::elements, Base::loss_scale, Base::captures_update, Base::sums_in_group;
+    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::step_;
     using Base::queue_of, Base::local, Base::size_of, Base::sizes_of, Base::samples_of, Base::key_of, Base::wait_for,
         Base::wait_for_queue;
     using typename Base::DeviceState, typename Base::Element;
@@ -129,7 +133,7 @@ private:
     void queue_on(int device, Batches& batches, Inspector* inspector) {
         DeviceState& state = at(device);
         state.error = nullptr;
-        guarded(state, [&] {
+        state.attempt([&] {
             wait_for(device, step_ - most_ahead);
             for (int part = 0; part < options_.accumulation; ++part) {
                 for (int r = first_replica(device); r < first_replica(device + 1); ++r)
@@ -143,14 +147,14 @@ private:
             if (state.error) std::rethrow_exception(state.error);
             return;
         }
-        if (!sums_by_ring) {
+        if (!sums_in_group) {
             std::int64_t samples = 0;
             for (int r = 0; r < options_.replicas; ++r) samples += samples_of(step_, r);
             require(samples > 0, "step ", step_, " has no samples on any replica");
         }
         state.updating = true;  // from here on an error leaves the parameters of devices apart
         average(device);
-        guarded(state, [&] { queue_update(device, inspector); });
+        state.attempt([&] { queue_update(device, inspector); });
         if (state.error) std::rethrow_exception(state.error);
     }
 
@@ -159,18 +163,6 @@ private:
     }
     [[nodiscard]] bool all_ready() const {
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; });
-    }
-
-    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left
-    /// out.
-    template <class Work>
-    static void guarded(DeviceState& state, Work&& work) {
-        if (state.error) return;
-        try {
-            work();
-        } catch (...) {
-            state.error = std::current_exception();
-        }
     }
 
     template <class Batches>
@@ -191,7 +183,7 @@ private:
         std::byte* const block = queue.on_device();
         float* const samples = queue.samples(local(replica));
         std::int32_t* const labels = queue.labels(local(replica));
-        impl::queue_set(context, impl::ReportBlock::place(block), key.step);
+        impl::queue_set(context, impl::ReportBlock::step(block), key.step);
         impl::queue_take_batch(context, batch, Net::input.size(), samples, labels, impl::ReportBlock::sound(block));
         queue.work(plan, number, packs, accumulates).queue(context, true, [&, plan = plan, packs = packs] {
             if (packs) plan->prepare(context, parameters, state.worker.buffers());
@@ -231,7 +223,7 @@ private:
         const float* divisor;
     };
     [[nodiscard]] Sums sums_of(int device) {
-        if constexpr (sums_by_ring) {
+        if constexpr (sums_in_group) {
             const std::span<const float> sums = queue_of(device).sums();
             return {sums.first(elements), sums.data() + elements};
         } else {
@@ -241,27 +233,27 @@ private:
 
     void average(int device) {
         DeviceState& state = at(device);
-        if constexpr (sums_by_ring) {
-            guarded(state, [&] { sum_replicas(device); });
+        if constexpr (sums_in_group) {
+            state.attempt([&] { sum_replicas(device); });
             state.ready = state.error == nullptr;
             meet();
             if (!all_ready()) return;  // a sum that one device leaves out is one that the others wait for
-            guarded(state, [&] { queue_sum(device); });
+            state.attempt([&] { queue_sum(device); });
             meet();
         } else if (options_.devices == 1) {
-            guarded(state, [&] { average_columns(state, 0, Net::parameter_elements); });
+            state.attempt([&] { average_columns(state, 0, Net::parameter_elements); });
         } else {
             // Gradients and slices of the average go from device to device, so each is waited for on the device that
             // made it.
-            guarded(state, [&] { wait_for_queue(device); });
+            state.attempt([&] { wait_for_queue(device); });
             threads_.meet();
             const auto [begin, end] = columns_of(device);
-            guarded(state, [&, begin = begin, end = end] {
+            state.attempt([&, begin = begin, end = end] {
                 average_columns(state, begin, end);
                 wait_for_queue(device);
             });
             threads_.meet();
-            guarded(state, [&] {
+            state.attempt([&] {
                 take_other_slices(device);
                 wait_for_queue(device);
             });
@@ -284,16 +276,16 @@ private:
         impl::queue_weighted_sum(context, rows, weights, sums.first(elements));
         impl::queue_set(context, sums.data() + elements, total * loss_scale);
     }
-    /// The first steps are waited for: a kernel that is loaded, or a graph that is made, behind a sum of NCCL's that waits for another
-    /// device might wait for that device too.
+    /// The first steps are waited for: a kernel that is loaded, or a graph that is made, behind a sum of NCCL's that
+    /// waits for another device might wait for that device too.
     void queue_sum(int device) {
         constexpr int first_steps = 3;
         Context& context = at(device).worker.context();
         impl::QueuedDevice& queue = queue_of(device);
-        Base::ring().sum(device, queue.sums(), context.stream(), step_);
+        Base::group().sum(device, queue.sums(), context.stream(), step_);
         if (queue.count_step() <= first_steps) {
             queue.gradients_ready().record(context);
-            Base::ring().wait(device, queue.gradients_ready().get(), step_);
+            Base::group().wait(device, queue.gradients_ready().get(), step_);
         }
     }
     struct WeightedRows {
@@ -310,22 +302,11 @@ private:
     /// The policy's average of the columns [begin, end).
     void average_columns(DeviceState& state, std::int64_t begin, std::int64_t end) {
         Context& context = state.worker.context();
-        GradientRows gradients{.columns = end - begin};
-        std::size_t count = 0;
-        for (int r = 0; r < options_.replicas; ++r) {
-            const std::int64_t samples = samples_of(step_, r);
-            gradients.total_samples += samples;
-            if (samples == 0) continue;
-            state.slice_rows[count] = row(r) + begin;
-            state.slice_samples[count] = samples;
-            ++count;
-        }
         if (options_.replicas == 1) return;  // its gradient is the average, in place
-        gradients.rows = {state.slice_rows.data(), count};
-        gradients.samples = {state.slice_samples.data(), count};
-        options_.averaging.average(
-            context, gradients,
-            std::span(average_row(context.ordinal()) + begin, static_cast<std::size_t>(end - begin)));
+        const GradientRows gradients =
+            Base::gradient_rows(state, begin, end, [&](int r) { return samples_of(step_, r); });
+        const std::span<float> mean(average_row(context.ordinal()) + begin, static_cast<std::size_t>(end - begin));
+        options_.averaging.average(context, gradients, mean);
     }
 
     void take_other_slices(int device) {
@@ -373,19 +354,8 @@ private:
 
     /// The optimiser's and the moving averages' passes over the parameters; `launching` as StepConstants has it.
     void gather_or_update(DeviceState& state, impl::QueuedDevice& queue, bool launching) {
-        auto& worker = state.worker;
         queue.constants().begin(launching);
-        options_.optimizer.update(Update<D>{.context = worker.context(),
-                                            .parameters = worker.parameters(),
-                                            .gradient = average_row(worker.context().ordinal()),
-                                            .state = worker.state(),
-                                            .elements = Net::parameter_elements,
-                                            .segments = segments_,
-                                            .step = step_});
-        if (options_.moving_average.on()) {
-            options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
-                                                       Net::parameter_elements, step_ + 1);
-        }
+        Base::update_parameters(state);
     }
 
     /// Waits, and shows the inspector copies. What it throws is kept: the update comes after it, on every device.
@@ -394,9 +364,9 @@ private:
         using Worker = impl::DeviceWorker<D, Element>;
         auto& worker = state.worker;
         const std::int64_t size = size_of(step_, options_.accumulation - 1, 0);
-        if constexpr (sums_by_ring) {  // the copies would wait without an end for a process that is gone
+        if constexpr (sums_in_group) {  // the copies would wait without an end for a process that is gone
             queue_of(0).gradients_ready().record(worker.context());
-            Base::ring().wait(0, queue_of(0).gradients_ready().get(), step_);
+            Base::group().wait(0, queue_of(0).gradients_ready().get(), step_);
         }
         const std::vector<float> parameters = on_host(worker.context(), worker.parameters(), elements);
         const std::vector<float> gradient = on_host(worker.context(), average_row(0), elements);

@@ -3,7 +3,7 @@
 // NcclAllReduce on `Cuda`: what a training sums its gradients by where this is included.
 #pragma once
 
-#include <cupola/parallel/impl/nccl_ring.hpp>
+#include <cupola/parallel/impl/nccl_group.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -12,8 +12,8 @@ namespace impl {
 
 template <class Device>
     requires(Device::has_nccl)
-struct RingOf<NcclAllReduce, Device> {
-    using Type = NcclRing<>;
+struct GroupOf<NcclAllReduce, Device> {
+    using Type = NcclGroup<>;
 };
 
 }  // namespace impl

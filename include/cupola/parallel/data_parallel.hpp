@@ -2,11 +2,11 @@
 //
 // DataParallel<Net, Loss, Optimizer, Averaging, Device, Statistics>: a network trained by R replicas on 1 to R devices.
 //
-// Each device has one worker thread, one copy of the parameters and one arena for activations; its replicas run there in
-// order, each with a gradient row of its own. A step: every replica's forward and backward; all devices meet; each device
-// averages its slice of the columns; all meet again; each device updates its parameters with the whole average, then their
-// moving averages, which gives the same bits on each. With ConcatMean the trained model does not depend on the number of
-// devices.
+// Each device has one worker thread, one copy of the parameters and one arena for activations; its replicas run there
+// in order, each with a gradient row of its own. A step: every replica's forward and backward; all devices meet; each
+// device averages its slice of the columns; all meet again; each device updates its parameters with the whole average,
+// then their moving averages, which gives the same bits on each. With ConcatMean the trained model does not depend on
+// the number of devices.
 #pragma once
 
 #include <algorithm>
@@ -50,16 +50,16 @@ public:
     using Base::step;
 
     /// Trains one step. `batches(step, replica, context)` gives a replica's batch; it is called on the thread of the
-    /// replica's device. Throws DivergedError when a loss or a gradient is not finite: no parameter has changed then. The
-    /// report is valid until the next step.
+    /// replica's device. Throws DivergedError when a loss or a gradient is not finite: no parameter has changed then.
+    /// The report is valid until the next step.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     const StepReport& step(Batches&& batches) {
         return step(batches, [](const Inspection<D>&) {});
     }
 
-    /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first device's
-    /// thread. What it throws comes out of here, after the step.
+    /// The same; `inspector` is called with an `Inspection<D>` between the averaging and the update, on the first
+    /// device's thread. What it throws comes out of here, after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const Inspection<D>&>
@@ -67,7 +67,7 @@ public:
         threads_.run([&](int device) { step_on(device, batches, inspector); });
         finish_step();
         if (at(0).error) std::rethrow_exception(std::exchange(at(0).error, nullptr));
-        return report_;
+        return tally_.report();
     }
 
     /// The same with one batch for each replica.
@@ -78,13 +78,14 @@ public:
     }
 
 private:
+    using Base::at, Base::replica_at, Base::batch_samples, Base::plan_options, Base::synchronized;
+    using Base::checks_after, Base::require_equal_parameters;
+    using Base::first_replica, Base::columns_of, Base::statistics_row, Base::row, Base::average_row;
+    using Base::gradient_rows, Base::take_statistics, Base::update_parameters;
+    using Base::in_step_, Base::tally_, Base::step_;
+    using Base::options_, Base::threads_, Base::devices_, Base::replicas_, Base::regularized_;
     using typename Base::DeviceState, typename Base::Element;
     using typename Base::Replica;
-    using Base::at, Base::replica_at, Base::report_of, Base::batch_samples, Base::plan_options, Base::synchronized;
-    using Base::begin_report, Base::complete_report, Base::finish_report, Base::checks_after, Base::require_equal_parameters;
-    using Base::first_replica, Base::columns_of, Base::statistics_row, Base::row, Base::average_row;
-    using Base::options_, Base::threads_, Base::devices_, Base::replicas_, Base::regularized_, Base::part_of_, Base::segments_;
-    using Base::statistics_layers_, Base::in_step_, Base::report_, Base::step_;
 
     template <class Batches, class Inspector>
     void step_on(int device, Batches& batches, Inspector& inspector) {
@@ -92,7 +93,7 @@ private:
         const auto team = state.worker.context().team();
         state.error = nullptr;
         state.averaged = false;
-        guarded(state, [&] { begin_step(device); });
+        state.attempt([&] { begin_step(device); });
         for (int part = 0; part < options_.accumulation; ++part) {
             if constexpr (synchronized) {
                 run_together(device, part, batches);
@@ -103,22 +104,24 @@ private:
                     const Replica& r = replica_at(replica);
                     const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
                     const float* const parameters = state.worker.parameters();
-                    const float* const logits = plan->forward(state.worker.context(), r.batch.samples, parameters, r.key, buffers);
+                    const float* const logits =
+                        plan->forward(state.worker.context(), r.batch.samples, parameters, r.key, buffers);
                     if (!find_loss(state, replica, *plan, logits)) return;
-                    plan->backward(state.worker.context(), r.batch.samples, parameters, row(replica), r.key, r.samples > 0);
+                    plan->backward(state.worker.context(), r.batch.samples, parameters, row(replica), r.key,
+                                   r.samples > 0);
                     replica_at(replica).samples += r.batch.size;
                 });
             }
         }
-        guarded(state, [&] { finish_gradients(device); });
+        state.attempt([&] { finish_gradients(device); });
         state.ready = state.error == nullptr;
         meet(state);  // every gradient is there
-        if (all_ready()) guarded(state, [&] { state.averaged = average(device); });
+        if (all_ready()) state.attempt([&] { state.averaged = average(device); });
         meet(state);  // the average is there, and gradients may be overwritten
         if (state.error) std::rethrow_exception(state.error);
         if (!all_averaged()) return;
         // What an inspector throws comes after the update, which all devices make.
-        if (device == 0) guarded(state, [&] { inspector(inspection(state)); });
+        if (device == 0) state.attempt([&] { inspector(inspection(state)); });
         update(state);
     }
 
@@ -127,36 +130,26 @@ private:
         threads_.meet();
     }
 
-    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left out.
-    template <class Work>
-    static void guarded(DeviceState& state, Work&& work) {
-        if (state.error) return;
-        try {
-            work();
-        } catch (...) {
-            state.error = std::current_exception();
-        }
-    }
-
     void begin_step(int device) {
         DeviceState& state = at(device);
         for (std::size_t i = 0; i < regularized_.size(); ++i) {
             const Stopwatch watch(state.worker.times(), StepPart::regularization);
             const RegularizedParameter& r = regularized_[i];
-            const std::span<const float> weights(state.worker.parameters() + r.offset, static_cast<std::size_t>(r.size));
+            const std::span<const float> weights(state.worker.parameters() + r.offset,
+                                                 static_cast<std::size_t>(r.size));
             state.regularization[i] = 0.5 * r.coefficient * sum_of_squares(state.worker.context(), weights);
         }
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             replica_at(replica).samples = 0;
             replica_at(replica).not_finite.clear();
-            begin_report(replica);
+            tally_.begin(replica);
         }
     }
 
     template <class Work>
     void for_each_replica(int device, Work&& work) {
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
-            guarded(at(device), [&] { work(replica); });
+            at(device).attempt([&] { work(replica); });
         }
     }
 
@@ -178,7 +171,9 @@ private:
         require(plan != nullptr, "a batch has ", batch.size, " samples, and plans were made for batch_size ",
                 options_.batch_size, " and other_batch_sizes only");
         r.batch = batch;
-        r.key = {.seed = options_.seed, .step = static_cast<std::uint32_t>(place), .first_sample = replica * options_.batch_size};
+        r.key = {.seed = options_.seed,
+                 .step = static_cast<std::uint32_t>(place),
+                 .first_sample = replica * options_.batch_size};
         r.statistics = statistics_row(part, replica);
         return plan;
     }
@@ -189,9 +184,10 @@ private:
         Context& context = state.worker.context();
         const LossResult result = [&] {
             const Stopwatch watch(state.worker.times(), StepPart::loss);
-            return options_.loss.data.template operation<D>().forward(context, logits, r.batch.labels, r.batch.size, plan.output_gradient());
+            return options_.loss.data.template operation<D>().forward(context, logits, r.batch.labels, r.batch.size,
+                                                                      plan.output_gradient());
         }();
-        ReplicaReport& report = report_of(replica);
+        ReplicaReport& report = tally_.of(replica);
         report.correct += result.correct;
         report.parts[0].value += result.sum;
         if (!std::isfinite(result.sum)) {
@@ -200,8 +196,11 @@ private:
         }
         // The loss's gradient is that of the mean over this batch; several batches count by their samples.
         if (options_.accumulation > 1) {
-            const auto weight = static_cast<double>(r.batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
-            scale(context, std::span(plan.output_gradient(), static_cast<std::size_t>(r.batch.size * Net::output_shape.size())), weight);
+            const auto weight =
+                static_cast<double>(r.batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
+            scale(context,
+                  std::span(plan.output_gradient(), static_cast<std::size_t>(r.batch.size * Net::output_shape.size())),
+                  weight);
         }
         return true;
     }
@@ -213,7 +212,8 @@ private:
         Context& context = state.worker.context();
         const float* const parameters = state.worker.parameters();
         const std::size_t exchanges = in_step_.exchanges();
-        for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) in_step_.plan(replica) = nullptr;
+        for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica)
+            in_step_.plan(replica) = nullptr;
         for_each_replica(device, [&](int replica) {
             const auto lane = static_cast<std::size_t>(replica - first_replica(device));
             in_step_.plan(replica) = begin_batch(state, replica, part, batches, lane);
@@ -225,8 +225,8 @@ private:
                 if (plan == nullptr) return;
                 const Replica& r = replica_at(replica);
                 const PassBuffers buffers{.running = state.worker.buffers(), .batch = r.statistics};
-                const float* const logits = plan->forward_segment(context, k, r.batch.samples, parameters, r.key, buffers, merged,
-                                                                  in_step_.partial(k, replica));
+                const float* const logits = plan->forward_segment(context, k, r.batch.samples, parameters, r.key,
+                                                                  buffers, merged, in_step_.partial(k, replica));
                 if (k == exchanges && !find_loss(state, replica, *plan, logits)) plan = nullptr;
             });
             if (k < exchanges) merged = exchange(device, Direction::forward, k, k);
@@ -236,8 +236,8 @@ private:
                 Plan<D, Element>* const plan = in_step_.plan(replica);
                 if (plan == nullptr) return;
                 Replica& r = replica_at(replica);
-                plan->backward_segment(context, k, r.batch.samples, parameters, row(replica), r.key, r.samples > 0, merged,
-                                       in_step_.partial(exchanges + k, replica));
+                plan->backward_segment(context, k, r.batch.samples, parameters, row(replica), r.key, r.samples > 0,
+                                       merged, in_step_.partial(exchanges + k, replica));
                 if (k == exchanges) r.samples += r.batch.size;
             });
             if (k < exchanges) merged = exchange(device, Direction::backward, k, exchanges + k);
@@ -250,7 +250,7 @@ private:
         const int first = first_replica(device), last = first_replica(device + 1);
         for (int replica = first; replica < last; ++replica) in_step_.publish(turn, replica, !state.error);
         meet(state);  // every replica's sums are there
-        guarded(state, [&] { in_step_.merge(direction, k, turn, first, last, state.merged); });
+        state.attempt([&] { in_step_.merge(direction, k, turn, first, last, state.merged); });
         return state.merged.data();
     }
 
@@ -259,15 +259,16 @@ private:
         DeviceState& state = at(device);
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             const Replica& r = replica_at(replica);
-            ReplicaReport& report = report_of(replica);
+            ReplicaReport& report = tally_.of(replica);
             if (!r.not_finite.empty()) report.total = report.parts[0].value;
             if (r.samples == 0) continue;
             const std::int64_t expected = options_.batch_size * options_.accumulation;
             if (options_.accumulation > 1 && r.samples != expected) {
-                scale(state.worker.context(), std::span(row(replica), static_cast<std::size_t>(Net::parameter_elements)),
+                scale(state.worker.context(),
+                      std::span(row(replica), static_cast<std::size_t>(Net::parameter_elements)),
                       static_cast<double>(expected) / static_cast<double>(r.samples));
             }
-            complete_report(replica, r.samples, state.regularization);
+            tally_.complete(replica, r.samples, state.regularization);
         }
     }
 
@@ -278,19 +279,8 @@ private:
         const Stopwatch watch(state.worker.times(), StepPart::averaging);
         const auto [begin, end] = columns_of(device);
         const std::span<float> mean(average_row(device) + begin, static_cast<std::size_t>(end - begin));
-        GradientRows gradients{.columns = end - begin};
-        std::size_t count = 0;
-        for (std::size_t r = 0; r < replicas_.size(); ++r) {
-            const std::int64_t samples = replicas_[r].samples;
-            gradients.total_samples += samples;
-            if (samples == 0) continue;
-            state.slice_rows[count] = row(static_cast<int>(r)) + begin;
-            state.slice_samples[count] = samples;
-            ++count;
-        }
-        require(count > 0, "step ", step_, " has no samples on any replica");
-        gradients.rows = {state.slice_rows.data(), count};
-        gradients.samples = {state.slice_samples.data(), count};
+        const GradientRows gradients = gradient_rows(state, begin, end, [&](int r) { return replica_at(r).samples; });
+        require(gradients.total_samples > 0, "step ", step_, " has no samples on any replica");
         // One replica's gradient is the average, in place.
         if (options_.replicas > 1) options_.averaging.average(state.worker.context(), gradients, mean);
         return all_finite(state.worker.context(), mean);
@@ -300,33 +290,26 @@ private:
         using Worker = impl::DeviceWorker<D, Element>;
         constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
         const Replica& r = replicas_[0];
-        return {step_, state.worker.context(), std::span<const float>(state.worker.parameters(), elements),
-                std::span<const float>(average_row(0), elements), r.batch, r.key, &state.worker,
-                [](void* object, const BatchView& batch, const PassKey& key, void* visitor, typename Inspection<D>::VisitOutput visit) {
+        return {step_,
+                state.worker.context(),
+                std::span<const float>(state.worker.parameters(), elements),
+                std::span<const float>(average_row(0), elements),
+                r.batch,
+                r.key,
+                &state.worker,
+                [](void* object, const BatchView& batch, const PassKey& key, void* visitor,
+                   typename Inspection<D>::VisitOutput visit) {
                     auto& worker = *static_cast<Worker*>(object);
-                    worker.inspect(worker.template inspection_plan<Net>(batch.size), batch.samples, key,
-                                   [&](std::size_t layer, std::span<const float> values) { visit(visitor, layer, values); });
+                    worker.inspect(
+                        worker.template inspection_plan<Net>(batch.size), batch.samples, key,
+                        [&](std::size_t layer, std::span<const float> values) { visit(visitor, layer, values); });
                 }};
     }
 
     void update(DeviceState& state) {
         auto& worker = state.worker;
         state.updating = true;
-        {
-            const Stopwatch watch(worker.times(), StepPart::optimizer);
-            options_.optimizer.update(Update<D>{.context = worker.context(),
-                                                .parameters = worker.parameters(),
-                                                .gradient = average_row(worker.context().ordinal()),
-                                                .state = worker.state(),
-                                                .elements = Net::parameter_elements,
-                                                .segments = segments_,
-                                                .step = step_});
-        }
-        if (options_.moving_average.on()) {
-            const Stopwatch watch(worker.times(), StepPart::moving_average);
-            options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
-                                                       Net::parameter_elements, step_ + 1);
-        }
+        update_parameters(state);
         if constexpr (Net::buffer_elements > 0) update_statistics(state);
         worker.parameters_changed();
         if (!checks_after(step_)) return;
@@ -337,30 +320,20 @@ private:
     /// Every device updates its own running statistics, with the same bits.
     void update_statistics(DeviceState& state) {
         const Stopwatch watch(state.worker.times(), StepPart::statistics);
-        for (int part = 0; part < options_.accumulation; ++part) {
-            std::size_t count = 0;
-            for (int r = 0; r < options_.replicas; ++r) {
-                if (batch_samples(part, r) == 0) continue;
-                state.slice_rows[count] = statistics_row(part, r);
-                state.slice_samples[count] = batch_samples(part, r);
-                ++count;
-            }
-            if (count == 0) continue;
-            options_.statistics.update(StatisticsUpdate{.running = state.worker.buffers(),
-                                                        .layers = statistics_layers_,
-                                                        .rows = {state.slice_rows.data(), count},
-                                                        .samples = {state.slice_samples.data(), count}});
-        }
+        take_statistics(
+            state, state.worker.buffers(), [&](int part, int r) { return batch_samples(part, r); },
+            [&](int part, int r) { return statistics_row(part, r); });
     }
 
     void finish_step() {
         for (std::size_t r = 0; r < replicas_.size(); ++r) {
-            const double loss = report_.replicas[r].total;
+            const double loss = tally_.report().replicas[r].total;
             if (!replicas_[r].not_finite.empty() || !std::isfinite(loss)) {
-                impl::throw_diverged(step_, text("the loss of replica ", r, " is ", loss), replicas_[r].not_finite, static_cast<int>(r));
+                impl::throw_diverged(step_, text("the loss of replica ", r, " is ", loss), replicas_[r].not_finite,
+                                     static_cast<int>(r));
             }
         }
-        finish_report(step_);
+        tally_.finish(step_, options_.optimizer.learning_rate_at(step_));
         if (!all_averaged()) throw_gradient_not_finite();
         if (checks_after(step_)) require_equal_parameters(step_);
         for (DeviceState& state : devices_) state.updating = false;
@@ -370,7 +343,7 @@ private:
     [[nodiscard]] bool all_ready() const {
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; }) &&
                std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.not_finite.empty(); }) &&
-               std::all_of(report_.replicas.begin(), report_.replicas.end(),
+               std::all_of(tally_.report().replicas.begin(), tally_.report().replicas.end(),
                            [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
     }
     [[nodiscard]] bool all_averaged() const {
@@ -379,7 +352,8 @@ private:
 
     // What can go wrong in a step.
 
-    [[nodiscard, gnu::cold]] static std::string where_not_finite(DeviceState& state, const Replica& r, const float* gradient) {
+    [[nodiscard, gnu::cold]] static std::string where_not_finite(DeviceState& state, const Replica& r,
+                                                                 const float* gradient) {
         Plan<D, Element>& plan = state.worker.template inspection_plan<Net>(r.batch.size);
         return impl::first_not_finite(state.worker, plan, Net::rows, r.batch, r.key, gradient);
     }
@@ -391,13 +365,16 @@ private:
         threads_.run([&](int device) {
             for (int r = 0; device == 0 && r < options_.replicas && found < 0; ++r) {
                 const std::span<const float> values(row(r), static_cast<std::size_t>(Net::parameter_elements));
-                if (report_of(r).samples == 0 || all_finite(at(0).worker.context(), values)) continue;
+                if (tally_.of(r).samples == 0 || all_finite(at(0).worker.context(), values)) continue;
                 found = r;
                 where = where_not_finite(at(0), replica_at(r), row(r));
             }
         });
         impl::throw_diverged(
-            step_, text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found), " is not finite"), where, found);
+            step_,
+            text(found < 0 ? std::string("the averaged gradient") : text("the gradient of replica ", found),
+                 " is not finite"),
+            where, found);
     }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inspection: a look into a step, between the averaging and the update, for summaries. What fusion and the memory plan never
-// wrote is computed again, into scratch: a run has the same bits with and without.
+// Inspection: a look into a step, between the averaging and the update, for summaries. What fusion and the memory plan
+// never wrote is computed again, into scratch: a run has the same bits with and without.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ public:
     /// Visits a layer's output: `visitor` is the one that `EachOutput` was called with.
     using VisitOutput = void (*)(void* visitor, std::size_t row, std::span<const float> values);
     /// Computes the layers' outputs for a batch on `worker`, whose type is the training's own affair.
-    using EachOutput = void (*)(void* worker, const BatchView& batch, const PassKey& key, void* visitor, VisitOutput visit);
+    using EachOutput = void (*)(void* worker, const BatchView& batch, const PassKey& key, void* visitor,
+                                VisitOutput visit);
 
     Inspection(std::int64_t step, Context& context, std::span<const float> parameters, std::span<const float> gradient,
                const BatchView& batch, const PassKey& key, void* worker, EachOutput each)

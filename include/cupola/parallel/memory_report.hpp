@@ -30,23 +30,25 @@ struct MemoryReport {
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE std::size_t MemoryReport::total() const {
-    return static_cast<std::size_t>(devices) *
-               (parameters + optimizer_state + moving_average + buffers + static_cast<std::size_t>(arenas) * plan.total()) +
+    return static_cast<std::size_t>(devices) * (parameters + optimizer_state + moving_average + buffers +
+                                                static_cast<std::size_t>(arenas) * plan.total()) +
            gradients + average + statistics + batches;
 }
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
-    const auto part = [](std::size_t bytes, const char* what) { return bytes == 0 ? std::string() : text(bytes_text(bytes), what, " + "); };
-    std::string activations = text(bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved),
-                                   " saved + ", bytes_text(memory.plan.packed), " packed weights + ",
-                                   bytes_text(memory.plan.scratch), " scratch");
+    const auto part = [](std::size_t bytes, const char* what) {
+        return bytes == 0 ? std::string() : text(bytes_text(bytes), what, " + ");
+    };
+    std::string activations =
+        text(bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved), " saved + ",
+             bytes_text(memory.plan.packed), " packed weights + ", bytes_text(memory.plan.scratch), " scratch");
     if (memory.arenas > 1) activations = text(memory.arenas, " x (", activations, ")");
     return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
                 " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
-                part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"), activations, ") + ",
-                bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
-                part(memory.statistics, " their statistics"), part(memory.batches, " their batches"), bytes_text(memory.average),
-                " average");
+                part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"),
+                activations, ") + ", bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
+                part(memory.statistics, " their statistics"), part(memory.batches, " their batches"),
+                bytes_text(memory.average), " average");
 }
 
 #endif

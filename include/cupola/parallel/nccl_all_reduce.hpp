@@ -28,7 +28,7 @@ namespace impl {
 /// What `Averaging` sums by on `Device`. Left incomplete here: parallel/cuda_nccl_all_reduce.hpp has it, and only who
 /// includes that needs NCCL.
 template <class Averaging, class Device>
-struct RingOf;
+struct GroupOf;
 
 }  // namespace impl
 
@@ -58,7 +58,7 @@ struct NcclAllReduce {
         if constexpr (!knows<Device>()) {
             sentence << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
                      << " is none: name ConcatMean instead";
-        } else if constexpr (!requires { sizeof(impl::RingOf<NcclAllReduce, Device>); }) {
+        } else if constexpr (!requires { sizeof(impl::GroupOf<NcclAllReduce, Device>); }) {
             sentence << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
         }
         return sentence;

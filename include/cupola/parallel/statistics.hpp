@@ -27,8 +27,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a policy works on, in host memory: the running statistics and the rows of batch statistics (mean, biased variance)
-/// of the replicas that have samples, in replica order.
+/// What a policy works on, in host memory: the running statistics and the rows of batch statistics (mean, biased
+/// variance) of the replicas that have samples, in replica order.
 struct StatisticsUpdate {
     float* running = nullptr;
     std::span<const RunningStatistics> layers{};
@@ -39,7 +39,8 @@ struct StatisticsUpdate {
     void take(std::size_t r) const {
         for (const RunningStatistics& layer : layers) {
             for (std::int64_t c = 0; c < layer.channels; ++c) {
-                take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c], samples[r] * layer.elements_a_sample);
+                take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c],
+                     samples[r] * layer.elements_a_sample);
             }
         }
     }
@@ -58,7 +59,8 @@ struct StatisticsUpdate {
                 mean /= static_cast<double>(total);
                 for (std::size_t r = 0; r < rows.size(); ++r) {
                     const double away = static_cast<double>(rows[r][layer.mean + c]) - mean;
-                    variance += static_cast<double>(samples[r]) * (static_cast<double>(rows[r][layer.variance + c]) + away * away);
+                    variance += static_cast<double>(samples[r]) *
+                                (static_cast<double>(rows[r][layer.variance + c]) + away * away);
                 }
                 take(layer, c, mean, variance / static_cast<double>(total), total * layer.elements_a_sample);
             }
@@ -66,11 +68,13 @@ struct StatisticsUpdate {
     }
 
 private:
-    void take(const RunningStatistics& layer, std::int64_t channel, double mean, double variance, std::int64_t elements) const {
+    void take(const RunningStatistics& layer, std::int64_t channel, double mean, double variance,
+              std::int64_t elements) const {
         const auto count = static_cast<double>(elements);
         const double unbiased = elements > 1 ? variance * count / (count - 1) : variance;
         const auto blend = [&](float& running_value, double value) {
-            running_value = static_cast<float>(layer.decay * static_cast<double>(running_value) + (1 - layer.decay) * value);
+            running_value =
+                static_cast<float>(layer.decay * static_cast<double>(running_value) + (1 - layer.decay) * value);
         };
         blend(running[layer.mean + channel], mean);
         blend(running[layer.variance + channel], unbiased);
@@ -121,7 +125,8 @@ template <class S>
 [[nodiscard]] consteval Sentence statistics_mistake() {
     Sentence sentence;
     if constexpr (!StatisticsPolicy<S>) {
-        sentence << short_type_name<S>() << " is no policy for statistics: it lacks `name`, `static constexpr bool "
+        sentence << short_type_name<S>()
+                 << " is no policy for statistics: it lacks `name`, `static constexpr bool "
                     "synchronized` or `void update(const StatisticsUpdate&) const`";
     }
     return sentence;

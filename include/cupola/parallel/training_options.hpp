@@ -20,8 +20,8 @@ struct TrainingOptions {
     /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
     std::int64_t batch_size = 128;
     std::vector<std::int64_t> other_batch_sizes{};
-    /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s * accumulation
-    /// and on.
+    /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s *
+    /// accumulation and on.
     int accumulation = 1;
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};

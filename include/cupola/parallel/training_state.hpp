@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a training is made of between two steps: everything that the next step depends on beside the options and the
-// data. `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp keeps it in a file.
+// data. `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp keeps it in a
+// file.
 #pragma once
 
 #include <cstdint>

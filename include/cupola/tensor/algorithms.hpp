@@ -2,10 +2,10 @@
 //
 // Element-wise algorithms and sums on `Host`.
 //
-// Work is handed out in blocks of a fixed number of elements, by OpenMP; inside a block the loop is
-// the caller's, a plain one that the compiler turns into vector instructions. A sum adds within a block and then
-// over the blocks in their order, so it has the same bits whatever the number of threads, their affinity and the
-// number of processors. (An OpenMP reduction splits by the number of threads; Thrust's by the number of processors, and allocates.)
+// Work is handed out in blocks of a fixed number of elements, by OpenMP; inside a block the loop is the caller's, a
+// plain one that the compiler turns into vector instructions. A sum adds within a block and then over the blocks in
+// their order, so it has the same bits whatever the number of threads, their affinity and the number of processors. (An
+// OpenMP reduction splits by the number of threads; Thrust's by the number of processors, and allocates.)
 #pragma once
 
 #include <algorithm>
@@ -81,9 +81,8 @@ void scale(const HostContext& context, std::span<float> values, double factor);
 
 template <class T>
 void fill(const HostContext& context, std::span<T> to, T value) {
-    for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
-        std::fill(to.data() + begin, to.data() + end, value);
-    });
+    for_each_block(context, static_cast<std::int64_t>(to.size()),
+                   [&](std::int64_t begin, std::int64_t end) { std::fill(to.data() + begin, to.data() + end, value); });
 }
 
 /// The sum of f(begin, end), a double for each block of [0, count), added in block order. No allocation: blocks are
@@ -105,7 +104,8 @@ template <class Function>
 
 #ifndef CUPOLA_OPS
 
-[[gnu::noinline]] CUPOLA_INLINE void impl::run_in_parallel(const HostContext& context, std::int64_t count, IndexedCall body) {
+[[gnu::noinline]] CUPOLA_INLINE void impl::run_in_parallel(const HostContext& context, std::int64_t count,
+                                                           IndexedCall body) {
     // A region of two threads costs 1.6 microseconds where one call has nobody to share with.
     if (count <= 1 || context.threads() == 1) {
         for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
@@ -197,7 +197,8 @@ CUPOLA_INLINE std::uint64_t hash_of(const HostContext& context, std::span<const 
             std::uint64_t sum = 0;
             for (std::int64_t i = begin; i < end; ++i) {
                 // The finaliser of splitmix64 (Steele, Lea, Flood 2014) over the bits and the place.
-                std::uint64_t x = (static_cast<std::uint64_t>(i) << 32) ^ std::bit_cast<std::uint32_t>(values.data()[i]);
+                std::uint64_t x =
+                    (static_cast<std::uint64_t>(i) << 32) ^ std::bit_cast<std::uint32_t>(values.data()[i]);
                 x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
                 x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
                 sum += x ^ (x >> 31);

@@ -74,7 +74,8 @@ public:
 
     /// Throws OutOfMemory.
     explicit Tensor(std::int64_t batch)
-        : arena_(static_cast<std::size_t>(checked(batch) * SampleExtents::size()) * sizeof(T), "a tensor"), batch_(batch) {}
+        : arena_(static_cast<std::size_t>(checked(batch) * SampleExtents::size()) * sizeof(T), "a tensor"),
+          batch_(batch) {}
 
     [[nodiscard]] std::int64_t batch() const { return batch_; }
     [[nodiscard]] std::int64_t size() const { return batch_ * SampleExtents::size(); }

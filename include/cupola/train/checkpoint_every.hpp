@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CheckpointEvery{training, directory, {.every = 1000}}: a checkpoint after every 1,000th step and one at the run's end,
-// however it ends (a signal, a loss that diverged), as long as the parameters are those of a whole step. Each has what the run says
-// of itself (`info`) and how far it has come in the data.
+// CheckpointEvery{training, directory, {.every = 1000}}: a checkpoint after every 1,000th step and one at the run's
+// end, however it ends (a signal, a loss that diverged), as long as the parameters are those of a whole step. Each has
+// what the run says of itself (`info`) and how far it has come in the data.
 #pragma once
 
 #include <algorithm>
@@ -72,19 +72,23 @@ struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
-/// `Directory` has `save(rows, checkpoint, metric)`, as CheckpointDirectory does. `metric()` is asked before each checkpoint.
+/// `Directory` has `save(rows, checkpoint, metric)`, as CheckpointDirectory does. `metric()` is asked before each
+/// checkpoint.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:
     CheckpointEvery(Training& training, Directory& directory, CheckpointOptions options = {}, Metric metric = {})
         : training_(&training), directory_(&directory), options_(std::move(options)), metric_(std::move(metric)) {
-        require(options_.every >= 0, "a checkpoint is written every 0 (at the end only) or more steps, not ", options_.every);
+        require(options_.every >= 0, "a checkpoint is written every 0 (at the end only) or more steps, not ",
+                options_.every);
     }
 
     void on_begin(Run& run) { saved_ = run.first_step; }
 
     /// The training is to stand after these steps: its steps are not queued ahead then.
-    [[nodiscard]] bool stands_after(std::int64_t step) const { return options_.every > 0 && (step + 1) % options_.every == 0; }
+    [[nodiscard]] bool stands_after(std::int64_t step) const {
+        return options_.every > 0 && (step + 1) % options_.every == 0;
+    }
 
     void on_step(const StepReport& report, Run&) {
         if (stands_after(report.step)) save();

@@ -13,8 +13,8 @@
 //   bool wants(std::int64_t step)              whether it wants to look into this step
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
-// Where steps are queued (`Cuda`), a report comes up to two steps later, and what on_step asks the training then is of the newest
-// step. A callback that needs the training as it is after a certain step says so:
+// Where steps are queued (`Cuda`), a report comes up to two steps later, and what on_step asks the training then is of
+// the newest step. A callback that needs the training as it is after a certain step says so:
 //
 //   bool stands_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
 //
@@ -64,8 +64,9 @@ template <class C>
     } else if constexpr (!HasOnEnd<C> && requires { &C::on_end; }) {
         sentence << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
     } else if constexpr (!Callback<C>) {
-        sentence << short_type_name<C>()
-                 << " is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
+        sentence
+            << short_type_name<C>()
+            << " is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
     }
     return sentence;
 }
@@ -75,9 +76,10 @@ template <class Training, class Batches>
 [[nodiscard]] consteval Sentence batches_mistake() {
     Sentence sentence;
     if constexpr (!requires(Training& training, Batches& batches) { training.step(batches); }) {
-        sentence << short_type_name<Batches>()
-                 << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
-                    "Prefetch and InMemoryBatches do";
+        sentence
+            << short_type_name<Batches>()
+            << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
+               "Prefetch and InMemoryBatches do";
     }
     return sentence;
 }
@@ -94,7 +96,8 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
     static_assert((report_mistake<callback_mistake<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
-    Run run{.first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
+    Run run{
+        .first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
@@ -114,12 +117,16 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         (show(callbacks), ...);
     };
     [[maybe_unused]] const auto wants = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasWants<C>) return static_cast<bool>(callback.wants(step));
-        else return false;
+        if constexpr (HasWants<C>)
+            return static_cast<bool>(callback.wants(step));
+        else
+            return false;
     };
     [[maybe_unused]] const auto stands_after = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasStandsAfter<C>) return static_cast<bool>(callback.stands_after(step));
-        else return false;
+        if constexpr (HasStandsAfter<C>)
+            return static_cast<bool>(callback.stands_after(step));
+        else
+            return false;
     };
     try {
         while (training.step() < run.last_step && !run.stop) {

@@ -5,9 +5,9 @@
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
-// examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the tutorial
-// divided it by the number of replicas). What LogOptions asks for beside it follows on the same line; as JSON the line is
-// one object.
+// examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
+// tutorial divided it by the number of replicas). What LogOptions asks for beside it follows on the same line; as JSON
+// the line is one object.
 #pragma once
 
 #include <cerrno>
@@ -25,8 +25,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Which loss a line shows: the mean over the replicas by samples, which is what the averaged gradient is the gradient of;
-/// the last replica's (what the tutorial printed); or each replica's after the mean.
+/// Which loss a line shows: the mean over the replicas by samples, which is what the averaged gradient is the gradient
+/// of; the last replica's (what the tutorial printed); or each replica's after the mean.
 enum class LoggedLoss : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
@@ -45,7 +45,8 @@ struct LogOptions {
 class LogEvery {
 public:
     explicit LogEvery(const LogOptions& options);
-    explicit LogEvery(std::int64_t steps, std::FILE* file = stdout) : LogEvery(LogOptions{.every = steps, .file = file}) {}
+    explicit LogEvery(std::int64_t steps, std::FILE* file = stdout)
+        : LogEvery(LogOptions{.every = steps, .file = file}) {}
 
     /// The smoothed losses of the lines: what a run that goes on sets, for them to go on too.
     [[nodiscard]] LossAverages& losses() { return averages_; }
@@ -95,7 +96,8 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
         write_text(report, rate, time);
     }
     line_ += '\n';
-    const bool kept = std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
+    const bool kept =
+        std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
     require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
     last_ = now;
     samples_ = steps_ = 0;

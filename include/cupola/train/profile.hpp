@@ -4,12 +4,12 @@
 //
 //   std::fputs(to_string(profile(training, batches)).c_str(), stdout);
 //
-// It makes steps of training like any other and takes the time of each of their parts on the first device: every operation
-// of the network, forward and backward, and what is around them. A part has the median over the steps of its time in one
-// step, whatever the number of replicas and batches in it; "the rest" is what no part accounts for. A part's floor is the
-// longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that it has to read and to
-// write at the rate of a large copy, both measured on the same device at the start. Who finds its bytes in a cache can be
-// faster than that floor.
+// It makes steps of training like any other and takes the time of each of their parts on the first device: every
+// operation of the network, forward and backward, and what is around them. A part has the median over the steps of its
+// time in one step, whatever the number of replicas and batches in it; "the rest" is what no part accounts for. A
+// part's floor is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that
+// it has to read and to write at the rate of a large copy, both measured on the same device at the start. Who finds its
+// bytes in a cache can be faster than that floor.
 #pragma once
 
 #include <cstdint>
@@ -50,15 +50,16 @@ template <class Training, class Batches>
     }
     std::int64_t regularized = 0;
     for (const auto& parameter : Training::LossType::regularized(Net::rows)) regularized += parameter.size;
-    return impl::ProfileParts(times, {.rows = Net::rows,
-                                      .fusion = Net::fusion,
-                                      .element_bytes = sizeof(typename Net::Precision::Activation),
-                                      .replicas = training.options().replicas,
-                                      .devices = training.options().devices,
-                                      .samples_a_step = static_cast<double>(samples) / static_cast<double>(options.steps),
-                                      .state_arenas = training.options().optimizer.state_arenas(),
-                                      .parameter_elements = Net::parameter_count,
-                                      .regularized_elements = regularized})
+    return impl::ProfileParts(times,
+                              {.rows = Net::rows,
+                               .fusion = Net::fusion,
+                               .element_bytes = sizeof(typename Net::Precision::Activation),
+                               .replicas = training.options().replicas,
+                               .devices = training.options().devices,
+                               .samples_a_step = static_cast<double>(samples) / static_cast<double>(options.steps),
+                               .state_arenas = training.options().optimizer.state_arenas(),
+                               .parameter_elements = Net::parameter_count,
+                               .regularized_elements = regularized})
         .find(rates);
 }
 

@@ -18,7 +18,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// One part of a step.
 struct ProfiledPart {
-    /// The layer's name and the types of the layers in the operation: "conv1", "Conv2d<64, 5> + ReLU"; or "" and "optimiser".
+    /// The layer's name and the types of the layers in the operation: "conv1", "Conv2d<64, 5> + ReLU"; or "" and
+    /// "optimiser".
     std::string name, what;
     /// "forward", "backward", or "" beside the network.
     std::string_view pass{};
@@ -28,7 +29,9 @@ struct ProfiledPart {
     double operations = 0, bytes = 0;
 
     /// The least seconds at these rates; 0 where nothing is known.
-    [[nodiscard]] double floor(const MachineRates& rates) const { return std::max(operations / rates.operations, bytes / rates.bytes); }
+    [[nodiscard]] double floor(const MachineRates& rates) const {
+        return std::max(operations / rates.operations, bytes / rates.bytes);
+    }
 };
 
 struct StepProfile {
@@ -58,9 +61,12 @@ namespace impl {
 }
 
 /// A row of the table; figures that say nothing are left out.
-[[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile, const ProfiledPart& part) {
+[[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,
+                                                                     const ProfiledPart& part) {
     const double floor = part.floor(profile.rates), time = part.seconds;
-    const auto known = [&](double value, double shown, int places) { return value > 0 && time > 0 ? decimals(shown, places) : std::string(); };
+    const auto known = [&](double value, double shown, int places) {
+        return value > 0 && time > 0 ? decimals(shown, places) : std::string();
+    };
     return {part.name,
             part.what,
             std::string(part.pass),
@@ -76,7 +82,8 @@ namespace impl {
 
 /// The table: milliseconds and share of the step, the rates reached, the floor and the fraction of it that was reached.
 [[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
-    std::vector<std::vector<std::string>> cells{{"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "floor ms", "of floor"}};
+    std::vector<std::vector<std::string>> cells{
+        {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "floor ms", "of floor"}};
     ProfiledPart total{.name = "total", .what = {}, .seconds = profile.seconds};
     for (const ProfiledPart& part : profile.parts) {
         cells.push_back(impl::profile_row(profile, part));
@@ -88,10 +95,11 @@ namespace impl {
     cells.back()[7] = impl::decimals(1e3 * profile.floor(), 3);
     cells.back()[8] = impl::decimals(profile.floor() / profile.seconds, 2);
     return impl::aligned_table(cells) +
-           text("step: ", impl::decimals(1e3 * profile.seconds, 3), " ms, ", impl::decimals(profile.samples_a_step / profile.seconds, 1),
-                " samples/s; medians of ", profile.steps, " steps on the first device\nfloor: ",
-                impl::decimals(profile.rates.operations * 1e-9, 1), " GFLOP/s of a large matrix product, ",
-                impl::decimals(profile.rates.bytes * 1e-9, 1), " GB/s of a large copy\n");
+           text("step: ", impl::decimals(1e3 * profile.seconds, 3), " ms, ",
+                impl::decimals(profile.samples_a_step / profile.seconds, 1), " samples/s; medians of ", profile.steps,
+                " steps on the first device\nfloor: ", impl::decimals(profile.rates.operations * 1e-9, 1),
+                " GFLOP/s of a large matrix product, ", impl::decimals(profile.rates.bytes * 1e-9, 1),
+                " GB/s of a large copy\n");
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -58,7 +58,8 @@ private:
         static bool one = false;
         return one;
     }
-    struct sigaction interrupt_ {}, terminate_ {};
+    struct sigaction interrupt_ {
+    }, terminate_{};
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of the tutorial's network without its local response normalisation, which dlib has not, in dlib with OpenBLAS;
-// it talks to turns.py as protocol.py does. Batches are tensors already. OPENBLAS_NUM_THREADS says how many threads it has: the
-// rest of dlib's step has one.
+//
+// The training step of the tutorial's network without its local response normalisation, which dlib has not, in dlib
+// with OpenBLAS; it talks to turns.py as protocol.py does. Batches are tensors already. OPENBLAS_NUM_THREADS says how
+// many threads it has: the rest of dlib's step has one.
 //
 //   dlib_step plain float BATCH THREADS
 #include <chrono>
@@ -64,8 +65,8 @@ int main(int argc, char** argv) {
     };
     const char* const warm_up = std::getenv("WARM_UP");
     for (int i = warm_up != nullptr ? std::atoi(warm_up) : 5; i > 0; --i) step();
-    std::printf("{\"name\": \"dlib\", \"version\": \"%d.%d.%d\", \"how\": \"OpenBLAS\"}\n", DLIB_MAJOR_VERSION, DLIB_MINOR_VERSION,
-                DLIB_PATCH_VERSION);
+    std::printf("{\"name\": \"dlib\", \"version\": \"%d.%d.%d\", \"how\": \"OpenBLAS\"}\n", DLIB_MAJOR_VERSION,
+                DLIB_MINOR_VERSION, DLIB_PATCH_VERSION);
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -75,7 +76,8 @@ int main(int argc, char** argv) {
         for (int i = 0; i < steps; ++i) {
             const auto start = std::chrono::steady_clock::now();
             loss = step();
-            std::printf("%s%.7f", i == 0 ? "" : ", ", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+            std::printf("%s%.7f", i == 0 ? "" : ", ",
+                        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
         std::printf("], \"loss\": %.6f}\n", loss);
         std::fflush(stdout);

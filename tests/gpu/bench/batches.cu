@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How many images a second a GPU makes batches of, from bytes to distorted floats: 50,000 images of random bytes, the
-// tutorial's distortions, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each, with the
-// rate at which the host queues them, which a training's step has beside its own work.
+// tutorial's distortions, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each,
+// with the rate at which the host queues them, which a training's step has beside its own work.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -54,8 +54,8 @@ Rate epoch(CudaBatches<TutorialDistortions>& batches, CudaContext& context, std:
            cudaEvent_t begin, cudaEvent_t end) {
     check(cudaEventRecord(begin, context.stream()), "cudaEventRecord");
     const double start = monotonic_seconds();
-    for (std::int64_t step = first; step < first + steps; ++step)
-        [[maybe_unused]] const BatchView batch = batches(step, 0, context);
+    for (std::int64_t step = first; step < first + steps; ++step) [[maybe_unused]]
+        const BatchView batch = batches(step, 0, context);
     const double queued = monotonic_seconds();
     check(cudaEventRecord(end, context.stream()), "cudaEventRecord");
     check(cudaEventSynchronize(end), "cudaEventSynchronize");

@@ -48,9 +48,8 @@ def kernel_lines(found):
     return lines
 
 
-def lines_of(profile, rates, captured=None):
-    """A table of a step's parts: microseconds, what bounds each, and the fraction of its floor that it reached. `captured` is
-    the time of the whole step as it is trained, where that is known."""
+def lines_of(profile, rates):
+    """A table of a step's parts: microseconds, what bounds each, and the fraction of its floor that it reached."""
     lines = [f"{'part':36} {'us':>9} {'share':>6} {'floor us':>9} {'of floor':>8}  bound by"]
 
     def row(name, seconds, floor, bound):
@@ -68,6 +67,4 @@ def lines_of(profile, rates, captured=None):
     row("the rest", profile["rest"], 0, "")
     floor = of_step(profile["parts"], rates)
     row("the step, uncaptured", profile["seconds"], floor["seconds"], "")
-    if captured:
-        row("the step, captured", captured, floor["seconds"], "")
     return lines

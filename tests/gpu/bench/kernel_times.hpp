@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kernels a GPU runs and for how long, as CUPTI records them: those of captured work too, where nothing is between them
-// but what is between them in a training.
+// Which kernels a GPU runs and for how long, as CUPTI records them: those of captured work too, where nothing is
+// between them but what is between them in a training.
 #pragma once
 
 #include <cxxabi.h>
@@ -39,8 +39,8 @@ public:
         for (const CUpti_ActivityKind kind : kinds) check(cuptiActivityDisable(kind), "cuptiActivityDisable");
     }
 
-    /// As one line of JSON: from the first kernel's beginning to the last one's end, the part of it in which something ran, and
-    /// each name's sum, all of one of `steps` steps.
+    /// As one line of JSON: from the first kernel's beginning to the last one's end, the part of it in which something
+    /// ran, and each name's sum, all of one of `steps` steps.
     static void print(int steps) {
         std::sort(spans.begin(), spans.end());
         std::uint64_t busy = 0, until = 0;

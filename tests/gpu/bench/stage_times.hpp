@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of a step goes on a GPU, part by part, as events in its stream tell it: the step is queued piece by piece,
-// while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has its
-// events in it.
+// Where the time of a step goes on a GPU, part by part, as events in its stream tell it: the step is queued piece by
+// piece, while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has its events in
+// it.
 #pragma once
 
 #include <array>
@@ -54,7 +54,8 @@ public:
     /// Between two events that have happened.
     [[nodiscard]] double seconds(std::size_t from, std::size_t to) const {
         float milliseconds = 0;
-        impl::check_cuda(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()), "cudaEventElapsedTime");
+        impl::check_cuda(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()),
+                         "cudaEventElapsedTime");
         return static_cast<double>(milliseconds) / 1000;
     }
     /// Once all is done: the parts' times, and forgets them.
@@ -103,17 +104,9 @@ StepProfile stage_times(const CudaOptions& options, std::int64_t batch, const Ba
     impl::queue_set(context, sound, std::int32_t{1});
     impl::queue_set(context, count, 1.0F);
     const auto regularized = CollectionOf<Loss>::regularized(Net::rows);
-    std::vector<Segment> segments;
+    const std::vector<Segment> segments = impl::segments_of(Net::rows, regularized);
     std::int64_t regularized_elements = 0;
     for (const auto& parameter : regularized) regularized_elements += parameter.size;
-    for (const Row& row : Net::rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            double l2 = 0;
-            for (const auto& r : regularized) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
-            const Shape& shape = row.parameters.list[p].shape;
-            segments.push_back({row.offsets[p], shape.size(), l2, shape.rank});
-        }
-    }
     const Sgd optimizer{.learning_rate = 0.01};
     const auto loss = CollectionOf<Loss>{}.data.template operation<Cuda>();
 

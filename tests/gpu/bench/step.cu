@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tutorial network's training step on a GPU, synthetic batches already in its memory; it talks to side_by_side.py as
-// tests/benchmarks/peers/protocol.py does. Compiled once with CUPOLA_BENCH_PRECISION Float32 and once with MixedBFloat16.
+// The tutorial network's training step on a GPU, synthetic batches already in its memory; it talks to side_by_side.py
+// as tests/benchmarks/peers/protocol.py does. Compiled once with CUPOLA_BENCH_PRECISION Float32 and once with
+// MixedBFloat16.
 //
 //   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as a training does; each report is collected
 //   bench_step_PRECISION BATCH [tf32] stages   the time of each part of a step, uncaptured, as one line of JSON
@@ -20,6 +21,7 @@
 #include <cupola/parallel/cuda_data_parallel.hpp>
 
 #include "../../../examples/cifar10_train/cifar10_net.hpp"
+#include "../synthetic_batches.hpp"
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
 #endif
@@ -32,47 +34,25 @@ namespace {
 using Net = InPrecision<CUPOLA_BENCH_PRECISION, cifar10::Cifar10Net>;
 using Loss = cifar10::Cifar10Loss;
 
-/// Batches in turn, as the peers have. Values are uniform with a variance of one.
-class Synthetic {
-public:
-    explicit Synthetic(std::int64_t batch)
-        : batch_(batch),
-          samples_(static_cast<std::size_t>(batches * batch * features) * sizeof(float), "the synthetic samples"),
-          labels_(static_cast<std::size_t>(batches * batch) * sizeof(std::int32_t), "their labels") {
-        std::vector<float> values(static_cast<std::size_t>(batches * batch * features));
-        for (std::size_t i = 0; i < values.size(); i += 4) {
-            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
-            for (std::size_t k = 0; k < 4 && i + k < values.size(); ++k) values[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
-        }
-        std::vector<std::int32_t> classes(static_cast<std::size_t>(batches * batch));
-        for (std::size_t i = 0; i < classes.size(); ++i) {
-            classes[i] = static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10));
-        }
-        copy(samples_, values.data(), values.size() * sizeof(float));
-        copy(labels_, classes.data(), classes.size() * sizeof(std::int32_t));
-    }
-
-    [[nodiscard]] BatchView operator()(std::int64_t step, int, CudaContext&) const {
-        const std::int64_t first = step % batches * batch_;
-        return {reinterpret_cast<const float*>(samples_.data()) + first * features,
-                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_};
-    }
+}
 
 private:
-    static constexpr std::int64_t batches = 4, features = Net::input_shape.size();
+static constexpr std::int64_t batches = 4, features = Net::input_shape.size();
 
-    static void copy(CudaArena& to, const void* from, std::size_t bytes) {
-        impl::check_cuda(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-    }
+static void copy(CudaArena& to, const void* from, std::size_t bytes) {
+    impl::check_cuda(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+}
 
-    std::int64_t batch_;
-    CudaArena samples_, labels_;
-};
+std::int64_t batch_;
+CudaArena samples_, labels_;
+}
+;
 
 class Steps {
 public:
     Steps(std::int64_t batch, const CudaOptions& device)
-        : batches_(batch), training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
+        : batches_(batch),
+          training_({.device = device, .batch_size = batch, .seed = 1, .optimizer = {.learning_rate = 0.01}}) {
         constexpr int warm_up = 20;
         run(warm_up);
     }
@@ -89,7 +69,7 @@ public:
     [[nodiscard]] std::string not_captured() const { return training_.not_captured(); }
 
 private:
-    Synthetic batches_;
+    gpu_tests::SyntheticBatches batches_;
     DataParallel<Net, Loss, Sgd, ConcatMean, Cuda> training_;
 };
 
@@ -112,10 +92,11 @@ int serve(std::int64_t batch, const CudaOptions& device) {
     Steps training(batch, device);
     std::string why = training.not_captured();
     std::replace(why.begin(), why.end(), '"', '\'');
-    std::printf("{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%s%s\", \"libraries\": \"%s\", \"tf32\": %s}\n",
-                CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH,
-                why.empty() ? "captured" : "not captured: ", why.c_str(), Cuda::library_version().c_str(),
-                device.tf32 ? "true" : "false");
+    std::printf(
+        "{\"name\": \"Cupola\", \"version\": \"%d.%d.%d\", \"how\": \"%s%s\", \"libraries\": \"%s\", \"tf32\": %s}\n",
+        CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH,
+        why.empty() ? "captured" : "not captured: ", why.c_str(), Cuda::library_version().c_str(),
+        device.tf32 ? "true" : "false");
     std::fflush(stdout);
     char line[64];
     while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -139,8 +120,8 @@ int main(int argc, char** argv) try {
     std::string_view what;
     for (int i = 2; i < argc; ++i) {
         const std::string_view word = argv[i];
-        require(word == "tf32" || word == "stages" || word == "kernels", "a word after BATCH is tf32, stages or kernels, not ",
-                word);
+        require(word == "tf32" || word == "stages" || word == "kernels",
+                "a word after BATCH is tf32, stages or kernels, not ", word);
         if (word == "tf32") {
             device.tf32 = true;
         } else {
@@ -149,7 +130,7 @@ int main(int argc, char** argv) try {
     }
     if (what == "kernels") return kernels(batch, device);
     if (what.empty()) return serve(batch, device);
-    const Synthetic batches(batch);
+    const gpu_tests::SyntheticBatches batches(batch);
     CudaContext context(0, device);
     bench::print(bench::stage_times<Net, Loss>(device, batch, batches(0, 0, context)));
     return 0;

@@ -3,15 +3,15 @@
 // What docs/cuda.md shows: compiled with the tests of Cuda. Without a GPU it ends with the sentence that says so.
 #include <cstdio>
 
-#include <cupola/cupola.hpp>
 #include <cupola/cuda.hpp>
+#include <cupola/cupola.hpp>
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/nccl.hpp>
 
 using namespace cupola;
 
-struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4>, Flatten,
-                        Linear<10>> {};
+struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<4>,
+                        Flatten, Linear<10>> {};
 
 double train(const ImageSet& images) {
     CudaBatches batches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 4, .seed = 1});
@@ -22,10 +22,13 @@ double train(const ImageSet& images) {
     return training.step(batches).loss;
 }
 
-void show(const StepReport& report) { std::printf("step %lld, loss %.2f\n", static_cast<long long>(report.step), report.loss); }
+void show(const StepReport& report) {
+    std::printf("step %lld, loss %.2f\n", static_cast<long long>(report.step), report.loss);
+}
 
 /// The steps of `fit`, by hand.
-void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& training, CudaBatches<TutorialDistortions>& batches) {
+void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& training,
+                   CudaBatches<TutorialDistortions>& batches) {
     for (int i = 0; i < 1000; ++i) {
         training.queue(batches);
         while (const StepReport* report = training.collect()) show(*report);
@@ -44,8 +47,8 @@ static_assert(AveragingPolicy<FirstCounts, Cuda>);
 int main() {
     try {
         std::printf("%d GPUs\n", cuda_devices());
-        const ImageSet images("grey", 32, 32, std::vector<std::uint8_t>(1024 * 32 * 32 * 3, 128), std::vector<std::int32_t>(1024, 3),
-                              {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+        const ImageSet images("grey", 32, 32, std::vector<std::uint8_t>(1024 * 32 * 32 * 3, 128),
+                              std::vector<std::int32_t>(1024, 3), {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
         std::printf("loss %.2f\n", train(images));
         DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda> training({.batch_size = 128});
         CudaBatches batches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 1, .seed = 1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches for `Cuda`, made by its kernels or handed over, against those of the host: without a GPU, where a stream's work waits
-// until it is asked for, and compiled by nvcc with one.
+// Batches for `Cuda`, made by its kernels or handed over, against those of the host: without a GPU, where a stream's
+// work waits until it is asked for, and compiled by nvcc with one.
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
@@ -130,9 +130,9 @@ struct Own {
 
 TEST_CASE("a GPU's training samples are the host's, over epochs' edges, for each replica") {
     const ImageSet images = random_images(37, 12, 14);
-    for (const BatchOptions& options :
-         {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8}, BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
-          BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
+    for (const BatchOptions& options : {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8},
+                                        BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
+                                        BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
         check_training(images, TutorialDistortions{.height = 9, .width = 8}, options, 0, 9);
         check_training(images, PadCropFlip{.padding = 2}, options, 0, 9);
         check_training(images, CentralCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
@@ -154,7 +154,8 @@ TEST_CASE("each distortion can be switched off on a GPU too") {
         check_training(images, some, options, 0, 2);
     }
     for (int off = 0; off < 4; ++off)
-        check_training(images, PadCropFlip{.padding = 3, .crop = (off & 1) == 0, .flip = (off & 2) == 0}, options, 0, 3);
+        check_training(images, PadCropFlip{.padding = 3, .crop = (off & 1) == 0, .flip = (off & 2) == 0}, options, 0,
+                       3);
     check_training(images, CentralCrop{.height = 12, .width = 14, .standardize = false}, options, 0, 2);
 }
 
@@ -165,22 +166,25 @@ TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter 
         const ImageSet images = random_images(6, height, width);
         check_training(images, TutorialDistortions{.height = height, .width = width}, options, 0, 2);
         check_training(images, TutorialDistortions{.height = 1, .width = 1, .standardize = false}, options, 0, 2);
-        check_training(images, TutorialDistortions{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0, 4);
-        for (const std::int64_t padding : {0, 1, 4, 70}) check_training(images, PadCropFlip{.padding = padding}, options, 0, 4);
+        check_training(images, TutorialDistortions{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0,
+                       4);
+        for (const std::int64_t padding : {0, 1, 4, 70})
+            check_training(images, PadCropFlip{.padding = padding}, options, 0, 4);
     }
     for (const std::uint8_t value : std::initializer_list<std::uint8_t>{0, 1, 255}) {
-        check_training(flat_images(6, 16, 16, value), TutorialDistortions{.height = 12, .width = 12, .standardize = false},
-                       options, 0, 1);
+        check_training(flat_images(6, 16, 16, value),
+                       TutorialDistortions{.height = 12, .width = 12, .standardize = false}, options, 0, 1);
         check_training(flat_images(6, 16, 16, value), TutorialDistortions{.height = 12, .width = 12}, options, 0, 1);
     }
-    check_training(random_images(3, 700, 900), TutorialDistortions{.height = 690, .width = 890}, {.batch_size = 3}, 0, 1);
+    check_training(random_images(3, 700, 900), TutorialDistortions{.height = 690, .width = 890}, {.batch_size = 3}, 0,
+                   1);
 }
 
 TEST_CASE("a batch of more samples than a launch carries is made by several") {
     const ImageSet images = random_images(2000, 4, 5);
     for (const std::int64_t size : {895, 896, 897, 1793}) {
-        check_training(images, TutorialDistortions{.height = 3, .width = 3}, {.batch_size = size, .replicas = 1, .seed = 2}, 0,
-                       3);
+        check_training(images, TutorialDistortions{.height = 3, .width = 3},
+                       {.batch_size = size, .replicas = 1, .seed = 2}, 0, 3);
     }
 }
 
@@ -231,13 +235,15 @@ TEST_CASE("what a GPU's batches cannot be made of is refused") {
           "there is no batch 3 of 3");
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(0, 1, context); }) ==
           "there is no lane 1 of 1");
-    CHECK(message_of<InvalidArgument>([&] { CudaEvaluationBatches<CentralCrop>(images, {.height = 6, .width = 6}, 0); }) ==
-          "a batch has at least 1 sample, not 0");
+    CHECK(message_of<InvalidArgument>([&] {
+              CudaEvaluationBatches<CentralCrop>(images, {.height = 6, .width = 6}, 0);
+          }) == "a batch has at least 1 sample, not 0");
     constexpr Sentence sentence = impl::cuda_transform_mistake<a_users::Own>();
-    CHECK(std::string_view(sentence.characters, sentence.size)
-              .ends_with("Own is not made on a GPU: TutorialDistortions, PadCropFlip, CentralCrop and ScaledPixels are; "
-                         "Uploaded hands over what Prefetch "
-                         "makes with any other"));
+    CHECK(
+        std::string_view(sentence.characters, sentence.size)
+            .ends_with("Own is not made on a GPU: TutorialDistortions, PadCropFlip, CentralCrop and ScaledPixels are; "
+                       "Uploaded hands over what Prefetch "
+                       "makes with any other"));
     static_assert(impl::cuda_transform_mistake<PadCropFlip>().empty());
 }
 
@@ -329,8 +335,9 @@ TEST_CASE("batches that cannot be handed over are refused") {
     const int pace = impl::OnHost::pace.exchange(0);
     CHECK(waiting(0, 0, context).size == 7);
     CHECK(waiting(1, 0, context).size == 7);
-    CHECK(message_of<DeviceError>([&] { [[maybe_unused]] const BatchView view = waiting(2, 0, context); }) ==
-          "the batch of step 2 and replica 0 has waited 0.01 s for the GPU to copy one that was queued 2 batches earlier");
+    CHECK(
+        message_of<DeviceError>([&] { [[maybe_unused]] const BatchView view = waiting(2, 0, context); }) ==
+        "the batch of step 2 and replica 0 has waited 0.01 s for the GPU to copy one that was queued 2 batches earlier");
     impl::OnHost::pace = pace;
     context.synchronize();
 #endif

@@ -146,7 +146,8 @@ TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float,
                             finish(context);
                             Floats result;
                             for (const auto* part : {&y, &dy, &da, &db, &sum}) {
-                                for (const C value : *part) result.push_back(impl::as_stored<T>(static_cast<float>(value)));
+                                for (const C value : *part)
+                                    result.push_back(impl::as_stored<T>(static_cast<float>(value)));
                             }
                             return result;
                         };
@@ -228,7 +229,9 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, 
             for (std::size_t i = 0; i < kept.size(); ++i) {
                 if (mask && !(static_cast<float>(y[i]) > 0)) kept[i] = 0;
             }
-            CHECK(distance(widened(dx), r.input_gradient(kept, widened(x))) < (std::is_same_v<T, float> ? 1e-6 : std::is_same_v<T, Float16> ? 1e-3 : 4e-3));
+            CHECK(distance(widened(dx), r.input_gradient(kept, widened(x))) < (std::is_same_v<T, float>     ? 1e-6
+                                                                               : std::is_same_v<T, Float16> ? 1e-3
+                                                                                                            : 4e-3));
         }
     }
 }

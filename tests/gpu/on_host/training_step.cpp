@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step on `Cuda` queues beside its network, run by the host: the batch, sums and means, constants that
-// travel by value, and updates whose constants, soundness and step number are on the device, beside those that have them by
-// value.
+// What a training's step on `Cuda` queues beside its network, run by the host: the batch, sums and means, constants
+// that travel by value, and updates whose constants, soundness and step number are on the device, beside those that
+// have them by value.
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -91,7 +91,8 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
                 }
                 for (const Floats& row : of) from.push_back(row.data() + start);
                 Floats to(start + static_cast<std::size_t>(count) + 1, 7.0F);
-                impl::queue_weighted_sum(cuda, from, weights, std::span(to).subspan(start, static_cast<std::size_t>(count)));
+                impl::queue_weighted_sum(cuda, from, weights,
+                                         std::span(to).subspan(start, static_cast<std::size_t>(count)));
                 cuda.synchronize();
                 CHECK(to.back() == 7.0F);
                 bool close = true;
@@ -102,7 +103,8 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
                         sum += part;
                         size += std::abs(part);
                     }
-                    close = close && (rows < 2 ? to[i] == static_cast<float>(sum) : std::abs(to[i] - sum) <= 1e-5 * size);
+                    close =
+                        close && (rows < 2 ? to[i] == static_cast<float>(sum) : std::abs(to[i] - sum) <= 1e-5 * size);
                 }
                 CHECK(close);
             }
@@ -168,11 +170,11 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
     struct alignas(16) Place {
         std::byte bytes[9000]{};
     } device;
-    impl::StepConstants constants(device.bytes, sizeof device.bytes);
     for (const int count : {0, 1, 40, 100, 180}) {
-        constants.forget();
+        impl::StepConstants constants(device.bytes, sizeof device.bytes);
         constants.begin(false);
-        for (int i = 0; i < count; ++i) static_cast<void>(constants.take(AdamConstants{.step_size = static_cast<float>(i)}));
+        for (int i = 0; i < count; ++i)
+            static_cast<void>(constants.take(AdamConstants{.step_size = static_cast<float>(i)}));
         impl::queue_constants(cuda, constants);
         const std::vector<std::byte> expected(constants.values().begin(), constants.values().end());
         constants.begin(true);  // the host's may change at once
@@ -181,7 +183,8 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
         CHECK(std::vector<std::byte>(device.bytes, device.bytes + expected.size()) == expected);
         CHECK(device.bytes[expected.size()] == std::byte{});
     }
-    for (const std::size_t bytes : {std::size_t{1}, std::size_t{7}, sizeof(LossReport), std::size_t{64}, std::size_t{100}}) {
+    for (const std::size_t bytes :
+         {std::size_t{1}, std::size_t{7}, sizeof(LossReport), std::size_t{64}, std::size_t{100}}) {
         alignas(16) std::byte from[101]{}, to[101]{};
         for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i + 1);
         impl::queue_publish(cuda, from, to, bytes);
@@ -218,7 +221,7 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
         for (std::int64_t step = 0; step < 3; ++step) {
             cuda.set_cells({});
             update(plain, plain_state, step);
-            cuda.set_cells({.sound = &sound, .place = nullptr, .constants = &constants});
+            cuda.set_cells({.sound = &sound, .step = nullptr, .constants = &constants});
             const Floats before = captured, state_before = captured_state;
             constants.begin(false);
             update(captured, captured_state, step);
@@ -278,7 +281,8 @@ TEST_CASE("a norm that stays on the device clips as Host's does") {
     };
     for (const double most : {0.001, 1.0, 30.0, 40.0, 1e6}) {
         CHECK(agree(Clipped<Sgd>{.optimizer = {}, .max_norm = most}, gradient) < 1e-6);
-        CHECK(agree(Clipped<Clipped<Sgd>>{.optimizer = {.optimizer = {}, .max_norm = 2}, .max_norm = most}, gradient) < 1e-6);
+        CHECK(agree(Clipped<Clipped<Sgd>>{.optimizer = {.optimizer = {}, .max_norm = 2}, .max_norm = most}, gradient) <
+              1e-6);
     }
     CHECK(agree(Clipped<Sgd>{.optimizer = {}, .max_norm = 1}, Floats(gradient.size())) < 1e-6);
     Floats broken = gradient;
@@ -288,7 +292,8 @@ TEST_CASE("a norm that stays on the device clips as Host's does") {
     CHECK(std::isnan(result[5]));  // and is not hidden
 }
 
-TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captured step has it there", T, float, BFloat16) {
+TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captured step has it there", T, float,
+                   BFloat16) {
     CudaContext cuda(0, {});
     for (const std::int64_t features : {8, 7}) {
         const Shape shape{1, 1, features};
@@ -307,10 +312,10 @@ TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captur
         };
         const Floats third = dropped(3), fourth = dropped(4);
         CHECK(third != fourth);
-        std::uint32_t place = 3;
-        cuda.set_cells({.sound = nullptr, .place = &place, .constants = nullptr});
+        std::uint32_t step = 3;
+        cuda.set_cells({.sound = nullptr, .step = &step, .constants = nullptr});
         CHECK(dropped(4) == third);
-        place = 4;
+        step = 4;
         CHECK(dropped(3) == fourth);
         cuda.set_cells({});
     }

@@ -428,19 +428,85 @@ TEST_CASE("what is captured computes the bits that it computes uncaptured") {
                 .moving_average = 0.9,
                 .sizes = {{}, {}, {8, 3}, {}, {8, 3}},
                 .ahead = 2};
-        refuse_captures(true);
-        const std::int64_t before = captures();
-        const Result uncaptured = run_on_cuda(run);
-        CHECK(captures() == before);
-        refuse_captures(false);
         const std::int64_t launches = launches_of_captures();
         const Result captured = run_on_cuda(run);
         REQUIRE(captured.error == "");
-        CHECK(same(captured, uncaptured));
+        if (emulated()) CHECK(launches_of_captures() - launches >= 2 * 8);
+        // A training's first step is never captured.
+        run.moved_always = true;
+        run.ahead = 0;
+        const std::int64_t before = captures();
+        CHECK(same(captured, run_on_cuda(run)));
+        CHECK(captures() == before);
         if (!emulated()) continue;
-        CHECK(captures() > before);
-        CHECK(launches_of_captures() - launches >= 2 * 8);
+        run.moved_always = false;
+        run.ahead = 2;
+        refuse_captures(true);
+        CHECK(same(captured, run_on_cuda(run)));
+        CHECK(captures() == before);
+        refuse_captures(false);
     }
+}
+
+TEST_CASE("fit() reports every step in its order, and the training stands where a callback asks for it") {
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        Run run{.replicas = 2, .devices = devices, .momentum = 0.9, .places = 2, .inspects = true};
+        const Result host = fit_on_host(run), ours = fit_on_cuda(run);
+        REQUIRE(ours.error == "");
+        CHECK(ours.made == 10);
+        CHECK(ours.ends == 1);
+        CHECK(distance(ours.losses, host.losses) < 1e-4);
+        CHECK(ours.losses.size() == host.losses.size());
+        REQUIRE(ours.inspected.size() == 3);
+        REQUIRE(ours.standing.size() == 3);
+        for (std::size_t i = 0; i < 3; ++i) {
+            CHECK(distance(ours.inspected[i], host.inspected[i]) < 1e-4);
+            CHECK(distance(ours.standing[i], host.standing[i]) < 1e-4);
+        }
+        CHECK(distance(ours.parameters, host.parameters) < 1e-4);
+        CHECK(host.queued == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+        CHECK(ours.queued == std::vector<std::int64_t>{3, 3, 3, 6, 6, 6, 9, 9, 9, 10});
+        run.stands_every = 100;
+        CHECK(fit_on_cuda(run).queued == std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9, 10, 10, 10});
+    }
+}
+
+TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a step came to nothing") {
+    const Run good{.replicas = 2, .momentum = 0.9, .stands_every = 100};
+    const Result well = fit_on_cuda(good);
+    REQUIRE(well.error == "");
+    Run run = good;
+    run.stops_at = 4;
+    const Result stopped = fit_on_cuda(run);
+    CHECK(stopped.error == "");
+    CHECK(stopped.made == 7);  // those that were queued are made
+    CHECK(stopped.losses.size() == 7);
+    CHECK(stopped.ends == 1);
+    Run shorter = good;
+    shorter.steps = 7;
+    CHECK(same_bits(stopped.parameters, fit_on_cuda(shorter).parameters));
+
+    run = good;
+    run.throws_at = 4;
+    const Result thrown = fit_on_cuda(run);
+    CHECK(thrown.error == "the disk is full");
+    CHECK(thrown.losses.size() == 5);
+    CHECK(thrown.ends == 1);
+    CHECK(thrown.sound);
+    CHECK(same_bits(thrown.parameters, stopped.parameters));
+
+    run = good;
+    run.poisoned_place = 5;
+    const Result poisoned = fit_on_cuda(run);
+    CHECK(poisoned.error_step == 5);
+    CHECK(contains(poisoned.error, "at step 5"));
+    CHECK(poisoned.losses == std::vector<double>(well.losses.begin(), well.losses.begin() + 5));
+    CHECK(poisoned.ends == 1);
+    CHECK(poisoned.sound);
+    CHECK(poisoned.step == 5);
+    shorter.steps = 5;
+    CHECK(same_bits(poisoned.parameters, fit_on_cuda(shorter).parameters));
 }
 
 TEST_CASE("however far a GPU is behind, the bits are the same") {

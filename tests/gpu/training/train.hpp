@@ -119,8 +119,8 @@ inline void keep(const cupola::StepReport& report, Result& result) {
     result.correct.push_back(correct);
 }
 
-template <class D, class Training, class Memory, class Optimizer>
-Result train(const Run& run, const Optimizer& optimizer) {
+template <class Training, class Optimizer>
+typename Training::Options options_of(const Run& run, const Optimizer& optimizer) {
     typename Training::Options options;
     options.replicas = run.replicas;
     options.devices = run.devices;
@@ -137,7 +137,12 @@ Result train(const Run& run, const Optimizer& optimizer) {
     options.check_every = run.check_every;
     if constexpr (requires { options.device.deterministic; }) options.device.deterministic = true;
     if constexpr (requires { options.device.threads; }) options.device.threads = 1;
+    return options;
+}
 
+template <class D, class Training, class Memory, class Optimizer>
+Result train(const Run& run, const Optimizer& optimizer) {
+    const auto options = options_of<Training>(run, optimizer);
     Batches<Memory> all(run);
     auto training = std::make_unique<Training>(options);
     using Context = typename Training::Context;
@@ -154,7 +159,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
         });
     };
     for (std::int64_t i = 0; i < run.steps; ++i) {
-        if (i == run.moved_after) {
+        if (i == run.moved_after || (run.moved_always && i > 0)) {
             const auto state = training->state();
             training = std::make_unique<Training>(options);
             training->restore(state);
@@ -227,6 +232,55 @@ Result train(const Run& run, const Optimizer& optimizer) {
     result.optimizer = std::move(state.optimizer);
     for (int device = 0; device < run.devices; ++device)
         result.device_parameters.push_back(training->parameters(device));
+    return result;
+}
+
+/// A callback with every hook, which writes down what it is told.
+template <class D, class Training>
+struct Witness {
+    const Run& run;
+    Training& training;
+    Result& result;
+
+    void on_begin(cupola::Run&) {}
+    void on_step(const cupola::StepReport& report, cupola::Run& its_run) {
+        keep(report, result);
+        result.queued.push_back(training.step());
+        if (report.step == run.throws_at) throw cupola::DataError("the disk is full");
+        if (stands_after(report.step)) result.standing.push_back(training.parameters());
+        if (report.step == run.stops_at) its_run.stop = true;
+    }
+    void on_end(cupola::Run&) { ++result.ends; }
+    [[nodiscard]] bool stands_after(std::int64_t step) const { return (step + 1) % run.stands_every == 0; }
+    [[nodiscard]] bool wants(std::int64_t step) const { return run.inspects && step % 4 == 1; }
+    void inspect(const cupola::Inspection<D>& inspection) {
+        Floats gradient(inspection.averaged_gradient().size());
+        D::copy_to_host(inspection.context(), reinterpret_cast<std::byte*>(gradient.data()),
+                        reinterpret_cast<const std::byte*>(inspection.averaged_gradient().data()),
+                        gradient.size() * sizeof(float));
+        result.inspected.push_back(std::move(gradient));
+    }
+};
+
+template <class D, class Training, class Memory, class Optimizer>
+Result fitted(const Run& run, const Optimizer& optimizer) {
+    Batches<Memory> all(run);
+    Training training(options_of<Training>(run, optimizer));
+    Result result;
+    try {
+        result.made = cupola::fit(
+            training,
+            [&](std::int64_t place, int replica, typename Training::Context&) { return all.of(place, replica); },
+            {.steps = run.steps}, Witness<D, Training>{run, training, result});
+    } catch (const cupola::DivergedError& error) {
+        result.error = error.what();
+        result.error_step = error.step;
+    } catch (const cupola::Error& error) {
+        result.error = error.what();
+    }
+    result.sound = training.sound();
+    result.parameters = training.parameters();
+    result.step = training.step();
     return result;
 }
 
@@ -310,6 +364,12 @@ Result run_on(const Run& run) {
         return train<D, DataParallel<Convolutions, TheLoss, Uncaptured, ConcatMean, D>, Memory>(run, rule);
     }
     return by_any.template operator()<Convolutions, FirstReplica>();
+}
+
+template <class D, class Memory>
+Result fit_on(const Run& run) {
+    using Training = cupola::DataParallel<Convolutions, TheLoss, AnyRule, cupola::ConcatMean, D, cupola::FirstReplica>;
+    return fitted<D, Training, Memory>(run, rule_of(run));
 }
 
 }  // namespace training_runs

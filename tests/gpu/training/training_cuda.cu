@@ -21,6 +21,8 @@ Result run_on_cuda(const Run& run) {
     return run_on<cupola::Cuda, cupola::impl::CudaPinned>(run);
 }
 
+Result fit_on_cuda(const Run& run) { return fit_on<cupola::Cuda, cupola::impl::CudaPinned>(run); }
+
 int gpus() { return cupola::cuda_devices(); }
 
 #ifdef CUPOLA_TEST_ON_HOST

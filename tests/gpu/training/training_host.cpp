@@ -20,6 +20,7 @@ struct HostMemory : cupola::HostArena {
 }  // namespace
 
 Result run_on_host(const Run& run) { return run_on<cupola::Host, HostMemory>(run); }
+Result fit_on_host(const Run& run) { return fit_on<cupola::Host, HostMemory>(run); }
 
 bool host_has_bfloat16() { return computes_bfloat16(); }
 

@@ -51,8 +51,9 @@ struct Run {
     /// The step before which the last layer's bias of a class becomes -infinity: the loss is no number then, and its
     /// gradient by the formula is one.
     std::int64_t infinite_before = nowhere;
-    /// After so many steps the state goes to a new training.
+    /// After so many steps, or after each, the state goes to a new training.
     std::int64_t moved_after = nowhere;
+    bool moved_always = false;
     /// After an error the training is restored to the state that it says it has, and goes on with good batches; or that
     /// is all.
     bool goes_on = true;
@@ -62,6 +63,9 @@ struct Run {
     /// written again.
     int places = 0;
     bool evaluates = false, inspects = false, keeps_gradients = false;
+    /// Of a run by fit(): the training is to stand after every so many steps, the run to end with the report of this
+    /// step, and the callback to throw at that of this one.
+    std::int64_t stands_every = 3, stops_at = nowhere, throws_at = nowhere;
 };
 
 struct Result {
@@ -87,10 +91,19 @@ struct Result {
     /// Whether the training says after it that its parameters are those after a whole step.
     bool sound = true;
     Floats parameters_after_error{};
+    /// Of a run by fit(): the parameters where the training stood, how many steps were queued when each report came,
+    /// how often the run's end was told, and how many steps fit() says that it made.
+    std::vector<Floats> standing{};
+    std::vector<std::int64_t> queued{};
+    int ends = 0;
+    std::int64_t made = 0;
 };
 
 [[nodiscard]] Result run_on_host(const Run& run);
 [[nodiscard]] Result run_on_cuda(const Run& run);
+/// The steps of Model::convolutions by fit().
+[[nodiscard]] Result fit_on_host(const Run& run);
+[[nodiscard]] Result fit_on_cuda(const Run& run);
 
 /// Whether the processor of the host has what a network in bfloat16 needs.
 [[nodiscard]] bool host_has_bfloat16();

@@ -30,14 +30,16 @@ std::vector<float> random(std::int64_t count, std::uint32_t seed) {
 }
 
 template <class N>
-std::vector<float> run(const std::vector<float>& parameters, const std::vector<float>& running, const std::vector<float>& batch) {
+std::vector<float> run(const std::vector<float>& parameters, const std::vector<float>& running,
+                       const std::vector<float>& batch) {
     constexpr std::int64_t samples = 4;
     HostContext context(0, {.threads = 2});
     auto plan = Plan<Host>::make<N>(context, {.batch = samples, .training = false});
     HostArena arena(plan.bytes().total(), "test");
     plan.bind(arena.data());
     plan.prepare(context, parameters.data(), running.data());
-    const float* const output = plan.forward(context, batch.data(), parameters.data(), {.training = false}, {.running = running.data()});
+    const float* const output =
+        plan.forward(context, batch.data(), parameters.data(), {.training = false}, {.running = running.data()});
     return {output, output + samples * N::output_shape.size()};
 }
 
@@ -71,9 +73,11 @@ TEST_CASE("outside training a batch normalisation is folded into the convolution
 }
 
 TEST_CASE("the folded network computes what the plain one does") {
-    const std::vector<float> parameters = random(Net::parameter_elements, 1), running = running_statistics_of_a_training();
+    const std::vector<float> parameters = random(Net::parameter_elements, 1),
+                             running = running_statistics_of_a_training();
     const std::vector<float> batch = random(4 * Net::input_shape.size(), 3);
-    const std::vector<float> folded = run<Net>(parameters, running, batch), plain = run<Unfused<Net>>(parameters, running, batch);
+    const std::vector<float> folded = run<Net>(parameters, running, batch),
+                             plain = run<Unfused<Net>>(parameters, running, batch);
     CHECK(tutorial::difference(folded, plain) < 1e-6);
     std::vector<float> other = running;
     for (float& value : other) value *= 2;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that links to cupola::ops and asks for most of what is in it: each operation in both element types, the optimisers,
-// schedules, data in memory and the log. What the library lacks is an error of the linker. The training itself has to work, too.
+// A program that links to cupola::ops and asks for most of what is in it: each operation in both element types, the
+// optimisers, schedules, data in memory and the log. What the library lacks is an error of the linker. The training
+// itself has to work, too.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -11,15 +12,19 @@
 
 using namespace cupola;
 
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, MaxPool2d<3, 2>, LocalResponseNorm<2>,
-                        Residual<Conv2d<16, 3>, ReLU, Conv2d<16, 3>>, LocalResponseNorm<2>, MaxPool2d<3, 2>, Dropout<0.1>, AvgPool2d<2>,
-                        Flatten, Linear<10>> {};
+struct Net : Sequential<Input<8, 8, 3>, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, MaxPool2d<3, 2>,
+                        LocalResponseNorm<2>, Residual<Conv2d<16, 3>, ReLU, Conv2d<16, 3>>, LocalResponseNorm<2>,
+                        MaxPool2d<3, 2>, Dropout<0.1>, AvgPool2d<2>, Flatten, Linear<10>> {};
 struct Net16 : InPrecision<MixedBFloat16, Net> {};
 
 template <class Network, class Optimizer>
 bool trains(const InMemory& data, const Optimizer& optimizer) {
-    DataParallel<Network, CrossEntropy<10>, Optimizer, ConcatMean, Host> training(
-        {.replicas = 2, .devices = 2, .batch_size = 8, .seed = 1, .optimizer = optimizer, .moving_average = {.decay = 0.99}});
+    DataParallel<Network, CrossEntropy<10>, Optimizer, ConcatMean, Host> training({.replicas = 2,
+                                                                                   .devices = 2,
+                                                                                   .batch_size = 8,
+                                                                                   .seed = 1,
+                                                                                   .optimizer = optimizer,
+                                                                                   .moving_average = {.decay = 0.99}});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2, .seed = 1});
     fit(training, batches, {.steps = 3}, LogEvery(LogOptions{.every = 1, .parts = true}));
     std::printf("%s\n", to_string(training.memory()).c_str());

@@ -14,8 +14,8 @@ int main(int argc, char** argv) {
         return 77;
     }
     const Unit first = first_unit(), second = second_unit();
-    std::printf("first: %s, %.17g, %p\nsecond: %s, %.17g, %p\n", first.isa.c_str(), first.sum_of_squares, first.function,
-                second.isa.c_str(), second.sum_of_squares, second.function);
+    std::printf("first: %s, %.17g, %p\nsecond: %s, %.17g, %p\n", first.isa.c_str(), first.sum_of_squares,
+                first.function, second.isa.c_str(), second.sum_of_squares, second.function);
     const bool right_sums = first.sum_of_squares == 25'000 && second.sum_of_squares == 25'000;
     const bool shared = first.isa == second.isa && first.function == second.function;
     const bool separate = first.isa != second.isa && first.function != second.function;

@@ -20,7 +20,8 @@ inline constexpr std::int64_t chunk_lanes = 48;
 inline constexpr std::int64_t band_chunks = 256;
 inline constexpr std::int64_t band_bytes = band_chunks * chunk_lanes;
 
-/// The sums of the values and of their squares, a channel each. (Plain arrays: kernels cannot reach std::array's elements.)
+/// The sums of the values and of their squares, a channel each. (Plain arrays: kernels cannot reach std::array's
+/// elements.)
 struct PixelSums {
     std::int64_t values[3]{}, squares[3]{};
 };

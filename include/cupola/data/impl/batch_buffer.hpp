@@ -33,12 +33,12 @@ public:
 
 private:
     struct Free {
-        void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
+        void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{alignment}); }
     };
     template <class T>
     static std::unique_ptr<T[], Free> allocate(std::int64_t count) {
         const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
-        void* memory = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
+        void* memory = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
         require<OutOfMemory>(memory != nullptr, "a batch needs ", bytes_text(bytes), ", which the system refused");
         return std::unique_ptr<T[], Free>(static_cast<T*>(memory));
     }

@@ -19,7 +19,8 @@ public:
         if (ordinal_ == context.ordinal()) return;
         const auto scope = context.team();
         const std::size_t of_samples = aligned(static_cast<std::size_t>(batch_size * sample_size) * sizeof(float));
-        memory_ = CudaArena(of_samples + static_cast<std::size_t>(batch_size) * sizeof(std::int32_t), "the samples of a batch");
+        memory_ = CudaArena(of_samples + static_cast<std::size_t>(batch_size) * sizeof(std::int32_t),
+                            "the samples of a batch");
         labels_ = memory_.data() + of_samples;
         ordinal_ = context.ordinal();
     }

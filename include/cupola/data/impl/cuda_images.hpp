@@ -47,7 +47,8 @@ private:
         Copy made{CudaArena(bytes, text("the ", count, " images of ", images_->name(),
                                         ", which CudaBatches keeps on the GPU and Uploaded does not,")),
                   CudaArena(count * sizeof(std::int32_t), text("the labels of ", images_->name()))};
-        Cuda::copy_from_host(context, made.pixels.data(), reinterpret_cast<const std::byte*>(images_->sample(0).data()), bytes);
+        Cuda::copy_from_host(context, made.pixels.data(), reinterpret_cast<const std::byte*>(images_->sample(0).data()),
+                             bytes);
         std::vector<std::int32_t> labels(count);
         for (std::size_t i = 0; i < count; ++i) labels[i] = images_->label(static_cast<std::int64_t>(i));
         Cuda::copy_from_host(context, made.labels.data(), reinterpret_cast<const std::byte*>(labels.data()),

@@ -36,8 +36,8 @@ struct JpegReader {
     static void warn(j_common_ptr state, int level) {
         if (level < 0) fail(state);
     }
-    /// Each scan of a progressive image goes over all of its blocks and may take no more than a few bytes: without a limit
-    /// a small file can take hours.
+    /// Each scan of a progressive image goes over all of its blocks and may take no more than a few bytes: without a
+    /// limit a small file can take hours.
     static void limit_scans(j_common_ptr state) {
         constexpr int max_scans = 100;
         if (reinterpret_cast<j_decompress_ptr>(state)->input_scan_number <= max_scans) return;

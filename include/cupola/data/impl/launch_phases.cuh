@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel is queued whose blocks work in phases: between two of them all threads of a block wait for each other, and what
-// they hand on lies in memory that they share.
+// How a kernel is queued whose blocks work in phases: between two of them all threads of a block wait for each other,
+// and what they hand on lies in memory that they share.
 //
 // A work says how many `threads` its blocks have and how many `phases`, what is `Shared`, and what a thread does:
 //     template <int phase> CUPOLA_HOST_DEVICE void run(std::int64_t block, int thread, Shared& shared) const

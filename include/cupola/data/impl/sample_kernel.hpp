@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel does to make samples of images: a block of 192 threads makes one sample. The first thread draws the random
-// numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the pixels depend
-// on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a multiple of 3, a thread has one channel throughout.
+// What a kernel does to make samples of images: a block of 192 threads makes one sample. The first thread draws the
+// random numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the
+// pixels depend on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a
+// multiple of 3, a thread has one channel throughout.
 #pragma once
 
 #include <concepts>
@@ -160,7 +161,8 @@ private:
         int from_ = 0, skipped_rows_ = 0, skipped_bytes_ = 0;
     };
 
-    /// The next bytes of the walk, asked for together, and how many there were. Outside the image they are 0 and not `in`.
+    /// The next bytes of the walk, asked for together, and how many there were. Outside the image they are 0 and not
+    /// `in`.
     struct Bytes {
         std::uint8_t value[at_once];
         bool in[at_once];
@@ -223,7 +225,8 @@ private:
         for (Walk walk(*this, thread, shared.piece); !walk.ended(); to += at_once * threads) {
             const Bytes bytes(walk, images.pixels + shared.image);
             for (int k = 0; k < at_once; ++k) {
-                if (k < bytes.count) to[k * threads] = bytes.in[k] ? static_cast<float>(bytes.value[k]) * scale + shift : 0.0F;
+                if (k < bytes.count)
+                    to[k * threads] = bytes.in[k] ? static_cast<float>(bytes.value[k]) * scale + shift : 0.0F;
             }
         }
     }

@@ -22,28 +22,33 @@ namespace impl {
     return cudaGetDevice(&device) == cudaSuccess ? device : -1;
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call, std::string_view name,
-                                                             std::string_view meaning) {
-    throw DeviceError(text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call,
+                                                              std::string_view name, std::string_view meaning) {
+    throw DeviceError(
+        text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
 }
 
 /// Throws DeviceError with the call, the device, and the code's name and meaning.
 inline void check_cuda(cudaError_t status, std::string_view call) {
-    if (status == cudaSuccess) [[likely]] return;
+    if (status == cudaSuccess) [[likely]]
+        return;
     cudaGetLastError();  // it is reported here, and not by the next launch
     throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
 }
 inline void check_cudnn(cudnnStatus_t status, std::string_view call) {
-    if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;
+    if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+        return;
     char last[256] = "";
     cudnnGetLastErrorString(last, sizeof last);
     throw_cuda("cuDNN", call, cudnnGetErrorString(status), last[0] != '\0' ? last : "no more is known");
 }
 inline void check_cublas(cublasStatus_t status, std::string_view call) {
-    if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]] throw_cuda("cuBLASLt", call, cublasLtGetStatusName(status), cublasLtGetStatusString(status));
+    if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+        throw_cuda("cuBLASLt", call, cublasLtGetStatusName(status), cublasLtGetStatusString(status));
 }
 
-/// Owns one object of these libraries. `destroy` is the C function that frees it; what it answers is of no use to anyone.
+/// Owns one object of these libraries. `destroy` is the C function that frees it; what it answers is of no use to
+/// anyone.
 template <class T, auto destroy>
 class CudaHandle {
 public:

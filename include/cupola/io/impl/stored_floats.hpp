@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Floating-point elements of a file as float: F32, and what others save a model in to make it smaller, F16 and BF16, which
-// are floats exactly, and F64, which is rounded to the nearest.
+// Floating-point elements of a file as float: F32, and what others save a model in to make it smaller, F16 and BF16,
+// which are floats exactly, and F64, which is rounded to the nearest.
 #pragma once
 
 #include <bit>
@@ -33,7 +33,8 @@ inline void read_stored_floats(std::string_view type, std::span<const std::byte>
     if (type == "F16") {
         each(Float16{}, [](Float16 value) { return static_cast<float>(value); });
     } else if (type == "BF16") {
-        each(std::uint16_t{}, [](std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); });
+        each(std::uint16_t{},
+             [](std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); });
     } else if (type == "F64") {
         each(double{}, [](double value) { return static_cast<float>(value); });
     } else {

@@ -16,8 +16,8 @@ namespace impl {
 template <PoolingKind kind, std::int64_t window, std::int64_t stride, Padding padding>
 struct Pool2d {
     static constexpr PoolingShape shape(const Shape& input) {
-        return {window_axis(input.height(), window, stride, padding), window_axis(input.width(), window, stride, padding),
-                input.channels(), kind};
+        return {window_axis(input.height(), window, stride, padding),
+                window_axis(input.width(), window, stride, padding), input.channels(), kind};
     }
 
     static constexpr LayerTraits traits{.backward_reads_input = false,

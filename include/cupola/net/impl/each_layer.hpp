@@ -55,7 +55,8 @@ struct CollectMakers {
 
     template <class L>
     constexpr void layer() {
-        if constexpr (HasOperation<L, Device, T> && traits_of<L>().normalizes_locally) pair = &make_pair_stage<Device, T>;
+        if constexpr (HasOperation<L, Device, T> && traits_of<L>().normalizes_locally)
+            pair = &make_pair_stage<Device, T>;
         if constexpr (HasOperation<L, Device, T>) makers[count] = &make_stage<L, Device, T>;
         ++count;
     }

@@ -32,8 +32,8 @@ template <class Device>
 [[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const Row> rows, const StageInfo& stage,
                              const float* parameters, const float* running, std::byte* memory) {
     const Row &row = rows[stage.row], &norm = rows[stage.folded_norm];
-    require(running != nullptr, "outside training the network reads running statistics (", buffer_name(rows, stage.folded_norm, 0),
-            "), and `prepare` was given none");
+    require(running != nullptr, "outside training the network reads running statistics (",
+            buffer_name(rows, stage.folded_norm, 0), "), and `prepare` was given none");
     const std::int64_t channels = stage.output.channels();
     ops::FoldBatchNorm<Device>::run(context,
                                     {.weight = parameters + row.offsets[0],

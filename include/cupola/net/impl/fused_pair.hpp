@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of two rows: instantiated once for a device and an element type, in networks that have such layers. A backend that
-// has ops::LocalResponseNorm has ops::PooledNorm and ops::NormedPool.
+// The stages of two rows: instantiated once for a device and an element type, in networks that have such layers. A
+// backend that has ops::LocalResponseNorm has ops::PooledNorm and ops::NormedPool.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ namespace impl {
 
 /// `info.pair` is one.
 template <class Device, class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<Stage<Device, T>> make_pair_stage(std::span<const Row> rows, const StageInfo& info,
+[[nodiscard, gnu::cold]] std::unique_ptr<Stage<Device, T>> make_pair_stage(std::span<const Row> rows,
+                                                                           const StageInfo& info,
                                                                            const Site<Device, T>& site) {
     const Row &first = rows[info.row], &second = rows[info.row + 1];
     if (info.pair == FusedPair::pooled_norm) {
@@ -31,7 +32,8 @@ template <class Device, class T>
 }
 
 template <class Device, class T>
-using PairStageMaker = std::unique_ptr<Stage<Device, T>> (*)(std::span<const Row>, const StageInfo&, const Site<Device, T>&);
+using PairStageMaker = std::unique_ptr<Stage<Device, T>> (*)(std::span<const Row>, const StageInfo&,
+                                                             const Site<Device, T>&);
 
 }  // namespace impl
 

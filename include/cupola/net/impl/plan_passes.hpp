@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a plan is made and run: the members of `Plan` that are more than a line. Out of the class, and so not inline: those who
-// link to cupola::ops do not instantiate what it has compiled.
+// How a plan is made and run: the members of `Plan` that are more than a line. Out of the class, and so not inline:
+// those who link to cupola::ops do not instantiate what it has compiled.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const Row> rows, bool fusion, std::int64_t batch, std::size_t element_bytes) {
+CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const Row> rows, bool fusion, std::int64_t batch,
+                                                         std::size_t element_bytes) {
     std::vector<StageInfo> stages(rows.size());
     stages.resize(fuse(rows, fusion, stages, true));
     std::vector<Lifetime> lifetimes(lifetimes_of(stages.size()));
-    const std::size_t ends = element_bytes == sizeof(float)
-                                 ? 0
-                                 : plan_ends(rows.front().input, rows.back().output, batch, true, false, element_bytes).bytes;
+    const std::size_t ends =
+        element_bytes == sizeof(float)
+            ? 0
+            : plan_ends(rows.front().input, rows.back().output, batch, true, false, element_bytes).bytes;
     return plan_activations(stages, batch, true, false, lifetimes, element_bytes) + ends;
 }
 
@@ -35,7 +37,8 @@ template <class Device, class T>
 void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running) {
     const Stopwatch watch(times_, StepPart::packing);
     for (std::size_t i = 0; i < stages_.size(); ++i) {
-        if (infos_[i].folded_norm != no_row) impl::fold_norm<Device>(context, rows_, infos_[i], parameters, running, packed_ + packed_at_[i]);
+        if (infos_[i].folded_norm != no_row)
+            impl::fold_norm<Device>(context, rows_, infos_[i], parameters, running, packed_ + packed_at_[i]);
         stages_[i]->prepare(pass(context, i, nullptr, parameters, nullptr, {}));
     }
 }
@@ -58,9 +61,9 @@ void Plan<Device, T>::backward(Context& context, const float* batch, const float
 }
 
 template <class Device, class T>
-const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
-                                              const PassKey& key, const PassBuffers& buffers, const double* merged,
-                                              double* partial) {
+const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, const float* batch,
+                                              const float* parameters, const PassKey& key, const PassBuffers& buffers,
+                                              const double* merged, double* partial) {
     std::size_t begin = 0;
     const T* const samples = k == 0 ? ends_.take_batch(context, batch) : ends_.batch(batch);
     if (k > 0) {
@@ -74,7 +77,8 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
     run_forward(context, begin, end, samples, parameters, key, buffers);
     if (k == exchanges()) return ends_.give_output(context, value(infos_.size(), samples));
     const Stopwatch watch(times_, Direction::forward, end);
-    stages_[end]->write_sums(Direction::forward, pass(context, end, samples, parameters, nullptr, key, buffers), partial);
+    stages_[end]->write_sums(Direction::forward, pass(context, end, samples, parameters, nullptr, key, buffers),
+                             partial);
     return nullptr;
 }
 
@@ -105,32 +109,34 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
 }
 
 template <class Device, class T>
-Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion, StageFunction make_one)
+Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion,
+                      StageFunction make_one)
     : options_(options), rows_(rows), infos_(rows.size()) {
     infos_.resize(fuse(rows, fusion && !options.inspect, infos_, options.training || options.inspect));
     lifetimes_.resize(lifetimes_of(infos_.size()));
     const bool backward = options.training && !options.inspect;
-    bytes_.activations = plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
+    bytes_.activations =
+        plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
     const Shape &input = rows.front().input, &output = rows.back().output;
-    ends_ = {plan_ends(input, output, options.batch, backward, options.input_gradient, sizeof(T)), options.batch * input.size(),
-             options.batch * output.size()};
+    ends_ = {plan_ends(input, output, options.batch, backward, options.input_gradient, sizeof(T)),
+             options.batch * input.size(), options.batch * output.size()};
     bytes_.activations += ends_.bytes();
     lowest_ = lowest_stage(infos_, options.input_gradient);
     saved_at_.resize(infos_.size());
     packed_at_.resize(infos_.size());
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const Site<Device, T> site{.context = context,
-                                .batch = options.batch,
-                                .input = infos_[i].input,
-                                .output = infos_[i].output,
-                                .layer = static_cast<std::uint32_t>(infos_[i].row),
-                                .activation = infos_[i].activation,
-                                .masked_by_next = infos_[i].masked_by_next,
-                                .masks_for_previous = infos_[i].masks_for_previous,
-                                .folded_norm = infos_[i].folded_norm != no_row,
-                                .training = backward,
-                                .input_gradient = backward && wants_gradient(infos_[i].reads),
-                                .inference = !options.training && !options.inspect};
+                                   .batch = options.batch,
+                                   .input = infos_[i].input,
+                                   .output = infos_[i].output,
+                                   .layer = static_cast<std::uint32_t>(infos_[i].row),
+                                   .activation = infos_[i].activation,
+                                   .masked_by_next = infos_[i].masked_by_next,
+                                   .masks_for_previous = infos_[i].masks_for_previous,
+                                   .folded_norm = infos_[i].folded_norm != no_row,
+                                   .training = backward,
+                                   .input_gradient = backward && wants_gradient(infos_[i].reads),
+                                   .inference = !options.training && !options.inspect};
         stages_.push_back(make_one(infos_[i], site));
         if (options.synchronized && stages_.back()->exchange_size() > 0) exchanges_.push_back(i);
         const MemoryNeeds needs = stages_.back()->needs();
@@ -152,8 +158,8 @@ void Plan<Device, T>::check_buffers(const PassKey& key, const PassBuffers& buffe
 }
 
 template <class Device, class T>
-void Plan<Device, T>::run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
-                                  const PassKey& key, const PassBuffers& buffers) {
+void Plan<Device, T>::run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch,
+                                  const float* parameters, const PassKey& key, const PassBuffers& buffers) {
     for (std::size_t i = begin; i < end; ++i) {
         if (infos_[i].view) continue;
         const Stopwatch watch(times_, Direction::forward, i);
@@ -162,8 +168,8 @@ void Plan<Device, T>::run_forward(Context& context, std::size_t begin, std::size
 }
 
 template <class Device, class T>
-void Plan<Device, T>::run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
-                                   float* gradients, const PassKey& key, bool accumulate) {
+void Plan<Device, T>::run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch,
+                                   const float* parameters, float* gradients, const PassKey& key, bool accumulate) {
     for (std::size_t i = end; i-- > begin;) {
         if (infos_[i].view && infos_[i].second_reader == no_value) continue;
         const Stopwatch watch(times_, Direction::backward, i);
@@ -174,8 +180,8 @@ void Plan<Device, T>::run_backward(Context& context, std::size_t end, std::size_
 }
 
 template <class Device, class T>
-Pass<Device, T> Plan<Device, T>::pass(Context& context, std::size_t i, const T* batch, const float* parameters, float* gradients,
-                                      const PassKey& key, const PassBuffers& buffers) {
+Pass<Device, T> Plan<Device, T>::pass(Context& context, std::size_t i, const T* batch, const float* parameters,
+                                      float* gradients, const PassKey& key, const PassBuffers& buffers) {
     const StageInfo& info = infos_[i];
     const bool two_inputs = info.also_reads != no_value;
     Pass<Device, T> p{.context = context};

@@ -182,7 +182,8 @@ constexpr void visit(Walk<layers>& walk) {
         if constexpr (IsResidual<Item>) {
             visit_residual<Prefix, Item>(walk);
         } else if constexpr (IsPlaced<Item>) {
-            visit_all_placed<typename PrefixInside<Prefix, Item>::Type, typename Item::PlacedDevice>(walk, PlacedItems<Item>{});
+            visit_all_placed<typename PrefixInside<Prefix, Item>::Type, typename Item::PlacedDevice>(
+                walk, PlacedItems<Item>{});
         } else {
             add_row<typename Unnamed<Item>::Type>(walk, name_of<Prefix, Item>());
         }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise algorithms and sums on `Cuda`, with the names of tensor/algorithms.hpp. Spans are of the context's device. What
-// changes elements is queued on the context's stream. What returns a number to the host waits for the stream and cannot be
-// captured; it may be called on another device, by one thread at a time. Its form whose name begins with queue_ writes the number
-// to the device and waits for nothing.
+// Element-wise algorithms and sums on `Cuda`, with the names of tensor/algorithms.hpp. Spans are of the context's
+// device. What changes elements is queued on the context's stream. What returns a number to the host waits for the
+// stream and cannot be captured; it may be called on another device, by one thread at a time. Its form whose name
+// begins with queue_ writes the number to the device and waits for nothing.
 //
-// A sum is added in an order that depends on the count alone: the same bits each time, though not `Host`'s. hash_of() is `Host`'s.
+// A sum is added in an order that depends on the count alone: the same bits each time, though not `Host`'s. hash_of()
+// is `Host`'s.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,8 @@ struct FillAt {
 
 /// values *= factor.
 inline void scale(const CudaContext& context, std::span<float> values, double factor) {
-    impl::launch_elementwise<float>(context, static_cast<std::int64_t>(values.size()), impl::aligned_for_packs(values.data()),
+    impl::launch_elementwise<float>(context, static_cast<std::int64_t>(values.size()),
+                                    impl::aligned_for_packs(values.data()),
                                     impl::ScaleAt{values.data(), static_cast<float>(factor)});
 }
 
@@ -57,7 +59,8 @@ void fill(const CudaContext& context, std::span<T> to, T value) {
 
 /// The sum of the squares.
 inline void queue_sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
-    impl::reduce<double>(context, static_cast<std::int64_t>(values.size()), impl::SquareOf{values.data()}, impl::SumTo<double>{to});
+    impl::reduce<double>(context, static_cast<std::int64_t>(values.size()), impl::SquareOf{values.data()},
+                         impl::SumTo<double>{to});
 }
 [[nodiscard]] inline double sum_of_squares(const CudaContext& context, std::span<const float> values) {
     [[maybe_unused]] const auto scope = context.team();
@@ -67,7 +70,8 @@ inline void queue_sum_of_squares(const CudaContext& context, std::span<const flo
 
 /// Whether no value is infinite or not a number: 1 if so, else 0.
 inline void queue_all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
-    impl::reduce<std::uint64_t>(context, static_cast<std::int64_t>(values.size()), impl::NotFinite{values.data()}, impl::NoneTo{to});
+    impl::reduce<std::uint64_t>(context, static_cast<std::int64_t>(values.size()), impl::NotFinite{values.data()},
+                                impl::NoneTo{to});
 }
 [[nodiscard]] inline bool all_finite(const CudaContext& context, std::span<const float> values) {
     [[maybe_unused]] const auto scope = context.team();

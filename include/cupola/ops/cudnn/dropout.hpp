@@ -26,13 +26,13 @@ struct DropoutFour {
     float rate, scale;
     std::uint64_t seed;
     std::uint32_t layer, step;
-    const std::uint32_t* place;  // where the step is read instead, if not null
+    const std::uint32_t* step_cell;  // where the step is read instead, if not null
     std::int64_t first_sample;
     Divisor fours;  // of a sample
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const auto [sample, four] = fours.divide(i);
-        const std::uint32_t now = place != nullptr ? *place : step;
+        const std::uint32_t now = step_cell != nullptr ? *step_cell : step;
         const auto words =
             dropout_stream(seed, layer, now, first_sample + sample).words(static_cast<std::uint32_t>(four));
         const std::int64_t first = sample * features + 4 * four;
@@ -91,7 +91,7 @@ private:
         const std::int64_t fours = (features_ + 3) / 4;
         impl::launch(pass.context, batch_ * fours,
                      impl::DropoutFour<T, packed>{from, to, features_, rate_, 1.0F / (1.0F - rate_), pass.seed, layer_,
-                                                  pass.step, pass.context.cells().place, pass.first_sample,
+                                                  pass.step, pass.context.cells().step, pass.first_sample,
                                                   impl::Divisor(fours)});
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sum of the squares of a gradient on `Cuda`, in double and in an order that depends on the count alone.
-// sum_of_squares() waits for the stream, and a step that calls it cannot be captured; the others leave what they find on the
-// device.
+// sum_of_squares() waits for the stream, and a step that calls it cannot be captured; the others leave what they find
+// on the device.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,7 @@ struct GradientNorm<Cuda> {
     /// `to` is on the device.
     static void queue_sum_of_squares(const CudaContext& context, const float* w, const float* gradient,
                                      std::int64_t count, const GradientTerms& terms, double* to) {
-        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
-                             impl::SumTo<double>{to});
+        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms}, impl::SumTo<double>{to});
     }
 
     /// The squares of one span of a gradient, after those of the others of which the first sets the sum.
@@ -39,9 +38,10 @@ struct GradientNorm<Cuda> {
         impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
                              impl::AddSumTo{clipping(context), first});
     }
-    /// Where the scale will be, on the device, that clips a gradient of those squares to `max_norm`, times *before if that is
-    /// given. For the update that is queued next: there is one such place.
-    [[nodiscard]] static const float* queue_clip_scale(const CudaContext& context, double max_norm, const float* before) {
+    /// Where the scale will be, on the device, that clips a gradient of those squares to `max_norm`, times *before if
+    /// that is given. For the update that is queued next: there is one such place.
+    [[nodiscard]] static const float* queue_clip_scale(const CudaContext& context, double max_norm,
+                                                       const float* before) {
         double* const squares = clipping(context);
         auto* const scale = reinterpret_cast<float*>(squares + 1);
         if (impl::update_launches(context)) {

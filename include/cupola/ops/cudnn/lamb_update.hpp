@@ -17,10 +17,10 @@ namespace ops {
 
 template <>
 struct LambUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
-    /// where that step has them.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they
+    /// are where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* first_moment,
-                      float* second_moment, std::int64_t count, impl::ConstantsOf<LambConstants> constants) {
+                    float* second_moment, std::int64_t count, impl::ConstantsOf<LambConstants> constants) {
         if (count <= 0 || !impl::place_constants(context, constants)) return;
         float* const rate = impl::result_of_sum<float>(context);
         impl::reduce_update<impl::TwoSums>(context, count,

@@ -17,8 +17,8 @@ namespace ops {
 
 template <>
 struct LarsUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
-    /// where that step has them.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they
+    /// are where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* velocity, std::int64_t count,
                     impl::ConstantsOf<LarsConstants> constants) {
         if (count <= 0) return;

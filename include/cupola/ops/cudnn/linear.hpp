@@ -12,8 +12,8 @@
 //   input gradient    dX^T = W^T dY^T    W: I x O             dY: O x N             dX: I x N
 //   weight gradient   dW^T = X^T dY      X: I x N             dY: O x N, turned     dW: I x O
 //
-// In bfloat16 and in half the products read a copy of the weights that `prepare` rounds, and of the bias, which cuBLASLt wants in
-// the output's type; the weights' gradient goes to the arena in float.
+// In bfloat16 and in half the products read a copy of the weights that `prepare` rounds, and of the bias, which
+// cuBLASLt wants in the output's type; the weights' gradient goes to the arena in float.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,8 @@ template <impl::CudaElement T>
 class Linear<Cuda, T> {
     /// Whether the products read rounded copies of the parameters.
     static constexpr bool rounds = !std::same_as<T, float>;
-    /// Below so many inputs a rounded bias is a share of the sum that shows: the product is ours then, which adds it in float.
+    /// Below so many inputs a rounded bias is a share of the sum that shows: the product is ours then, which adds it in
+    /// float.
     static constexpr std::int64_t few_terms = 16;
     using Product = impl::CublasProduct;
 

@@ -16,8 +16,8 @@ namespace ops {
 
 template <>
 struct MovingAverageUpdate<Cuda> {
-    /// The rate is by value, or on the device, where it is read when the kernel runs. In a captured step it is where that step
-    /// has it.
+    /// The rate is by value, or on the device, where it is read when the kernel runs. In a captured step it is where
+    /// that step has it.
     static void run(const CudaContext& context, float* average, const float* w, std::int64_t count,
                     impl::ConstantsOf<float> rate) {
         if (!impl::place_constants(context, rate)) return;

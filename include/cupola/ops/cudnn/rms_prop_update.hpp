@@ -16,8 +16,8 @@ namespace ops {
 
 template <>
 struct RmsPropUpdate<Cuda> {
-    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they are
-    /// where that step has them.
+    /// The constants are by value, or on the device, where they are read when the kernel runs. In a captured step they
+    /// are where that step has them.
     static void run(const CudaContext& context, float* w, const float* gradient, float* mean_square, float* velocity,
                     std::int64_t count, impl::ConstantsOf<RmsPropConstants> constants) {
         if (!impl::place_constants(context, constants)) return;

@@ -14,31 +14,13 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cudnn/impl/launch.cuh>
+#include <cupola/ops/cudnn/impl/loss_report.hpp>
 #include <cupola/ops/cudnn/impl/pack.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a loss leaves in memory that the host reads later.
-struct LossReport {
-    /// The sum over the samples; no number where a label is no class.
-    double sum;
-    std::int64_t correct;
-    /// The first sample whose label is no class, -1 where there is none, and that label.
-    std::int64_t bad_sample;
-    std::int32_t bad_label;
-};
-
 namespace impl {
-
-CUPOLA_HOST_DEVICE inline void add_report(LossReport& to, const LossReport& other) {
-    to.sum += other.sum;
-    to.correct += other.correct;
-    if (other.bad_sample >= 0 && (to.bad_sample < 0 || other.bad_sample < to.bad_sample)) {
-        to.bad_sample = other.bad_sample;
-        to.bad_label = other.bad_label;
-    }
-}
 
 /// The reports of a warp's lanes added up, in every lane the same: a + b is b + a.
 __device__ inline LossReport warp_report(LossReport report) {
@@ -188,11 +170,7 @@ public:
     }
 
     /// What a report that is there says. Throws InvalidArgument for a label that is no class.
-    [[nodiscard]] LossResult result_of(const LossReport& report) const {
-        require(report.bad_sample < 0, "sample ", report.bad_sample, " of the batch has label ", report.bad_label,
-                ", and the loss has classes 0 to ", classes_ - 1);
-        return {.sum = report.sum, .correct = report.correct};
-    }
+    [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
 
     /// Waits for the result. A step that is captured uses `queue`.
     LossResult forward(const CudaContext& context, const T* logits, const std::int32_t* labels, std::int64_t batch,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step on `Cuda` queues beside its network and its optimiser: numbers that change from step to step, the
-// batch, the gradients' weighted sum and mean, and what the host is to read. Each is one kernel on the context's stream, and
-// waits for nothing.
+// What a training's step on `Cuda` queues beside its network and its optimiser: numbers that change from step to step,
+// the batch, the gradients' weighted sum and mean, and what the host is to read. Each is one kernel on the context's
+// stream, and waits for nothing.
 #pragma once
 
 #include <algorithm>
@@ -54,10 +54,10 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
     }
 }
 
-/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros where there is none. `to` may be one of them. A single
-/// row of weight 1 keeps its bits.
-inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows, std::span<const float> weights,
-                               std::span<float> to) {
+/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros where there is none. `to` may be one of them.
+/// A single row of weight 1 keeps its bits.
+inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
+                               std::span<const float> weights, std::span<float> to) {
     require(rows.size() <= WeightedSumAt::most_rows && rows.size() == weights.size(), "a sum on Cuda is of at most ",
             WeightedSumAt::most_rows, " rows with a weight each, not of ", rows.size(), " with ", weights.size());
     WeightedSumAt sum{};
@@ -72,16 +72,18 @@ inline void queue_weighted_sum(const CudaContext& context, std::span<const float
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
 }
 
-/// Makes the gradient not finite if the loss is not: a label that is no class, or a logit of -infinity, leaves a gradient of numbers.
+/// Makes the gradient not finite if the loss is not: a label that is no class, or a logit of -infinity, leaves a
+/// gradient of numbers.
 inline void queue_spoil(const CudaContext& context, const double* loss, float* gradient) {
     launch(context, 1, SpoilBy{loss, gradient});
 }
 
-/// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *sound becomes 0 if an element or the count is
-/// not finite, and otherwise stays what it is.
-inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count, std::span<float> mean,
-                       std::int32_t* sound) {
-    launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()), aligned_for_packs(sums.data(), mean.data()),
+/// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *sound becomes 0 if an element or the
+/// count is not finite, and otherwise stays what it is.
+inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
+                       std::span<float> mean, std::int32_t* sound) {
+    launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()),
+                              aligned_for_packs(sums.data(), mean.data()),
                               MeanAt{sums.data(), count, mean.data(), sound});
 }
 
@@ -89,7 +91,8 @@ inline void queue_mean(const CudaContext& context, std::span<const float> sums, 
 inline void queue_publish(const CudaContext& context, const void* from, void* pinned_to, std::size_t bytes) {
     const auto either = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(pinned_to) | bytes;
     const auto publish = [&]<class Unit>(const Unit* units) {
-        launch(context, static_cast<std::int64_t>(bytes / sizeof(Unit)), PublishTo<Unit>{units, static_cast<Unit*>(pinned_to)});
+        launch(context, static_cast<std::int64_t>(bytes / sizeof(Unit)),
+               PublishTo<Unit>{units, static_cast<Unit*>(pinned_to)});
     };
     if (either % sizeof(SetBytes::Unit) == 0) {
         publish(static_cast<const SetBytes::Unit*>(from));

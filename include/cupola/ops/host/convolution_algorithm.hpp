@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A choice for `HostOptions::convolution`: an algorithm that computes convolutions in float instead of oneDNN's direct one,
-// where it knows their shape. It is named by a pointer, so that who does not ask for it does not compile it.
+// A choice for `HostOptions::convolution`: an algorithm that computes convolutions in float instead of oneDNN's direct
+// one, where it knows their shape. It is named by a pointer, so that who does not ask for it does not compile it.
 #pragma once
 
 #include <memory>

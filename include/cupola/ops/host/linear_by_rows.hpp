@@ -4,9 +4,9 @@
 //
 //   y[n, o] = relu(sum over k of x[n, k] w[o, k] + b[o])
 //
-// Both are read along their rows, as they lie; a matrix product has to turn one of them round first, which for few samples
-// takes as long as the products. A sum has the same order whatever the threads: each lane adds every lane_count-th
-// product, then the lanes are added by halves.
+// Both are read along their rows, as they lie; a matrix product has to turn one of them round first, which for few
+// samples takes as long as the products. A sum has the same order whatever the threads: each lane adds every
+// lane_count-th product, then the lanes are added by halves.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,8 @@ template <std::size_t groups>
         // Lane i of the result belongs to group i / half; the first `groups` of them are u's, whose lanes count from 0.
         return __builtin_shufflevector(u, v, static_cast<int>(i / half * size + i % half)...) +
                __builtin_shufflevector(u, v, static_cast<int>(i / half * size + i % half + half)...);
-    }(std::make_index_sequence<lanes>{});
+    }
+    (std::make_index_sequence<lanes>{});
 }
 
 /// The sums over the lanes of `count` vectors, one a lane; count is a power of two and at most lane_count.
@@ -54,7 +55,9 @@ struct RowProducts {
     void run(std::int64_t length, float* sums) const {
         Lanes partial[side * side] = {};
         std::int64_t k = 0;
-        for (; k + lane_count <= length; k += lane_count) add(partial, [&](const float* row) __attribute__((always_inline)) { return load_lanes(row + k); });
+        for (; k + lane_count <= length; k += lane_count)
+            add(
+                partial, [&](const float* row) __attribute__((always_inline)) { return load_lanes(row + k); });
         if (k < length) {
             const std::size_t rest = static_cast<std::size_t>(length - k) * sizeof(float);
             add(partial, [&](const float* row) {
@@ -72,7 +75,9 @@ private:
         Lanes of_x[side], of_w[side];
         for_each_index<side>([&](auto i) __attribute__((always_inline)) { of_x[i] = load(x[i]); });
         for_each_index<side>([&](auto j) __attribute__((always_inline)) { of_w[j] = load(w[j]); });
-        for_each_index<side * side>([&](auto i) __attribute__((always_inline)) { partial[i] += of_x[i / side] * of_w[i % side]; });
+        for_each_index<side * side>([&](auto i) __attribute__((always_inline)) {
+            partial[i] += of_x[i / side] * of_w[i % side];
+        });
     }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A maximum over windows on `Host`, with a byte saved for the place of each. What ops::Pooling uses where such a place is a byte.
+// A maximum over windows on `Host`, with a byte saved for the place of each. What ops::Pooling uses where such a place
+// is a byte.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +28,10 @@ public:
     void forward(const Pass<Host, T>& pass) const {
         parallel_for(pass.context, batch_ * rows_.outputs(), [this, &pass](std::int64_t at) {
             const T* const x = pass.input + at / rows_.outputs() * rows_.inputs() * rows_.input_row();
-            rows_.forward(at % rows_.outputs(), [&](std::int64_t a) { return x + a * rows_.input_row(); },
-                          pass.output + at * rows_.output_row(), saves_ ? places(pass) + at * rows_.output_row() : nullptr, mask_,
-                          [](std::int64_t) {});
+            rows_.forward(
+                at % rows_.outputs(), [&](std::int64_t a) { return x + a * rows_.input_row(); },
+                pass.output + at * rows_.output_row(), saves_ ? places(pass) + at * rows_.output_row() : nullptr, mask_,
+                [](std::int64_t) {});
         });
     }
 
@@ -43,7 +45,9 @@ public:
     }
 
 private:
-    [[nodiscard]] std::uint8_t* places(const Pass<Host, T>& pass) const { return reinterpret_cast<std::uint8_t*>(pass.saved); }
+    [[nodiscard]] std::uint8_t* places(const Pass<Host, T>& pass) const {
+        return reinterpret_cast<std::uint8_t*>(pass.saved);
+    }
 
     impl::PoolRows rows_;
     std::int64_t batch_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm and then MaxPool2d on `Host`, a row of the output at a time: of the normalised values only the rows of one
-// window exist, in each thread's own memory. Backward gathers a row of the normalised values' gradient and turns it into that
-// of the input in place, normalising the input anew.
+// LocalResponseNorm and then MaxPool2d on `Host`, a row of the output at a time: of the normalised values only the rows
+// of one window exist, in each thread's own memory. Backward gathers a row of the normalised values' gradient and turns
+// it into that of the input in place, normalising the input anew.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,11 @@ template <class T>
 class NormedPool<Host, T> {
 public:
     NormedPool(const Site<Host, T>& site, const LocalResponseNormShape& norm, const PoolingShape& pooling)
-        : norm_(norm), pool_(pooling), batch_(site.batch), mask_(site.masks_for_previous), saves_(site.training),
+        : norm_(norm),
+          pool_(pooling),
+          batch_(site.batch),
+          mask_(site.masks_for_previous),
+          saves_(site.training),
           threads_(site.context.threads()),
           ring_bytes_(aligned(static_cast<std::size_t>(pool_.window_rows() * pool_.input_row()) * sizeof(T))) {}
 
@@ -64,7 +68,9 @@ public:
     }
 
 private:
-    [[nodiscard]] std::uint8_t* places(const Pass<Host, T>& pass) const { return reinterpret_cast<std::uint8_t*>(pass.saved); }
+    [[nodiscard]] std::uint8_t* places(const Pass<Host, T>& pass) const {
+        return reinterpret_cast<std::uint8_t*>(pass.saved);
+    }
 
     impl::NormRows norm_;
     impl::PoolRows pool_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MaxPool2d and then LocalResponseNorm on `Host`, a row of the output at a time: a row is normalised while it is in a
-// first-level cache. The pooled values and the places of the maxima are saved; backward turns the gradient of a row into that
-// of the pooled row in place and gathers the input rows that are then complete.
+// first-level cache. The pooled values and the places of the maxima are saved; backward turns the gradient of a row
+// into that of the pooled row in place and gathers the input rows that are then complete.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,17 @@ template <class T>
 class PooledNorm<Host, T> {
 public:
     PooledNorm(const Site<Host, T>& site, const PoolingShape& pooling, const LocalResponseNormShape& norm)
-        : pool_(pooling), norm_(norm), batch_(site.batch), mask_(site.masks_for_previous), saves_(site.training),
+        : pool_(pooling),
+          norm_(norm),
+          batch_(site.batch),
+          mask_(site.masks_for_previous),
+          saves_(site.training),
           pooled_bytes_(aligned(static_cast<std::size_t>(site.batch * site.output.size()) * sizeof(T))) {}
 
     [[nodiscard]] MemoryNeeds needs() const {
-        return {.saved = saves_ ? pooled_bytes_ + static_cast<std::size_t>(batch_ * pool_.outputs() * pool_.output_row()) : 0};
+        return {.saved = saves_
+                             ? pooled_bytes_ + static_cast<std::size_t>(batch_ * pool_.outputs() * pool_.output_row())
+                             : 0};
     }
 
     void forward(const Pass<Host, T>& pass) const {
@@ -36,9 +42,10 @@ public:
             const T* const x = pass.input + image * pool_.inputs() * pool_.input_row();
             T* const y = pass.output + at * pool_.output_row();
             T* const pooled = saves_ ? this->pooled(pass) + at * pool_.output_row() : y;
-            pool_.forward(at % pool_.outputs(), [&](std::int64_t a) { return x + a * pool_.input_row(); }, pooled,
-                          saves_ ? places(pass) + at * pool_.output_row() : nullptr, mask_,
-                          [&](std::int64_t j) { norm_.forward(pooled + j * pool_.channels(), y + j * pool_.channels(), 1); });
+            pool_.forward(
+                at % pool_.outputs(), [&](std::int64_t a) { return x + a * pool_.input_row(); }, pooled,
+                saves_ ? places(pass) + at * pool_.output_row() : nullptr, mask_,
+                [&](std::int64_t j) { norm_.forward(pooled + j * pool_.channels(), y + j * pool_.channels(), 1); });
         });
     }
 
@@ -52,7 +59,8 @@ public:
             for (std::int64_t at = 0; at < pool_.inputs(); ++at) {
                 for (; rows <= pool_.last_output(at); ++rows) {
                     T* const row = dy + rows * pool_.output_row();
-                    norm_.backward(pooled(pass) + first + rows * pool_.output_row(), row, row, pool_.output_width(), false);
+                    norm_.backward(pooled(pass) + first + rows * pool_.output_row(), row, row, pool_.output_width(),
+                                   false);
                 }
                 pool_.backward(at, dy, places(pass) + first, dx + at * pool_.input_row());
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradients of a convolution's weight and bias from activations in bfloat16, by a kernel of our own where the machine has
-// one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float, in an order that depends on
-// the shape and on the number of threads.
+// The gradients of a convolution's weight and bias from activations in bfloat16, by a kernel of our own where the
+// machine has one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float, in an
+// order that depends on the shape and on the number of threads.
 #pragma once
 
 #include <concepts>
@@ -53,8 +53,8 @@ private:
 
 /// Null where the convolution is better left to oneDNN.
 template <class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient([[maybe_unused]] const Site<Host, T>& site,
-                                                                                     [[maybe_unused]] const ConvolutionShape& shape) {
+[[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(
+    [[maybe_unused]] const Site<Host, T>& site, [[maybe_unused]] const ConvolutionShape& shape) {
 #if defined(CUPOLA_HOST_AMX)
     if constexpr (std::same_as<T, BFloat16>) {
         if (impl::AmxWeightGradient::suits(shape, site.batch, site.context.threads()) && impl::has_amx()) {

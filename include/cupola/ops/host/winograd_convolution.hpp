@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution on `Host` by Winograd's minimal filtering (Lavin, Gray 2015), forward and backward: the input in tiles that
-// overlap, each transformed to points where a convolution is a product.
+// Convolution on `Host` by Winograd's minimal filtering (Lavin, Gray 2015), forward and backward: the input in tiles
+// that overlap, each transformed to points where a convolution is a product.
 //
 //   F(4x4, 5x5)   8 x 8 points: 64 multiplications for 16 outputs, an input and an output channel, instead of 400
 //   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
 //
-// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms cost digits: an error of 1e-6
-// to 5e-6 of the norm, ten times a direct convolution's. A NaN spreads over its tile. Results do not depend on the number
-// of threads. Asked for with
+// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms cost digits: an error of
+// 1e-6 to 5e-6 of the norm, ten times a direct convolution's. A NaN spreads over its tile. Results do not depend on the
+// number of threads. Asked for with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -35,20 +35,25 @@ class WinogradConvolution final : public HostConvolution {
 public:
     [[nodiscard]] static bool knows(const ConvolutionShape& shape) {
         constexpr auto taps = static_cast<std::int64_t>(Kernel);
-        return shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps && shape.width.window == taps &&
-               shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
+        return shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps &&
+               shape.width.window == taps && shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
     }
 
     [[gnu::cold]] WinogradConvolution(const Site<Host>& site, const ConvolutionShape& shape)
-        : map_{shape.height, shape.width, site.batch, shape.in_channels, shape.out_channels}, bias_(shape.bias),
-          relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next), training_(site.training),
-          input_gradient_(site.training && site.input_gradient), outputs_(site.batch * site.output.size()),
-          forward_(map_, site.context.threads()), data_(map_.adjoint(), site.context.threads()),
+        : map_{shape.height, shape.width, site.batch, shape.in_channels, shape.out_channels},
+          bias_(shape.bias),
+          relu_(site.activation == Activation::relu),
+          mask_(relu_ && !site.masked_by_next),
+          training_(site.training),
+          input_gradient_(site.training && site.input_gradient),
+          outputs_(site.batch * site.output.size()),
+          forward_(map_, site.context.threads()),
+          data_(map_.adjoint(), site.context.threads()),
           weights_(map_, site.context.threads()) {
-        require(knows(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ", Kernel, " x ",
-                Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride, " and ", shape.width.stride,
-                ", ", shape.height.window, " x ", shape.width.window, " taps, ", shape.in_channels, " to ", shape.out_channels,
-                " channels");
+        require(knows(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ",
+                Kernel, " x ", Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride,
+                " and ", shape.width.stride, ", ", shape.height.window, " x ", shape.width.window, " taps, ",
+                shape.in_channels, " to ", shape.out_channels, " channels");
     }
 
     [[nodiscard]] MemoryNeeds needs() const override {
@@ -70,8 +75,8 @@ public:
     }
 
     void forward(const Pass<Host>& pass) override {
-        forward_.run(pass.context, pass.input, floats(pass.packed), bias_ ? pass.parameters[1] : nullptr, relu_, pass.output,
-                     floats(pass.scratch));
+        forward_.run(pass.context, pass.input, floats(pass.packed), bias_ ? pass.parameters[1] : nullptr, relu_,
+                     pass.output, floats(pass.scratch));
     }
 
     void backward(const Pass<Host>& pass) override {
@@ -108,9 +113,12 @@ private:
 
 namespace impl {
 
-[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const Site<Host>& site, const ConvolutionShape& shape) {
-    if (ops::WinogradConvolution<4, 5>::knows(shape)) return std::make_unique<ops::WinogradConvolution<4, 5>>(site, shape);
-    if (ops::WinogradConvolution<4, 3>::knows(shape)) return std::make_unique<ops::WinogradConvolution<4, 3>>(site, shape);
+[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const Site<Host>& site,
+                                                                    const ConvolutionShape& shape) {
+    if (ops::WinogradConvolution<4, 5>::knows(shape))
+        return std::make_unique<ops::WinogradConvolution<4, 5>>(site, shape);
+    if (ops::WinogradConvolution<4, 3>::knows(shape))
+        return std::make_unique<ops::WinogradConvolution<4, 3>>(site, shape);
     return nullptr;
 }
 

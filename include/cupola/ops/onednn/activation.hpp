@@ -36,7 +36,7 @@ public:
         const T* from = pass.input;
         T* to = pass.output;
         for_each_block(pass.context, count_, [=](std::int64_t begin, std::int64_t end) {
-            // Written so that a NaN stays one: a comparison with it is false.
+        // Written so that a NaN stays one: a comparison with it is false.
 #pragma omp simd
             for (std::int64_t i = begin; i < end; ++i) impl::put_if(to[i], from[i], !impl::negative(from[i]));
         });

@@ -16,8 +16,8 @@ namespace ops {
 
 template <>
 struct AdamUpdate<Host> {
-    static void run(const HostContext& context, float* w, const float* gradient, float* first_moment, float* second_moment,
-                    std::int64_t count, const AdamConstants& k);
+    static void run(const HostContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const AdamConstants& k);
 };
 
 #ifndef CUPOLA_OPS

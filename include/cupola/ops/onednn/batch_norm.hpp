@@ -2,8 +2,8 @@
 //
 // Batch normalisation on `Host`: loops of our own over blocks of rows, a row being the channels of one pixel. oneDNN's
 // primitive cannot be cut in two between its reduction and the rest, which synchronised statistics need, and its sums
-// depend on the number of threads; these have the same bits for any. Within a block, deviations are from the block's own
-// mean, and blocks are merged in double: nothing cancels, whatever the mean.
+// depend on the number of threads; these have the same bits for any. Within a block, deviations are from the block's
+// own mean, and blocks are merged in double: nothing cancels, whatever the mean.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The most channels that a loop takes at once. Rows of memory are then read as a whole, or in large pieces: pieces of 16
-/// channels would be read at the speed of memory's latency where there are more.
+/// The most channels that a loop takes at once. Rows of memory are then read as a whole, or in large pieces: pieces of
+/// 16 channels would be read at the speed of memory's latency where there are more.
 inline constexpr std::int64_t norm_lanes = 64;
 
 /// Calls f(first channel, how many): with a constant for whole groups of lanes, so that their loops have no counter.
@@ -36,8 +36,8 @@ void for_norm_lanes(std::int64_t channels, Function&& f) {
     if (c < channels) f(c, channels - c);
 }
 
-/// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that, and
-/// the sum of their squares.
+/// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that,
+/// and the sum of their squares.
 template <HostElement T>
 void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* to) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
@@ -68,7 +68,9 @@ void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* t
 }
 
 /// Where a normalised value is positive: forward and backward have to agree, so both compute it here.
-[[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) { return (x - mean) * scale + bias; }
+[[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) {
+    return (x - mean) * scale + bias;
+}
 
 template <HostElement T>
 void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, const float* mean, const float* scale,
@@ -86,7 +88,8 @@ void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, cons
                 }
             } else {
 #pragma omp simd
-                for (std::int64_t k = 0; k < lanes; ++k) put(to[k], normalized(static_cast<float>(from[k]), m[k], s[k], b[k]));
+                for (std::int64_t k = 0; k < lanes; ++k)
+                    put(to[k], normalized(static_cast<float>(from[k]), m[k], s[k], b[k]));
             }
         }
     });
@@ -99,8 +102,8 @@ struct NormState {
 
 /// The sums of dy and of dy (x - mean), dy masked where `relu` is fused.
 template <HostElement T>
-void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state, bool relu,
-                        float* sums, float* products) {
+void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state,
+                        bool relu, float* sums, float* products) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         float sum[norm_lanes] = {}, product[norm_lanes] = {};
@@ -132,8 +135,8 @@ void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t
 
 /// dx = scale dy - offset - (x - mean) slope.
 template <HostElement T>
-void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state, bool relu,
-                   const float* offset, const float* slope) {
+void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state,
+                   bool relu, const float* offset, const float* slope) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
         const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
         const float *const o = offset + first, *const d = slope + first;
@@ -174,8 +177,8 @@ public:
           mask_(relu_ && !site.masked_by_next),
           training_(site.training) {}
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows for each block, the sums, and two rows
-    /// of factors.
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows for each block, the
+    /// sums, and two rows of factors.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = 3 * row_bytes();
         return {.saved = training_ ? saved : 0,
@@ -228,7 +231,8 @@ public:
                 const auto rest = static_cast<double>(from[channels_ + c]);
                 const double delta = static_cast<double>(from[c]) + rest / rows - mean[c];
                 mean[c] += delta * share;
-                squares[c] += static_cast<double>(from[2 * channels_ + c]) - rest * rest / rows + delta * delta * before * share;
+                squares[c] +=
+                    static_cast<double>(from[2 * channels_ + c]) - rest * rest / rows + delta * delta * before * share;
             }
             sums[0] = count;
         }
@@ -252,7 +256,8 @@ public:
         for_each_rows(pass.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
             float* const to = partial + block * 2 * channels_;
             impl::norm_gradient_sums(pass.input + first * channels_, pass.output_gradient + first * channels_, rows,
-                                     channels_, {state.mean, state.scale, pass.parameters[1]}, mask_, to, to + channels_);
+                                     channels_, {state.mean, state.scale, pass.parameters[1]}, mask_, to,
+                                     to + channels_);
         });
         std::fill(sums, sums + exchange_size(), 0.0);
         for (std::int64_t block = 0; block < blocks_; ++block) {
@@ -296,10 +301,12 @@ private:
 
     [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(float); }
     [[nodiscard]] float* partials(const Pass<Host, T>& pass) const {
-        return reinterpret_cast<float*>(pass.scratch + aligned(static_cast<std::size_t>(exchange_size()) * sizeof(double)));
+        return reinterpret_cast<float*>(pass.scratch +
+                                        aligned(static_cast<std::size_t>(exchange_size()) * sizeof(double)));
     }
     [[nodiscard]] State state_of(const Pass<Host, T>& pass) const {
-        float* const mean = training_ ? reinterpret_cast<float*>(pass.saved) : partials(pass) + (3 * blocks_ + 2) * channels_;
+        float* const mean =
+            training_ ? reinterpret_cast<float*>(pass.saved) : partials(pass) + (3 * blocks_ + 2) * channels_;
         return {mean, mean + channels_, mean + 2 * channels_};
     }
     void set(State& state, const Pass<Host, T>& pass, std::int64_t c, double mean, double variance) const {
@@ -314,8 +321,8 @@ private:
 
     void apply(const Pass<Host, T>& pass, const State& state) const {
         for_each_rows(pass.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
-            impl::norm_apply(pass.input + first * channels_, pass.output + first * channels_, rows, channels_, state.mean,
-                             state.scale, pass.parameters[1], relu_);
+            impl::norm_apply(pass.input + first * channels_, pass.output + first * channels_, rows, channels_,
+                             state.mean, state.scale, pass.parameters[1], relu_);
         });
     }
 

@@ -2,8 +2,8 @@
 //
 // Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
 // handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
-// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is the
-// faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
+// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is
+// the faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,10 @@ template <impl::HostElement T>
 class Convolution<Host, T> {
 public:
     [[gnu::cold]] Convolution(const Site<Host, T>& site, const ConvolutionShape& shape)
-        : shape_(shape), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next), outputs_(site.batch * site.output.size()) {
+        : shape_(shape),
+          relu_(site.activation == Activation::relu),
+          mask_(relu_ && !site.masked_by_next),
+          outputs_(site.batch * site.output.size()) {
         impl::require_instructions<T>("bfloat16 convolutions need");
         const HostContext& context = site.context;
         if constexpr (std::same_as<T, float>) {
@@ -49,8 +52,8 @@ public:
         const auto with_relu = impl::dnnl_attributes(relu_);
         impl::DnnlPrimitiveDesc description;
         auto status = dnnl_convolution_forward_primitive_desc_create(
-            description.out(), context.engine(), kind, algorithm, source.get(), packed.get(), bias_or_none, target.get(),
-            strides, dilates, begin, end, with_relu.get());
+            description.out(), context.engine(), kind, algorithm, source.get(), packed.get(), bias_or_none,
+            target.get(), strides, dilates, begin, end, with_relu.get());
         forward_ = impl::DnnlCall(context, status, std::move(description), "convolution");
         forward_.add(DNNL_ARG_SRC, source.get());
         forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
@@ -86,7 +89,8 @@ public:
         status = dnnl_convolution_backward_data_primitive_desc_create(
             data_description.out(), context.engine(), algorithm, source.get(), packed.get(), target.get(), strides,
             dilates, begin, end, forward_.description(), attributes.get());
-        backward_data_ = impl::DnnlCall(context, status, std::move(data_description), "input gradient of a convolution");
+        backward_data_ =
+            impl::DnnlCall(context, status, std::move(data_description), "input gradient of a convolution");
         backward_data_.add(DNNL_ARG_DIFF_DST, target.get());
         backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
         backward_data_.add(DNNL_ARG_DIFF_SRC, source.get());

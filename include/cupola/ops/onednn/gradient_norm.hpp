@@ -34,7 +34,8 @@ CUPOLA_INLINE double GradientNorm<Host>::sum_of_squares(const HostContext& conte
     });
 }
 
-[[gnu::noinline]] CUPOLA_INLINE double GradientNorm<Host>::sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at) {
+[[gnu::noinline]] CUPOLA_INLINE double GradientNorm<Host>::sum_of_span(const float* w, const float* gradient,
+                                                                       std::int64_t count, GradientAt g_at) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < count; ++i) {

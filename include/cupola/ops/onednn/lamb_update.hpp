@@ -18,18 +18,18 @@ namespace ops {
 
 template <>
 struct LambUpdate<Host> {
-    static void run(const HostContext& context, float* w, const float* gradient, float* first_moment, float* second_moment,
-                    std::int64_t count, const LambConstants& k);
+    static void run(const HostContext& context, float* w, const float* gradient, float* first_moment,
+                    float* second_moment, std::int64_t count, const LambConstants& k);
 
 private:
     [[nodiscard, gnu::always_inline]] static float direction(float m, float v, float w, const LambConstants& k) {
         return m * k.first_scale / (impl::square_root(v) * k.root_scale + k.epsilon) + k.weight_decay * w;
     }
 
-    /// The sum of the squares of u. A function of its own: g++ reads what a lambda captured anew in each turn of a loop with
-    /// a sum, and then gathers.
-    [[nodiscard]] static double move_moments(const float* w, const float* gradient, float* first_moment, float* second_moment,
-                                             std::int64_t count, LambConstants k);
+    /// The sum of the squares of u. A function of its own: g++ reads what a lambda captured anew in each turn of a loop
+    /// with a sum, and then gathers.
+    [[nodiscard]] static double move_moments(const float* w, const float* gradient, float* first_moment,
+                                             float* second_moment, std::int64_t count, LambConstants k);
 
     static double trust(const HostContext& context, const float* w, std::int64_t count, double squares);
 };
@@ -49,13 +49,15 @@ CUPOLA_INLINE void LambUpdate<Host>::run(const HostContext& context, float* w, c
     });
 }
 
-CUPOLA_INLINE double LambUpdate<Host>::trust(const HostContext& context, const float* w, std::int64_t count, double squares) {
+CUPOLA_INLINE double LambUpdate<Host>::trust(const HostContext& context, const float* w, std::int64_t count,
+                                             double squares) {
     const double of_w = sum_of_squares(context, {w, static_cast<std::size_t>(count)});
     return of_w > 0 && squares > 0 ? std::sqrt(of_w / squares) : 1.0;
 }
 
-[[gnu::noinline]] CUPOLA_INLINE double LambUpdate<Host>::move_moments(const float* w, const float* gradient, float* first_moment,
-                                                    float* second_moment, std::int64_t count, LambConstants k) {
+[[gnu::noinline]] CUPOLA_INLINE double LambUpdate<Host>::move_moments(const float* w, const float* gradient,
+                                                                      float* first_moment, float* second_moment,
+                                                                      std::int64_t count, LambConstants k) {
     const GradientAt g_at(k.gradient);
     double sum = 0;
 #pragma omp simd reduction(+ : sum)

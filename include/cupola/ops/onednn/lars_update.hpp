@@ -28,8 +28,8 @@ private:
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE void LarsUpdate<Host>::run(const HostContext& context, float* w, const float* gradient,
-                                         float* velocity, std::int64_t count, const LarsConstants& k) {
+CUPOLA_INLINE void LarsUpdate<Host>::run(const HostContext& context, float* w, const float* gradient, float* velocity,
+                                         std::int64_t count, const LarsConstants& k) {
     const GradientAt g_at(k.gradient);
     const float rate = k.adapt ? static_cast<float>(k.rate * trust(context, w, gradient, count, k)) : k.rate;
     for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
@@ -43,8 +43,8 @@ CUPOLA_INLINE void LarsUpdate<Host>::run(const HostContext& context, float* w, c
     });
 }
 
-CUPOLA_INLINE double LarsUpdate<Host>::trust(const HostContext& context, const float* w,
-                                             const float* gradient, std::int64_t count, const LarsConstants& k) {
+CUPOLA_INLINE double LarsUpdate<Host>::trust(const HostContext& context, const float* w, const float* gradient,
+                                             std::int64_t count, const LarsConstants& k) {
     const double of_w = std::sqrt(sum_of_squares(context, {w, static_cast<std::size_t>(count)}));
     const double of_g = std::sqrt(GradientNorm<Host>::sum_of_squares(context, w, gradient, count, k.gradient));
     return of_w > 0 && of_g > 0 ? k.coefficient * of_w / (of_g + k.weight_decay * of_w) : 1.0;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Host`: three oneDNN matrix products on the arena in place (outside training few samples go forward by a
-// kernel of our own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias gradient. In bfloat16 the products read a copy of the weights that
-// `prepare` rounds, and write the weights' gradient to the arena in float.
+// Linear layers on `Host`: three oneDNN matrix products on the arena in place (outside training few samples go forward
+// by a kernel of our own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias
+// gradient. In bfloat16 the products read a copy of the weights that `prepare` rounds, and write the weights' gradient
+// to the arena in float.
 #pragma once
 
 #include <algorithm>
@@ -54,15 +55,19 @@ template <impl::HostElement T>
 class Linear<Host, T> {
     /// Whether the products read a rounded copy of the weights.
     static constexpr bool rounds = !std::same_as<T, float>;
-    /// The largest batch that goes forward by rows, outside training: there a sample's outputs may not depend on how many are
-    /// beside it, or replicas with a small batch would part from one with a large. Measured with sixteen lanes: 2.4 times as
-    /// fast as oneDNN's product for 1 sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for the processor, this is for
-    /// what the file is compiled for.
+    /// The largest batch that goes forward by rows, outside training: there a sample's outputs may not depend on how
+    /// many are beside it, or replicas with a small batch would part from one with a large. Measured with sixteen
+    /// lanes: 2.4 times as fast as oneDNN's product for 1 sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for
+    /// the processor, this is for what the file is compiled for.
     static constexpr std::int64_t few_samples = impl::lane_count * impl::lane_count / 16;
 
 public:
     [[gnu::cold]] Linear(const Site<Host, T>& site, const LinearShape& shape)
-        : shape_(shape), batch_(site.batch), by_rows_(!rounds && site.inference && site.batch <= few_samples), relu_(site.activation == Activation::relu), mask_(relu_ && !site.masked_by_next) {
+        : shape_(shape),
+          batch_(site.batch),
+          by_rows_(!rounds && site.inference && site.batch <= few_samples),
+          relu_(site.activation == Activation::relu),
+          mask_(relu_ && !site.masked_by_next) {
         impl::require_instructions<T>("bfloat16 linear layers need");
         constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         const std::int64_t n = site.batch, in = shape.in_features, out = shape.out_features;
@@ -78,7 +83,8 @@ public:
                                output.get(), relu_, false);
         }
         if (!site.training) return;
-        backward_weights_ = product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, false);
+        backward_weights_ =
+            product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, false);
         backward_weights_adding_ =
             product(site.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(), false, true);
         if (site.input_gradient) {
@@ -91,7 +97,8 @@ public:
         for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_weights_adding_, &backward_data_}) {
             scratch = std::max(scratch, call->scratch_bytes());
         }
-        return {.packed = rounds ? aligned(static_cast<std::size_t>(weight_count()) * sizeof(T)) : 0, .scratch = scratch};
+        return {.packed = rounds ? aligned(static_cast<std::size_t>(weight_count()) * sizeof(T)) : 0,
+                .scratch = scratch};
     }
 
     /// Rounds the weights. Called once after each change of the parameters.
@@ -104,8 +111,9 @@ public:
     void forward(const Pass<Host, T>& pass) {
         if constexpr (!rounds) {
             if (by_rows_) {
-                return impl::linear_by_rows(pass.context, pass.input, pass.parameters[0], shape_.bias ? pass.parameters[1] : nullptr,
-                                            relu_, batch_, shape_.in_features, shape_.out_features, pass.output);
+                return impl::linear_by_rows(pass.context, pass.input, pass.parameters[0],
+                                            shape_.bias ? pass.parameters[1] : nullptr, relu_, batch_,
+                                            shape_.in_features, shape_.out_features, pass.output);
             }
         }
         if (shape_.bias) {
@@ -118,8 +126,8 @@ public:
     void backward(const Pass<Host, T>& pass) {
         if (mask_ || shape_.bias) {
             impl::bias_backward<T>(pass.context, mask_ ? pass.output : nullptr, pass.output_gradient,
-                                shape_.bias ? pass.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
-                                pass.accumulate);
+                                   shape_.bias ? pass.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
+                                   pass.accumulate);
         }
         (pass.accumulate ? backward_weights_adding_ : backward_weights_)
             .run(pass.scratch, {pass.output_gradient, pass.input, pass.parameter_gradients[0]});
@@ -138,12 +146,13 @@ private:
         }
     }
 
-    [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left, const_dnnl_memory_desc_t right,
-                                  const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t result, bool relu, bool sum) {
+    [[gnu::cold]] static impl::DnnlCall product(const HostContext& context, const_dnnl_memory_desc_t left,
+                                                const_dnnl_memory_desc_t right, const_dnnl_memory_desc_t bias,
+                                                const_dnnl_memory_desc_t result, bool relu, bool sum) {
         const auto attributes = impl::dnnl_attributes(relu, sum);
         impl::DnnlPrimitiveDesc description;
-        const dnnl_status_t status = dnnl_matmul_primitive_desc_create(description.out(), context.engine(), left, right, bias,
-                                                                       result, attributes.get());
+        const dnnl_status_t status = dnnl_matmul_primitive_desc_create(description.out(), context.engine(), left, right,
+                                                                       bias, result, attributes.get());
         impl::DnnlCall call(context, status, std::move(description), "matrix product");
         call.add(DNNL_ARG_SRC, left);
         call.add(DNNL_ARG_WEIGHTS, right);

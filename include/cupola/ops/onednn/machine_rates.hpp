@@ -47,15 +47,17 @@ private:
         const auto matrix = impl::dnnl_tensor({n, n}, dnnl_ab, impl::dnnl_type<T>);
         const auto attributes = impl::dnnl_attributes();
         impl::DnnlPrimitiveDesc description;
-        const dnnl_status_t status = dnnl_matmul_primitive_desc_create(description.out(), context.engine(), matrix.get(), matrix.get(),
-                                                                       nullptr, matrix.get(), attributes.get());
+        const dnnl_status_t status = dnnl_matmul_primitive_desc_create(
+            description.out(), context.engine(), matrix.get(), matrix.get(), nullptr, matrix.get(), attributes.get());
         impl::DnnlCall product(context, status, std::move(description), "matrix product");
         for (const int argument : {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}) product.add(argument, matrix.get());
         HostArena scratch(product.scratch_bytes(), "the scratch memory of a matrix product");
         HostArena matrices(3 * n * n * sizeof(T), "three matrices");
         auto* const values = reinterpret_cast<T*>(matrices.data());
         std::fill(values, values + 3 * n * n, T(1.0F));
-        const double seconds = least_seconds([&] { product.run(scratch.data(), {values, values + n * n, values + 2 * n * n}); });
+        const double seconds = least_seconds([&] {
+            product.run(scratch.data(), {values, values + n * n, values + 2 * n * n});
+        });
         return 2.0 * n * n * n / seconds;
     }
 
@@ -65,7 +67,8 @@ private:
         std::byte *const from = memory.data(), *const to = from + size;
         std::memset(from, 1, size);
         const double seconds = least_seconds([&] {
-            parallel_for(context, size / piece, [&](std::int64_t i) { std::memcpy(to + i * piece, from + i * piece, piece); });
+            parallel_for(context, size / piece,
+                         [&](std::int64_t i) { std::memcpy(to + i * piece, from + i * piece, piece); });
         });
         return 2.0 * static_cast<double>(size) / seconds;
     }

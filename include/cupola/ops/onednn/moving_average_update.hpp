@@ -20,7 +20,8 @@ struct MovingAverageUpdate<Host> {
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE void MovingAverageUpdate<Host>::run(const HostContext& context, float* average, const float* w, std::int64_t count, float rate) {
+CUPOLA_INLINE void MovingAverageUpdate<Host>::run(const HostContext& context, float* average, const float* w,
+                                                  std::int64_t count, float rate) {
     for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) average[i] -= rate * (average[i] - w[i]);

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include <cupola/device/host.hpp>
-#include <cupola/ops/pad_shortcut.hpp>
 #include <cupola/ops/onednn/impl/element.hpp>
+#include <cupola/ops/pad_shortcut.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -49,7 +49,8 @@ public:
             window.for_each(s, [&](std::int64_t input) {
                 T* const to = pass.input_gradient + input * s.in_channels;
 #pragma omp simd
-                for (std::int64_t c = 0; c < s.in_channels; ++c) impl::put(to[c], static_cast<float>(from[c]) * window.share);
+                for (std::int64_t c = 0; c < s.in_channels; ++c)
+                    impl::put(to[c], static_cast<float>(from[c]) * window.share);
             });
         });
     }

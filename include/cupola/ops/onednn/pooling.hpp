@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling on `Host`: a maximum by kernels of our own, which keep its place in a byte and lose no NaN, means and windows of more
-// than 15 by oneDNN.
+// Pooling on `Host`: a maximum by kernels of our own, which keep its place in a byte and lose no NaN, means and windows
+// of more than 15 by oneDNN.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,7 @@ public:
         const auto target = impl::dnnl_tensor({site.batch, shape.channels, h.output, w.output}, dnnl_nhwc, type);
         const dnnl_dims_t strides{h.stride, w.stride}, window{h.window, w.window}, dilation{0, 0},
             begin{h.pad_begin, w.pad_begin}, end{h.pad_end, w.pad_end};
-        const auto algorithm =
-            shape.kind == PoolingKind::max ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
+        const auto algorithm = shape.kind == PoolingKind::max ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
         const auto kind = site.training ? dnnl_forward_training : dnnl_forward_inference;
         const auto attributes = impl::dnnl_attributes();
 
@@ -51,9 +50,9 @@ public:
         if (!site.training || !site.input_gradient) return;
 
         impl::DnnlPrimitiveDesc backward_description;
-        status = dnnl_pooling_backward_primitive_desc_create(
-            backward_description.out(), context.engine(), algorithm, source.get(), target.get(), strides, window,
-            dilation, begin, end, forward_.description(), attributes.get());
+        status = dnnl_pooling_backward_primitive_desc_create(backward_description.out(), context.engine(), algorithm,
+                                                             source.get(), target.get(), strides, window, dilation,
+                                                             begin, end, forward_.description(), attributes.get());
         backward_ = impl::DnnlCall(context, status, std::move(backward_description), "input gradient of a pooling");
         backward_.add(DNNL_ARG_DIFF_DST, target.get());
         backward_.add(DNNL_ARG_DIFF_SRC, source.get());
@@ -62,8 +61,7 @@ public:
 
     [[nodiscard]] MemoryNeeds needs() const {
         if (maximum_) return maximum_->needs();
-        return {.saved = saved_bytes_,
-                .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+        return {.saved = saved_bytes_, .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
     }
 
     void forward(const Pass<Host, T>& pass) {

@@ -31,8 +31,9 @@ inline constexpr dnnl_data_type_t dnnl_type<BFloat16> = dnnl_bf16;
 template <class T>
 [[gnu::cold]] void require_instructions(std::string_view what) {
     if constexpr (dnnl_type<T> == dnnl_bf16) {
-        require<DeviceError>((dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16, what,
-                             " AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(), ": train in float32");
+        require<DeviceError>(
+            (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16, what,
+            " AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(), ": train in float32");
     }
 }
 
@@ -78,14 +79,17 @@ public:
 
     /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation
     /// that oneDNN itself calls a reference is refused: it runs a thousand times slower than the others.
-    [[gnu::cold]] DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description, std::string_view what) {
-        require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ", what,
-                             " of this shape: ", dnnl_status2str(status));
+    [[gnu::cold]] DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description,
+                           std::string_view what) {
+        require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ",
+                             what, " of this shape: ", dnnl_status2str(status));
         const char* name = "";
         check_dnnl(dnnl_primitive_desc_query(description.get(), dnnl_query_impl_info_str, 0, &name),
                    "dnnl_primitive_desc_query");
-        require<DeviceError>(std::strncmp(name, "ref", 3) != 0, "oneDNN ", Host::library_version(), " has only its "
-                             "reference code (", name, ") for ", what, " of this shape on this processor");
+        require<DeviceError>(std::strncmp(name, "ref", 3) != 0, "oneDNN ", Host::library_version(),
+                             " has only its "
+                             "reference code (",
+                             name, ") for ", what, " of this shape on this processor");
         state_ = std::make_unique<State>();
         state_->description = std::move(description);
         state_->engine = context.engine();
@@ -110,7 +114,8 @@ public:
     [[gnu::cold]] void add(int id, const_dnnl_memory_desc_t layout) {
         State& s = *state_;
         require<DeviceError>(s.count < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
-        check_dnnl(dnnl_memory_create(s.memories[s.count].out(), layout, s.engine, DNNL_MEMORY_NONE), "dnnl_memory_create");
+        check_dnnl(dnnl_memory_create(s.memories[s.count].out(), layout, s.engine, DNNL_MEMORY_NONE),
+                   "dnnl_memory_create");
         s.arguments[s.count] = {id, s.memories[s.count].get()};
         ++s.count;
     }
@@ -146,8 +151,8 @@ private:
 };
 
 /// A change of layout, `to = from`, or `to += from`.
-[[gnu::cold]] inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to,
-                             bool sum = false) {
+[[gnu::cold]] inline DnnlCall dnnl_reorder(const HostContext& context, const_dnnl_memory_desc_t from,
+                                           const_dnnl_memory_desc_t to, bool sum = false) {
     const DnnlAttributes attributes = dnnl_attributes(false, sum);
     DnnlPrimitiveDesc description;
     const dnnl_status_t status = dnnl_reorder_primitive_desc_create(description.out(), from, context.engine(), to,

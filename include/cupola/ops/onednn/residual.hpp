@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <cupola/device/host.hpp>
-#include <cupola/ops/residual.hpp>
 #include <cupola/ops/onednn/impl/element.hpp>
+#include <cupola/ops/residual.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -30,7 +30,8 @@ public:
         for_each_block(pass.context, count_, [=, relu = relu_](std::int64_t begin, std::int64_t end) {
             if (!relu) {
 #pragma omp simd
-                for (std::int64_t i = begin; i < end; ++i) impl::put(to[i], static_cast<float>(a[i]) + static_cast<float>(b[i]));
+                for (std::int64_t i = begin; i < end; ++i)
+                    impl::put(to[i], static_cast<float>(a[i]) + static_cast<float>(b[i]));
                 return;
             }
             // Written so that a NaN stays one: a comparison with it is false.
@@ -75,7 +76,8 @@ public:
         T* to = pass.input_gradient;
         for_each_block(pass.context, count_, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) impl::put(to[i], static_cast<float>(a[i]) + static_cast<float>(b[i]));
+            for (std::int64_t i = begin; i < end; ++i)
+                impl::put(to[i], static_cast<float>(a[i]) + static_cast<float>(b[i]));
         });
     }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include <cupola/device/host.hpp>
-#include <cupola/ops/rms_prop_update.hpp>
 #include <cupola/ops/onednn/impl/square_root.hpp>
+#include <cupola/ops/rms_prop_update.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {

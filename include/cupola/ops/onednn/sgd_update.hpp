@@ -21,8 +21,8 @@ struct SgdUpdate<Host> {
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE void SgdUpdate<Host>::run(const HostContext& context, float* w, const float* gradient,
-                                        float* velocity, std::int64_t count, const SgdConstants& k) {
+CUPOLA_INLINE void SgdUpdate<Host>::run(const HostContext& context, float* w, const float* gradient, float* velocity,
+                                        std::int64_t count, const SgdConstants& k) {
     const GradientAt g_at(k.gradient);
     const float rate = k.rate, momentum = k.momentum, decoupled = k.decoupled;
     const bool plain = k.gradient.scale == 1.0F && k.gradient.clip == 0.0F && k.gradient.weight_decay == 0.0F;

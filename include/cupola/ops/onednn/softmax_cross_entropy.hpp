@@ -33,8 +33,8 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& context, const float* logits,
-                                                                   const std::int32_t* labels,
-                                                                   std::int64_t batch, float* gradient) const {
+                                                                   const std::int32_t* labels, std::int64_t batch,
+                                                                   float* gradient) const {
     for (std::int64_t n = 0; n < batch; ++n) {
         require(labels[n] >= 0 && labels[n] < classes_, "sample ", n, " of the batch has label ", labels[n],
                 ", and the loss has classes 0 to ", classes_ - 1);
@@ -62,7 +62,8 @@ CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& 
     return result;
 }
 
-CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const {
+CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch,
+                                                              float* gradient, bool& correct) const {
     std::int64_t top = 0;
     double mean = 0;  // of the logits: what smoothing adds
     for (std::int64_t c = 0; c < classes_; ++c) {

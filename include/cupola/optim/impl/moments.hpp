@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Adam, AdamW and Lamb share: the settings of their two moving averages, and what corrects the averages' start at 0.
+// What Adam, AdamW and Lamb share: the settings of their two moving averages, and what corrects the averages' start at
+// 0.
 #pragma once
 
 #include <cmath>
@@ -25,7 +26,9 @@ struct Moments {
     [[nodiscard]] static double correction(double beta, std::int64_t step) {
         return 1 - std::pow(beta, static_cast<double>(step + 1));
     }
-    [[nodiscard]] float first_correction(std::int64_t step) const { return static_cast<float>(1 / correction(beta1, step)); }
+    [[nodiscard]] float first_correction(std::int64_t step) const {
+        return static_cast<float>(1 / correction(beta1, step));
+    }
     [[nodiscard]] float root_scale(std::int64_t step) const {
         return static_cast<float>(1 / std::sqrt(correction(beta2, step)));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The segments of an update, for a pass whose elements do not know of each other: on a device where each pass is a launch,
-// neighbours with one coefficient are one stretch.
+// The segments of an update, for a pass whose elements do not know of each other: on a device where each pass is a
+// launch, neighbours with one coefficient are one stretch.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Calls each(segment) for what is to be one pass. A stretch takes the arena's padding with it: zeros whose gradient is zero,
-/// which `keeps_zeros` says the pass leaves so.
+/// Calls each(segment) for what is to be one pass. A stretch takes the arena's padding with it: zeros whose gradient is
+/// zero, which `keeps_zeros` says the pass leaves so.
 template <class Device, class Each>
 void for_each_stretch(const Update<Device>& u, bool keeps_zeros, const Each& each) {
     constexpr std::int64_t line = alignment / sizeof(float);  // each parameter begins on one

@@ -25,7 +25,8 @@ template <class Options>
             " devices, not ", o.devices);
     require(o.batch_size >= 1, "a batch has at least 1 sample, not ", o.batch_size);
     for (const std::int64_t size : o.other_batch_sizes) {
-        require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size, ", not ", size);
+        require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size,
+                ", not ", size);
     }
     require(o.accumulation >= 1 && o.accumulation <= most, "a step adds up 1 to ", most, " batches of a replica, not ",
             o.accumulation);

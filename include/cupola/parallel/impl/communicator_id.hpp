@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the processes of one training learn the number of their communicator: rank 0 makes it, and hands it over in a file, which
-// is there as a whole or not at all, or whoever starts the processes in the environment variable CUPOLA_NCCL_ID. Both hold its
-// bytes as hexadecimal digits.
+// How the processes of one training learn the number of their communicator: rank 0 makes it, and hands it over in a
+// file, which is there as a whole or not at all, or whoever starts the processes in the environment variable
+// CUPOLA_NCCL_ID. Both hold its bytes as hexadecimal digits.
 #pragma once
 
 #include <array>
@@ -52,18 +52,21 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// Writes the file, under another name first. One that is there already is of another training, and is refused: a rank that
-/// read it would wait for ranks that are gone.
+/// Writes the file, under another name first. One that is there already is of another training, and is refused: a rank
+/// that read it would wait for ranks that are gone.
 [[gnu::cold]] inline void publish_communicator_id(const std::string& path, const CommunicatorId& id) {
-    require<DeviceError>(access(path.c_str(), F_OK) != 0, "the file ", path,
-                         " is there already: each start of a training over several processes needs a name of its own for NCCL's id");
+    require<DeviceError>(
+        access(path.c_str(), F_OK) != 0, "the file ", path,
+        " is there already: each start of a training over several processes needs a name of its own for NCCL's id");
     const std::string temporary = text(path, ".partial-", getpid()), digits = communicator_id_text(id) + '\n';
     const int handle = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool written = handle >= 0;
     for (std::size_t at = 0; written && at < digits.size();) {
         const ssize_t count = write(handle, digits.data() + at, digits.size() - at);
-        if (count > 0) at += static_cast<std::size_t>(count);
-        else written = count < 0 && errno == EINTR;
+        if (count > 0)
+            at += static_cast<std::size_t>(count);
+        else
+            written = count < 0 && errno == EINTR;
     }
     int error = errno;
     if (handle >= 0 && close(handle) != 0 && written) {
@@ -81,20 +84,23 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     const int handle = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (handle < 0) {
         const int error = errno;
-        require<DeviceError>(error == ENOENT, "NCCL's id could not be read from ", path, ": ", std::generic_category().message(error));
+        require<DeviceError>(error == ENOENT, "NCCL's id could not be read from ", path, ": ",
+                             std::generic_category().message(error));
         return std::nullopt;
     }
     std::string digits(2 * communicator_id_bytes + 2, '\0');
     std::size_t size = 0;
     for (ssize_t count = 1; size < digits.size() && count != 0;) {
         count = read(handle, digits.data() + size, digits.size() - size);
-        if (count > 0) size += static_cast<std::size_t>(count);
-        else if (count < 0 && errno != EINTR) break;
+        if (count > 0)
+            size += static_cast<std::size_t>(count);
+        else if (count < 0 && errno != EINTR)
+            break;
     }
     close(handle);
     const auto id = communicator_id_of(std::string_view(digits).substr(0, size));
-    require<DeviceError>(id.has_value(), "the file ", path, " holds no id of NCCL's: it is ", size, " bytes, and one has ",
-                         2 * communicator_id_bytes, " hexadecimal digits");
+    require<DeviceError>(id.has_value(), "the file ", path, " holds no id of NCCL's: it is ", size,
+                         " bytes, and one has ", 2 * communicator_id_bytes, " hexadecimal digits");
     return id;
 }
 
@@ -103,19 +109,20 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     const char* const digits = std::getenv(communicator_id_variable);
     if (digits == nullptr) return std::nullopt;
     const auto id = communicator_id_of(digits);
-    require<DeviceError>(id.has_value(), "the environment variable ", communicator_id_variable, " holds no id of NCCL's: one has ",
-                         2 * communicator_id_bytes, " hexadecimal digits");
+    require<DeviceError>(id.has_value(), "the environment variable ", communicator_id_variable,
+                         " holds no id of NCCL's: one has ", 2 * communicator_id_bytes, " hexadecimal digits");
     return id;
 }
 
 /// Waits for rank 0's file, asking `clock` (seconds) and `pause` between two looks.
 template <class Clock, class Pause>
-[[nodiscard, gnu::cold]] CommunicatorId await_communicator_id(const std::string& path, double seconds, Clock clock, Pause pause) {
+[[nodiscard, gnu::cold]] CommunicatorId await_communicator_id(const std::string& path, double seconds, Clock clock,
+                                                              Pause pause) {
     const double start = clock();
     for (;;) {
         if (const auto id = read_communicator_id(path)) return *id;
-        require<DeviceError>(clock() - start < seconds, "rank 0 has not written NCCL's id to ", path, " within ", seconds,
-                             " s: is it started, with the same name?");
+        require<DeviceError>(clock() - start < seconds, "rank 0 has not written NCCL's id to ", path, " within ",
+                             seconds, " s: is it started, with the same name?");
         pause();
     }
 }

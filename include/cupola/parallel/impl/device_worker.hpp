@@ -17,6 +17,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/convert.hpp>
+#include <cupola/parallel/impl/counted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -32,7 +33,7 @@ namespace impl {
 
 /// A parameter arena's initial values.
 [[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
-                                                           std::span<const NamedInitializer> named);
+                                                               std::span<const NamedInitializer> named);
 
 template <class Device, class T>
 class DeviceWorker {
@@ -45,8 +46,8 @@ public:
     /// Makes the context on the calling thread, which is the device's own from then on.
     [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options);
 
-    /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that run
-    /// in step have a lane each.
+    /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that
+    /// run in step have a lane each.
     template <Network Net>
     [[gnu::cold]] void add_plan(const PlanOptions& options, std::size_t lane = 0) {
         add_plan(&Plan<Device, T>::template make<Net>, options, lane);
@@ -92,10 +93,11 @@ public:
     template <class Visit>
     void inspect(Plan<Device, T>& plan, const float* samples, const PassKey& key, Visit&& visit) {
         plan.prepare(*context_, parameters());
-        plan.forward_each(*context_, samples, parameters(), buffers(), key,
-                          [&](std::size_t row, const T* values, std::int64_t elements) {
-                              visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
-                          });
+        plan.forward_each(
+            *context_, samples, parameters(), buffers(), key,
+            [&](std::size_t row, const T* values, std::int64_t elements) {
+                visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
+            });
     }
 
 private:
@@ -163,10 +165,12 @@ void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options
 template <class Device, class T>
 Plan<Device, T>& DeviceWorker<Device, T>::inspection_plan(MakePlan make, std::int64_t batch) {
     if (!inspection_ || inspection_->options().batch != batch) {
-        inspection_ = std::unique_ptr<Plan<Device, T>>(new Plan<Device, T>(make(*context_, {.batch = batch, .inspect = true})));
+        inspection_ =
+            std::unique_ptr<Plan<Device, T>>(new Plan<Device, T>(make(*context_, {.batch = batch, .inspect = true})));
         if (inspection_->bytes().total() > inspection_arena_.size()) {
-            inspection_arena_ = typename Device::Arena(inspection_->bytes().total(),
-                                                       text("the layers' outputs for inspection on device ", context_->ordinal()));
+            inspection_arena_ =
+                typename Device::Arena(inspection_->bytes().total(),
+                                       text("the layers' outputs for inspection on device ", context_->ordinal()));
         }
         inspection_->bind(inspection_arena_.data());
     }
@@ -181,7 +185,8 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory) {
     averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
     buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
     for (int lane = 0; lane < memory.arenas; ++lane) {
-        lanes_.push_back({typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
+        lanes_.push_back(
+            {typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
     }
     for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
 }
@@ -196,20 +201,22 @@ void DeviceWorker<Device, T>::time(StepTimes* times) {
 
 template <class Device, class T>
 void DeviceWorker<Device, T>::set(float* arena, std::span<const float> values) {
-    Device::copy_from_host(*context_, reinterpret_cast<std::byte*>(arena), reinterpret_cast<const std::byte*>(values.data()),
-                           values.size_bytes());
+    Device::copy_from_host(*context_, reinterpret_cast<std::byte*>(arena),
+                           reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());
     parameters_changed();
 }
 
 template <class Device, class T>
-Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters, std::size_t lane) {
+Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters,
+                                                   std::size_t lane) {
     const Taken taken = take_plan(options, parameters, lane);
     if (taken.packs) taken.plan->prepare(*context_, parameters, buffers());
     return taken.plan;
 }
 
 template <class Device, class T>
-auto DeviceWorker<Device, T>::take_plan(const PlanOptions& options, const float* parameters, std::size_t lane) -> Taken {
+auto DeviceWorker<Device, T>::take_plan(const PlanOptions& options, const float* parameters, std::size_t lane)
+    -> Taken {
     BatchPlan* const found = find(options, lane);
     if (found == nullptr) return {};
     const bool packs = lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters;
@@ -226,7 +233,8 @@ const float* DeviceWorker<Device, T>::in_float(const T* values, std::int64_t ele
     } else {
         const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
         if (bytes > converted_.size()) {
-            converted_ = typename Device::Arena(bytes, text("a layer's output for inspection on device ", context_->ordinal()));
+            converted_ =
+                typename Device::Arena(bytes, text("a layer's output for inspection on device ", context_->ordinal()));
         }
         auto* const to = reinterpret_cast<float*>(converted_.data());
         ops::Convert<Device>::run(*context_, values, to, elements);
@@ -271,9 +279,20 @@ struct DeviceState {
     std::vector<double> regularization;
     /// Merged statistics of the replicas that run in step.
     std::vector<double> merged;
-    /// For its call of the averaging policy, kept so that a step allocates nothing.
-    std::vector<const float*> slice_rows;
-    std::vector<std::int64_t> slice_samples;
+    /// For its calls of the policies.
+    CountedRows counted_rows;
+
+    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left
+    /// out.
+    template <class Work>
+    void attempt(Work&& work) {
+        if (error) return;
+        try {
+            work();
+        } catch (...) {
+            error = std::current_exception();
+        }
+    }
 };
 
 #ifndef CUPOLA_OPS
@@ -298,7 +317,8 @@ CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const Row> rows, s
 }
 
 CUPOLA_INLINE void require_elements(const char* what, std::size_t given, std::int64_t wanted) {
-    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ", given);
+    require(given == static_cast<std::size_t>(wanted), "this network's ", what, " has ", wanted, " elements, not ",
+            given);
 }
 
 #endif

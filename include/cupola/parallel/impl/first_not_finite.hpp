@@ -18,18 +18,21 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The error of a training whose loss or gradient is no number: `what` says which, `where` what the search below found.
-[[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where, int replica) {
-    throw DivergedError(text(what, " at step ", step, where.empty() ? "" : ": ", where,
-                             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
-                             "before the step"),
-                        step, replica);
+[[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
+                                                   int replica) {
+    throw DivergedError(
+        text(what, " at step ", step, where.empty() ? "" : ": ", where,
+             "; training diverged or a batch holds numbers that are not finite; the parameters are those "
+             "before the step"),
+        step, replica);
 }
 
-/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is. `all_finite`
-/// is found by the device's context.
+/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is.
+/// `all_finite` is found by the device's context.
 template <class Device, class T>
-[[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan, std::span<const Row> rows,
-                                           const BatchView& batch, const PassKey& key, const float* gradient) {
+[[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan,
+                                           std::span<const Row> rows, const BatchView& batch, const PassKey& key,
+                                           const float* gradient) {
     auto& context = worker.context();
     const auto finite = [&](const float* values, std::int64_t count) {
         return all_finite(context, std::span<const float>(values, static_cast<std::size_t>(count)));
@@ -41,8 +44,8 @@ template <class Device, class T>
     std::string found;
     worker.inspect(plan, batch.samples, key, [&](std::size_t row, std::span<const float> values) {
         if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
-        found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ", rows[row].type,
-                     ") is the first that is not finite");
+        found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ",
+                     rows[row].type, ") is the first that is not finite");
     });
     if (!found.empty()) return found;
     for (std::size_t row = rows.size(); gradient != nullptr && row-- > 0;) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which ranks still live: each rank counts up a number of its own while it works or waits, and whoever has waited too long
-// looks whose number stood still. NCCL's error codes name no rank; this does.
+// Which ranks still live: each rank counts up a number of its own while it works or waits, and whoever has waited too
+// long looks whose number stood still. NCCL's error codes name no rank; this does.
 //
-// The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all map.
-// Ranks on other machines are seen through neither: their numbers stay 0, and the sentence about them says that it may be so.
+// The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all
+// map. Ranks on other machines are seen through neither: their numbers stay 0, and the sentence about them says that it
+// may be so.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ namespace impl {
 
 class Heartbeats {
 public:
-    /// One number a rank, each on cache lines of its own. Without a path, of this process alone; else in the file of that name,
-    /// which is made if it is not there. Ranks may come in any order: a new file is all zeros.
+    /// One number a rank, each on cache lines of its own. Without a path, of this process alone; else in the file of
+    /// that name, which is made if it is not there. Ranks may come in any order: a new file is all zeros.
     explicit Heartbeats(int ranks, const std::string& path = {}) : ranks_(ranks) {
         require(ranks > 0, "heartbeats of ", ranks, " ranks");
         int handle = -1;
@@ -40,8 +41,8 @@ public:
             if (handle < 0) refuse(path, "could not be opened");
             struct stat found {};
             // Only ever enlarged: another rank may have mapped it.
-            if (fstat(handle, &found) != 0 ||
-                (static_cast<std::size_t>(found.st_size) < bytes() && ftruncate(handle, static_cast<off_t>(bytes())) != 0)) {
+            if (fstat(handle, &found) != 0 || (static_cast<std::size_t>(found.st_size) < bytes() &&
+                                               ftruncate(handle, static_cast<off_t>(bytes())) != 0)) {
                 const int error = errno;
                 close(handle);
                 errno = error;
@@ -74,7 +75,8 @@ private:
     [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(ranks_) * sizeof(Beat); }
     [[nodiscard]] std::atomic<std::uint64_t>& at(int rank) const { return beats_[rank].count; }
     [[noreturn, gnu::cold]] static void refuse(const std::string& path, const char* what) {
-        throw DeviceError(text("the file of heartbeats ", path, ' ', what, ": ", std::generic_category().message(errno)));
+        throw DeviceError(
+            text("the file of heartbeats ", path, ' ', what, ": ", std::generic_category().message(errno)));
     }
 
     int ranks_;
@@ -84,10 +86,14 @@ private:
 /// One rank's view of the others during a wait: when it last saw each get on.
 class HeartbeatWatch {
 public:
-    HeartbeatWatch(const Heartbeats& beats, double now) : beats_(&beats), seen_(static_cast<std::size_t>(beats.ranks())) { restart(now); }
+    HeartbeatWatch(const Heartbeats& beats, double now)
+        : beats_(&beats), seen_(static_cast<std::size_t>(beats.ranks())) {
+        restart(now);
+    }
     /// For the next wait.
     void restart(double now) {
-        for (int rank = 0; rank < beats_->ranks(); ++rank) seen_[static_cast<std::size_t>(rank)] = {beats_->count(rank), now};
+        for (int rank = 0; rank < beats_->ranks(); ++rank)
+            seen_[static_cast<std::size_t>(rank)] = {beats_->count(rank), now};
     }
     void look(double now) {
         for (int rank = 0; rank < beats_->ranks(); ++rank) {
@@ -139,8 +145,10 @@ private:
                        stopped.size() == 1 ? " has stopped" : " have stopped");
     }
     if (!unseen.empty()) {
-        result += text(stopped.empty() ? "" : "; ", "no heartbeat of ", ranks_text(unseen), " was ever seen: ",
-                       unseen.size() == 1 ? "it has not started, or is" : "they have not started, or are", " on another machine");
+        result +=
+            text(stopped.empty() ? "" : "; ", "no heartbeat of ", ranks_text(unseen),
+                 " was ever seen: ", unseen.size() == 1 ? "it has not started, or is" : "they have not started, or are",
+                 " on another machine");
     }
     return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL's communicators of the GPUs of one process, among those of all processes of a training, so that no wait can hang:
+// NCCL's communicators of the GPUs of one process, among those of all processes of a training, so that no wait can
+// hang:
 //
 //  - All calls are non-blocking. After each, NCCL is asked until it is no longer "in progress", before the next call.
 //  - Each wait has a deadline, during which this rank's heartbeat goes on and the others' are watched.
@@ -8,8 +9,8 @@
 //  - After a failure nothing of NCCL is called but ncclCommAbort, for every rank of the process: a rank that is not aborted
 //    would hang the others. Each thread that waits then ends with the same error.
 //
-// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats stopped.
-// `Calls` is the table of functions, so that all of this is tested without a GPU.
+// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
+// stopped. `Calls` is the table of functions, so that all of this is tested without a GPU.
 #pragma once
 
 #include <atomic>
@@ -87,20 +88,15 @@ struct NcclWork {
     std::int64_t step = -1;
 };
 
-/// What must go before the communicators do: CUDA graphs that hold them. It calls nothing of the communicators.
-struct BeforeAbort {
-    void (*call)(void*) = nullptr;
-    void* with = nullptr;
-};
-
 /// One thread a rank may call sum() and wait(), each for its own; start() and finish() are of one thread.
 template <class Calls = NcclCalls>
 class NcclCommunicators {
 public:
     NcclCommunicators(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits = {},
-                      BeforeAbort before_abort = {}, Calls calls = {})
-        : ranks_(ranks), beats_(beats), limits_(limits), before_abort_(before_abort), calls_(std::move(calls)) {
-        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks, " ranks with heartbeats of ", beats.ranks());
+                      Calls calls = {})
+        : ranks_(ranks), beats_(beats), limits_(limits), calls_(std::move(calls)) {
+        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks,
+                " ranks with heartbeats of ", beats.ranks());
         for (const NcclRank& rank : mine) {
             require(rank.rank >= 0 && rank.rank < ranks, "rank ", rank.rank, " is none of ", ranks);
             mine_.emplace_back(rank, beats);
@@ -142,13 +138,15 @@ public:
         for (std::size_t i = 0; i < mine_.size() && failing == mine_.size(); ++i) {
             Member& member = mine_[i];
             if (status == cudaSuccess) status = calls_.set_device(member.place.device);
-            if (status == cudaSuccess) member.status = calls_.init_rank(&member.communicator, ranks_, number, member.place.rank, &config);
+            if (status == cudaSuccess)
+                member.status = calls_.init_rank(&member.communicator, ranks_, number, member.place.rank, &config);
             if (status != cudaSuccess || (member.status != ncclSuccess && member.status != ncclInProgress)) failing = i;
         }
         const ncclResult_t ended = calls_.group_end();
         calls_.set_device(before);
         if (failing < mine_.size()) {
-            if (status != cudaSuccess) fail(mine_[failing], work, text("CUDA's cudaSetDevice failed with ", cudaGetErrorString(status)));
+            if (status != cudaSuccess)
+                fail(mine_[failing], work, text("CUDA's cudaSetDevice failed with ", cudaGetErrorString(status)));
             check(mine_[failing], work, "ncclCommInitRankConfig", mine_[failing].status);
         }
         check(mine_[0], work, "ncclGroupEnd", ended);
@@ -175,7 +173,8 @@ public:
                 check_alive();  // an abort ends what was queued too
                 return;
             }
-            if (status != cudaErrorNotReady) fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
+            if (status != cudaErrorNotReady)
+                fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
             [[maybe_unused]] const bool settled = settled_now(member, work);
             wait.turn();
         }
@@ -233,7 +232,8 @@ private:
     };
 
     [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
-        std::string result = text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
+        std::string result =
+            text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
         if (work.step >= 0) result += text(" of step ", work.step);
         return result;
     }
@@ -241,7 +241,8 @@ private:
     /// Whether NCCL has settled what was called last; an error ends it.
     [[nodiscard]] bool settled_now(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;
-        check(member, work, "ncclCommGetAsyncError", while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
+        check(member, work, "ncclCommGetAsyncError",
+              while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
         if (state == ncclInProgress) return false;
         check(member, work, "last call", state);
         return true;
@@ -253,16 +254,18 @@ private:
     }
 
     void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
-        if (status == ncclSuccess || status == ncclInProgress) [[likely]] return;
+        if (status == ncclSuccess || status == ncclInProgress) [[likely]]
+            return;
         std::string sentence = text("NCCL's ", call, " failed with ", calls_.meaning(status));
         while_alive(member, [&] {
             const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
             if (more != nullptr && *more != '\0') sentence += text(" (", more, ')');
             return status;
         });
-        // These are of this rank alone; of any other NCCL does not say whose fault it is, where there are other processes.
-        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage || status == ncclUnhandledCudaError ||
-                         mine_.size() == static_cast<std::size_t>(ranks_);
+        // These are of this rank alone; of any other NCCL does not say whose fault it is, where there are other
+        // processes.
+        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
+                         status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
         fail(member, work, sentence, own ? Others::no_matter : Others::to_be_watched);
     }
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
@@ -274,12 +277,14 @@ private:
     ncclResult_t while_alive(Member& member, Call call) {
         {
             const std::lock_guard guard(member.calling);
-            if (!failed()) [[likely]] return call();
+            if (!failed()) [[likely]]
+                return call();
         }
         throw_first();
     }
     void check_alive() {
-        if (failed()) [[unlikely]] throw_first();
+        if (failed()) [[unlikely]]
+            throw_first();
     }
     /// Throws the error of the rank that failed first. Without a rank's `calling`: fail() waits for those.
     [[noreturn, gnu::cold]] void throw_first() {
@@ -305,9 +310,9 @@ private:
                 member.watch.look(now);
             }
             sentence_ = text(who(member, work), ": ", what);
-            if (others != Others::no_matter) sentence_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
+            if (others != Others::no_matter)
+                sentence_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
             failed_.store(true, std::memory_order_release);
-            if (before_abort_.call != nullptr) before_abort_.call(before_abort_.with);
             for (Member& each : mine_) {
                 const std::lock_guard calling(each.calling);
                 if (each.communicator != nullptr) calls_.abort(std::exchange(each.communicator, nullptr));
@@ -319,7 +324,6 @@ private:
     int ranks_;
     Heartbeats& beats_;
     NcclLimits limits_;
-    BeforeAbort before_abort_;
     Calls calls_;
     std::deque<Member> mine_;
     bool started_ = false;
@@ -328,14 +332,15 @@ private:
     std::string sentence_;
 };
 
-/// The number of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or by the
-/// file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
+/// The number of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or
+/// by the file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
 template <class Calls>
-[[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank, const std::string& path,
-                                                    double seconds, Calls calls = {}) {
+[[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank,
+                                                    const std::string& path, double seconds, Calls calls = {}) {
     if (const auto id = communicator_id_of_environment()) return *id;
     if (!path.empty() && first_rank != 0) {
-        return await_communicator_id(path, seconds, [&] { return calls.now(); }, [&] { calls.pause(); });
+        return await_communicator_id(
+            path, seconds, [&] { return calls.now(); }, [&] { calls.pause(); });
     }
     const CommunicatorId id = communicators.make_id();
     if (!path.empty()) publish_communicator_id(path, id);

@@ -46,8 +46,8 @@ public:
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
     /// 0 once a gradient was not finite.
     [[nodiscard]] static std::int32_t* sound(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
-    /// The number of the step that random numbers are of.
-    [[nodiscard]] static std::uint32_t* place(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
+    /// The step of PassKey, which random numbers are of.
+    [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
     /// What an average that is already one is divided by: the loss's scale.
     [[nodiscard]] static float* loss_scale(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
     [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
@@ -132,9 +132,8 @@ public:
     [[nodiscard]] StepConstants& constants() { return constants_; }
 
     [[nodiscard]] StepCells cells() {
-        return {.sound = ReportBlock::sound(on_device()),
-                .place = ReportBlock::place(on_device()),
-                .constants = &constants_};
+        return {
+            .sound = ReportBlock::sound(on_device()), .step = ReportBlock::step(on_device()), .constants = &constants_};
     }
 
     /// A replica's work on a batch, the same each time it is asked for.

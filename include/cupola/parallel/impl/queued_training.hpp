@@ -29,20 +29,20 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-struct NoRing {};
+struct NoGroup {};
 template <class Averaging, class D>
-struct RingFor {
-    using Type = NoRing;
+struct GroupFor {
+    using Type = NoGroup;
 };
 template <class D>
-struct RingFor<NcclAllReduce, D> {
-    using Type = typename RingOf<NcclAllReduce, D>::Type;
+struct GroupFor<NcclAllReduce, D> {
+    using Type = typename GroupOf<NcclAllReduce, D>::Type;
 };
 
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 class QueuedTraining : public TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using Base = TrainedNetwork<Net, Loss, Optimizer, Averaging, D, Statistics>;
-    using Ring = typename RingFor<Averaging, D>::Type;
+    using Group = typename GroupFor<Averaging, D>::Type;
 
 public:
     using typename Base::Context;
@@ -57,18 +57,16 @@ public:
         : Base(options), queued_(static_cast<std::size_t>(options.devices)), running_(initial_buffers(Net::rows)) {
         for (auto& sizes : sizes_) sizes.resize(static_cast<std::size_t>(options.replicas * options.accumulation));
         threads_.run([&](int device) { make_queue(device); });
-        if constexpr (sums_by_ring) {
+        if constexpr (sums_in_group) {
             std::vector<int> first;
             for (int device = 0; device < options.devices; ++device)
                 first.push_back(first_replica_of_all() + first_replica(device));
-            ring_ = std::make_unique<Ring>(options.averaging, options.devices, first);
-            ring_->start();
+            group_ = std::make_unique<Group>(options.averaging, options.devices, first);
+            group_->start();
         }
     }
 
-    ~QueuedTraining() {
-        end_steps();
-    }
+    ~QueuedTraining() { end_steps(); }
 
     /// The report of the oldest step that was not collected, if more than `ahead` steps were not; else null. With 0 it
     /// waits for every step that was queued. Valid until two more steps are queued. Throws what became of that step.
@@ -123,10 +121,11 @@ public:
         return Base::averaged_gradient();
     }
 
-    /// Whether the parameters are those after a whole step; never again after NCCL has failed, as its sums were broken off.
+    /// Whether the parameters are those after a whole step; never again after NCCL has failed, as its sums were broken
+    /// off.
     [[nodiscard]] bool sound() const {
-        if constexpr (sums_by_ring) {
-            if (ring_ != nullptr && ring_->failed()) return false;
+        if constexpr (sums_in_group) {
+            if (group_ != nullptr && group_->failed()) return false;
         }
         return Base::sound();
     }
@@ -146,14 +145,12 @@ public:
     }
 
 protected:
-    using Base::at, Base::report_of, Base::row, Base::first_replica, Base::device_of;
-    using Base::begin_report, Base::complete_report, Base::finish_report, Base::checks_after,
-        Base::require_equal_parameters;
-    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::statistics_layers_, Base::report_,
-        Base::step_;
+    using Base::at, Base::row, Base::first_replica, Base::device_of;
+    using Base::checks_after, Base::require_equal_parameters;
+    using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::tally_, Base::step_;
     using typename Base::DeviceState, typename Base::Element;
 
-    static constexpr bool sums_by_ring = !std::same_as<Ring, NoRing>;
+    static constexpr bool sums_in_group = !std::same_as<Group, NoGroup>;
     static constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
     static constexpr float loss_scale = Net::Precision::loss_scale;
     /// An optimiser may launch with arguments that a captured step would repeat; those that take them from
@@ -166,7 +163,7 @@ protected:
     [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
     /// The first of this process's replicas among those of all processes.
     [[nodiscard]] int first_replica_of_all() const {
-        if constexpr (sums_by_ring) return options_.averaging.process * options_.replicas;
+        if constexpr (sums_in_group) return options_.averaging.process * options_.replicas;
         return 0;
     }
 
@@ -190,8 +187,8 @@ protected:
     /// Until a step that was queued is done on a device; called on its thread.
     void wait_for(int device, std::int64_t step) {
         if (step < checked_ || step >= step_) return;  // done, or not queued
-        if constexpr (sums_by_ring) {
-            ring_->wait(device, queue_of(device).finished(step).get(), step);
+        if constexpr (sums_in_group) {
+            group_->wait(device, queue_of(device).finished(step).get(), step);
         } else {
             poll(device, queue_of(device).finished(step), step);
         }
@@ -249,14 +246,14 @@ protected:
             at(device).hash = *ReportBlock::hash(arrived);
         }
         if (!sound) give_up(step);
-        finish_report(step);
+        tally_.finish(step, options_.optimizer.learning_rate_at(step));
         if (checks_after(step)) {
             for (DeviceState& device : devices_) device.updating = true;  // not sound(), unless they are equal
             require_equal_parameters(step);
             for (DeviceState& device : devices_) device.updating = false;
         }
         if constexpr (Net::buffer_elements > 0) update_statistics(step);
-        reports_[place_of_step(step)] = report_;
+        reports_[place_of_step(step)] = tally_.report();
         ++checked_;
     }
 
@@ -264,8 +261,8 @@ protected:
     bool read_report(std::int64_t step, int replica) {
         QueuedDevice& queue = queue_of(device_of(replica));
         std::byte* const arrived = queue.arrived(step);
-        begin_report(replica);
-        ReplicaReport& report = report_of(replica);
+        tally_.begin(replica);
+        ReplicaReport& report = tally_.of(replica);
         bool finite = true;
         for (int part = 0; part < options_.accumulation; ++part) {
             if (size_of(step, part, replica) == 0) continue;
@@ -279,28 +276,18 @@ protected:
         for (std::size_t i = 0; i < regularized_.size(); ++i) {
             regularization[i] = 0.5 * regularized_[i].coefficient * ReportBlock::regularization(arrived)[i];
         }
-        if (samples > 0) complete_report(replica, samples, regularization);
+        if (samples > 0) tally_.complete(replica, samples, regularization);
         return finite;
     }
 
     /// Every device updates the same running statistics, so the host does, in the order of the steps.
     void update_statistics(std::int64_t step) {
-        for (int part = 0; part < options_.accumulation; ++part) {
-            std::vector<const float*>& rows = at(0).slice_rows;
-            std::size_t count = 0;
-            for (int r = 0; r < options_.replicas; ++r) {
-                if (size_of(step, part, r) == 0) continue;
+        Base::take_statistics(
+            at(0), running_.data(), [&](int part, int r) { return size_of(step, part, r); },
+            [&](int part, int r) {
                 QueuedDevice& queue = queue_of(device_of(r));
-                rows[count] = queue.block().statistics(queue.arrived(step), queue.batch_of(local(r), part));
-                at(0).slice_samples[count] = size_of(step, part, r);
-                ++count;
-            }
-            if (count == 0) continue;
-            options_.statistics.update(StatisticsUpdate{.running = running_.data(),
-                                                        .layers = statistics_layers_,
-                                                        .rows = {rows.data(), count},
-                                                        .samples = {at(0).slice_samples.data(), count}});
-        }
+                return queue.block().statistics(queue.arrived(step), queue.batch_of(local(r), part));
+            });
     }
 
     /// The step came to nothing, and so did those after it. Finds out why, and leaves the training as it was before.
@@ -329,7 +316,7 @@ protected:
                 const LossResult result = options_.loss.data.template operation<D>().result_of(report);
                 if (std::isfinite(result.sum)) continue;
                 const bool there = part + 1 == options_.accumulation;
-                throw_diverged(step, text("the loss of replica ", r, " is ", report_of(r).total),
+                throw_diverged(step, text("the loss of replica ", r, " is ", tally_.of(r).total),
                                there ? where_not_finite(step, r, nullptr)
                                      : text("it is that of batch ", part + 1, " of ", options_.accumulation),
                                r);
@@ -359,7 +346,7 @@ protected:
                                   size_of(step, part, replica)};
             if (batch.size == 0) return;
             const PassKey key = key_of(step, part, replica);
-            queue_set(worker.context(), ReportBlock::place(queue.on_device()), key.step);
+            queue_set(worker.context(), ReportBlock::step(queue.on_device()), key.step);
             auto& plan = worker.template inspection_plan<Net>(batch.size);
             where = first_not_finite(worker, plan, Net::rows, batch, key, gradient);
         });
@@ -373,7 +360,7 @@ protected:
         });
     }
 
-    Ring& ring() { return *ring_; }
+    Group& group() { return *group_; }
 
     /// Before a step is queued: its places are those of the step before the last two, whose report is dropped if nobody
     /// asked.
@@ -394,7 +381,7 @@ private:
                                         .accumulation = options_.accumulation,
                                         .features = Net::input.size(),
                                         .batch_size = options_.batch_size,
-                                        .sums = sums_by_ring ? Net::parameter_elements + 1 : 0};
+                                        .sums = sums_in_group ? Net::parameter_elements + 1 : 0};
         queue = std::make_unique<QueuedDevice>(block, sizes, device);
         queue_set(state.worker.context(), ReportBlock::sound(queue->on_device()), std::int32_t{1});
         queue_set(state.worker.context(), ReportBlock::loss_scale(queue->on_device()), loss_scale);
@@ -404,7 +391,7 @@ private:
     }
 
     std::vector<std::unique_ptr<QueuedDevice>> queued_;
-    std::unique_ptr<Ring> ring_;
+    std::unique_ptr<Group> group_;
     /// How many samples each batch has of the steps that are not collected yet.
     std::array<std::vector<std::int64_t>, step_places> sizes_;
     std::vector<float> running_;

@@ -18,9 +18,7 @@ namespace impl {
 
 /// Whether the host, and so every device of a training, reads what is on the device.
 template <class D>
-concept SharesMemory = requires {
-    requires D::host_memory;
-};
+concept SharesMemory = requires { requires D::host_memory; };
 
 template <class D>
 class ReplicaGradients {

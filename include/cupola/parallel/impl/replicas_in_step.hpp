@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas that run in step, on all devices: they stop wherever the network merges statistics of the whole global batch,
-// and this holds their plans and the sums that they exchange there.
+// Replicas that run in step, on all devices: they stop wherever the network merges statistics of the whole global
+// batch, and this holds their plans and the sums that they exchange there.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ public:
     /// The plan of a replica's batch; null while it takes no part.
     [[nodiscard]] Plan<Device, T>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
 
-    /// Where a replica writes its sums for exchange number `turn` of the step. Two buffers take turns: the next sums may be
-    /// written while another device still merges the last ones.
+    /// Where a replica writes its sums for exchange number `turn` of the step. Two buffers take turns: the next sums
+    /// may be written while another device still merges the last ones.
     [[nodiscard]] double* partial(std::size_t turn, int replica) {
         return partials_.data() + place(turn, replica) * largest_;
     }

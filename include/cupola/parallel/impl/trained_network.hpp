@@ -16,13 +16,17 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/machine_rates.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replicas_in_step.hpp>
+#include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/parallel/impl/step_tally.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
+#include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -51,9 +55,9 @@ public:
           devices_(static_cast<std::size_t>(options.devices)),
           replicas_(static_cast<std::size_t>(options.replicas)),
           regularized_(LossType::regularized(Net::rows)),
-          batch_samples_(replicas_.size() * static_cast<std::size_t>(options.accumulation)) {
-        make_segments();
-        make_report();
+          segments_(impl::segments_of(Net::rows, regularized_)),
+          batch_samples_(replicas_.size() * static_cast<std::size_t>(options.accumulation)),
+          tally_(options.replicas, LossType::DataLossType::name, regularized_) {
         threads_.run([&](int device) { make_plans(device); });
         for (DeviceState& state : devices_) {
             if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
@@ -83,9 +87,9 @@ public:
         return std::none_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.updating; });
     }
 
-    /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data and
-    /// the correct answers. `batches(i, device, context)` gives batch i, of at most `batch_size` samples, on the thread of
-    /// that device. `weights` says whether the trained parameters are run or their moving averages.
+    /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data
+    /// and the correct answers. `batches(i, device, context)` gives batch i, of at most `batch_size` samples, on the
+    /// thread of that device. `weights` says whether the trained parameters are run or their moving averages.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
@@ -116,7 +120,8 @@ public:
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
 
     /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
-    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, Weights weights = Weights::trained) {
+    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
+                                             Weights weights = Weights::trained) {
         require_weights(weights);
         [[maybe_unused]] const auto team = at(0).worker.context().team();  // its memory is made on this thread
         Tensor<D, float, InputExtents> input(samples.batch());
@@ -156,19 +161,22 @@ public:
     void restore(const TrainingState& state) {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
         impl::require_elements("parameter arena", state.parameters.size(), Net::parameter_elements);
-        impl::require_elements("moving average", state.averages.size(), options_.moving_average.on() ? Net::parameter_elements : 0);
+        impl::require_elements("moving average", state.averages.size(),
+                               options_.moving_average.on() ? Net::parameter_elements : 0);
         impl::require_elements("buffer arena", state.buffers.size(), Net::buffer_elements);
         const int arenas = options_.optimizer.state_arenas();
         require(state.optimizer.size() == static_cast<std::size_t>(arenas), "this optimiser has ", arenas,
                 " state arenas, and the state has ", state.optimizer.size());
-        for (const auto& arena : state.optimizer) impl::require_elements("optimiser's state arena", arena.size(), Net::parameter_elements);
+        for (const auto& arena : state.optimizer)
+            impl::require_elements("optimiser's state arena", arena.size(), Net::parameter_elements);
         threads_.run([&](int device) {
             auto& worker = at(device).worker;
             worker.set(worker.parameters(), state.parameters);
             worker.set(worker.averages(), state.averages);
             worker.set(worker.buffers(), state.buffers);
             for (int arena = 0; arena < arenas; ++arena) {
-                worker.set(worker.state() + arena * Net::parameter_elements, state.optimizer[static_cast<std::size_t>(arena)]);
+                worker.set(worker.state() + arena * Net::parameter_elements,
+                           state.optimizer[static_cast<std::size_t>(arena)]);
             }
         });
         for (DeviceState& device : devices_) device.updating = false;
@@ -189,10 +197,11 @@ public:
         return rates;
     }
 
-    /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the optimiser
-    /// adds theirs, which is the same for every replica, once.
+    /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the
+    /// optimiser adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
-        require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
+        require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ",
+                options_.replicas);
         return copied(Net::parameter_elements, device_of(replica), [&](DeviceState&) { return row(replica); });
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
@@ -206,49 +215,67 @@ protected:
     using Replica = impl::Replica;
 
     /// Whether the gradients of all processes are summed on the devices, apart from the replicas' rows.
-    static constexpr bool sums_on_devices = requires { typename RingOf<Averaging, D>::Type; };
+    static constexpr bool sums_on_devices = requires { typename GroupOf<Averaging, D>::Type; };
     static constexpr bool synchronized = Statistics::synchronized && Net::buffer_elements > 0;
 
     [[nodiscard]] DeviceState& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] Replica& replica_at(int replica) { return replicas_[static_cast<std::size_t>(replica)]; }
-    [[nodiscard]] ReplicaReport& report_of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
     [[nodiscard]] std::int64_t& batch_samples(int part, int replica) {
         return batch_samples_[static_cast<std::size_t>(part * options_.replicas + replica)];
     }
 
-    // The report of a step.
+    // What the policies and the optimiser are given.
 
-    void begin_report(int replica) {
-        ReplicaReport& report = report_of(replica);
-        report.samples = report.correct = 0;
-        report.total = 0;
-        for (LossPart& part : report.parts) part.value = 0;
+    /// The columns [begin, end) of the gradients of the replicas that have samples: `samples_of(replica)` says how
+    /// many.
+    template <class SamplesOf>
+    [[nodiscard]] GradientRows gradient_rows(DeviceState& state, std::int64_t begin, std::int64_t end,
+                                             SamplesOf&& samples_of) const {
+        CountedRows& counted = state.counted_rows;
+        counted.clear();
+        for (int r = 0; r < options_.replicas; ++r) counted.add(row(r) + begin, samples_of(r));
+        return {.rows = counted.rows(),
+                .samples = counted.samples(),
+                .total_samples = counted.total_samples(),
+                .columns = end - begin};
     }
 
-    /// Makes means of a replica's sums, and adds what the regularisers' losses are.
-    void complete_report(int replica, std::int64_t samples, std::span<const double> regularization) {
-        ReplicaReport& report = report_of(replica);
-        report.samples = samples;
-        report.parts[0].value /= static_cast<double>(samples);
-        report.total = report.parts[0].value;
-        for (std::size_t i = 0; i < regularized_.size(); ++i) {
-            report.parts[part_of_[i]].value += regularization[i];
-            report.total += regularization[i];
+    /// Takes the batches' statistics of a step into `running`: `samples_of(part, replica)` and `row_of(part, replica)`
+    /// are a batch's.
+    template <class SamplesOf, class RowOf>
+    void take_statistics(DeviceState& state, float* running, SamplesOf&& samples_of, RowOf&& row_of) const {
+        CountedRows& counted = state.counted_rows;
+        for (int part = 0; part < options_.accumulation; ++part) {
+            counted.clear();
+            for (int r = 0; r < options_.replicas; ++r) counted.add(row_of(part, r), samples_of(part, r));
+            if (counted.rows().empty()) continue;
+            options_.statistics.update(StatisticsUpdate{.running = running,
+                                                        .layers = statistics_layers_,
+                                                        .rows = counted.rows(),
+                                                        .samples = counted.samples()});
         }
     }
 
-    /// The whole report of `step`, once its replicas' are there.
-    void finish_report(std::int64_t step) {
-        report_.step = step;
-        report_.samples = 0;
-        report_.loss = 0;
-        report_.learning_rate = options_.optimizer.learning_rate_at(step);
-        for (const ReplicaReport& replica : report_.replicas) {
-            report_.samples += replica.samples;
-            report_.loss += replica.total * static_cast<double>(replica.samples);
+    /// A device's parameters by its average, and then their moving averages.
+    void update_parameters(DeviceState& state) const {
+        auto& worker = state.worker;
+        {
+            const Stopwatch watch(worker.times(), StepPart::optimizer);
+            options_.optimizer.update(Update<D>{.context = worker.context(),
+                                                .parameters = worker.parameters(),
+                                                .gradient = average_row(worker.context().ordinal()),
+                                                .state = worker.state(),
+                                                .elements = Net::parameter_elements,
+                                                .segments = segments_,
+                                                .step = step_});
         }
-        if (report_.samples > 0) report_.loss /= static_cast<double>(report_.samples);  // another process may have them all
+        if (!options_.moving_average.on()) return;
+        const Stopwatch watch(worker.times(), StepPart::moving_average);
+        options_.moving_average.template update<D>(worker.context(), worker.averages(), worker.parameters(),
+                                                   Net::parameter_elements, step_ + 1);
     }
+
+    // After a step.
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
         return options_.devices > 1 && options_.check_every > 0 && (step + 1) % options_.check_every == 0;
@@ -276,15 +303,18 @@ protected:
         memory.buffers = static_cast<std::size_t>(Net::buffer_elements) * sizeof(float);
         // Replicas that run in step have an arena each.
         if (synchronized) memory.arenas = (options_.replicas + options_.devices - 1) / options_.devices;
-        memory.statistics = memory.buffers * static_cast<std::size_t>(options_.replicas) * static_cast<std::size_t>(options_.accumulation);
+        memory.statistics = memory.buffers * static_cast<std::size_t>(options_.replicas) *
+                            static_cast<std::size_t>(options_.accumulation);
         memory.gradients = gradients_.row_bytes();
         memory.average = gradients_.average_bytes();
         if constexpr (!SharesMemory<D>) {
-            const auto batch = static_cast<std::size_t>(options_.batch_size * (Net::input.size() + 1)) * sizeof(float);  // with labels
+            const auto batch =
+                static_cast<std::size_t>(options_.batch_size * (Net::input.size() + 1)) * sizeof(float);  // with labels
             memory.batches = batch * static_cast<std::size_t>(options_.replicas);
             if (sums_on_devices) memory.average += arena * static_cast<std::size_t>(options_.devices);
         }
-        memory.plan.activations = planned_activation_bytes(Net::rows, Net::fusion, options_.batch_size, sizeof(Element));
+        memory.plan.activations =
+            planned_activation_bytes(Net::rows, Net::fusion, options_.batch_size, sizeof(Element));
         require_memory(memory);  // before operations are made for a batch that cannot be
         return memory;
     }
@@ -297,29 +327,6 @@ protected:
                              " are available; ", to_string(memory));
     }
 
-    /// One segment a parameter, with what the regularisers add to its gradient.
-    [[gnu::cold]] void make_segments() {
-        for (const Row& row : Net::rows) {
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                double l2 = 0;
-                for (const RegularizedParameter& r : regularized_) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
-                const Shape& shape = row.parameters.list[p].shape;
-                segments_.push_back({row.offsets[p], shape.size(), l2, shape.rank});
-            }
-        }
-    }
-
-    [[gnu::cold]] void make_report() {
-        report_.replicas.resize(replicas_.size());
-        std::vector<LossPart> parts{{std::string(LossType::DataLossType::name), 0.0}};
-        for (const RegularizedParameter& r : regularized_) {
-            // Parameters that are regularised under one name are one part.
-            if (parts.back().name != r.name) parts.push_back({r.name, 0.0});
-            part_of_.push_back(parts.size() - 1);
-        }
-        for (ReplicaReport& replica : report_.replicas) replica.parts = parts;
-    }
-
     [[gnu::cold]] void make_plans(int device) {
         DeviceState& state = at(device);
         state.worker.start(device, options_.devices, options_.device);
@@ -330,8 +337,7 @@ protected:
             }
         }
         state.regularization.resize(regularized_.size());
-        state.slice_rows.resize(replicas_.size());
-        state.slice_samples.resize(replicas_.size());
+        state.counted_rows.reserve(replicas_.size());
     }
 
     [[nodiscard, gnu::cold]] TrainingState initial_state() const {
@@ -344,7 +350,9 @@ protected:
         return state;
     }
 
-    [[nodiscard]] static PlanOptions plan_options(std::int64_t batch) { return {.batch = batch, .synchronized = synchronized}; }
+    [[nodiscard]] static PlanOptions plan_options(std::int64_t batch) {
+        return {.batch = batch, .synchronized = synchronized};
+    }
 
     // Evaluation.
 
@@ -359,9 +367,11 @@ protected:
                 options_.batch_size, ", not ", batch.size);
         const PlanOptions options{.batch = batch.size, .training = false};
         state.worker.template add_plan<Net>(options);
-        const float* const parameters = weights == Weights::trained ? state.worker.parameters() : state.worker.averages();
-        return state.worker.plan_for(options, parameters)->forward(state.worker.context(), batch.samples, parameters, {.training = false},
-                                                                   {.running = state.worker.buffers()});
+        const float* const parameters =
+            weights == Weights::trained ? state.worker.parameters() : state.worker.averages();
+        return state.worker.plan_for(options, parameters)
+            ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
+                      {.running = state.worker.buffers()});
     }
 
     // Places.
@@ -415,15 +425,13 @@ protected:
     std::vector<DeviceState> devices_;
     std::vector<Replica> replicas_;
     std::vector<RegularizedParameter> regularized_;
-    /// Which part of a replica's report each of them is added to.
-    std::vector<std::size_t> part_of_;
+    std::vector<Segment> segments_;
     /// How many samples each batch of this step has, `accumulation` rows of a number a replica.
     std::vector<std::int64_t> batch_samples_;
-    std::vector<Segment> segments_;
     std::vector<RunningStatistics> statistics_layers_;
     typename D::Arena statistics_;
     impl::ReplicasInStep<D, Element> in_step_;
-    StepReport report_;
+    StepTally tally_;
     std::int64_t step_ = 0;
 };
 

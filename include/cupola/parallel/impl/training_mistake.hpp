@@ -39,7 +39,8 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (sentence.empty()) sentence = statistics_mistake<Statistics>();
         if constexpr (requires { requires D::queued && Statistics::synchronized; }) {
             if (sentence.empty() && Net::buffer_elements > 0) {
-                sentence << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on " << D::name
+                sentence << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on "
+                         << D::name
                          << ", where passes are queued: name FirstReplica, LastReplica, AllReplicas or Merged";
             }
         }

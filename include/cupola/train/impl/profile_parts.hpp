@@ -55,7 +55,8 @@ public:
     [[gnu::cold]] StepProfile find(const MachineRates& rates) {
         const double parameters = sizeof(float) * static_cast<double>(training_.parameter_elements);
         const double replicas = training_.replicas;
-        add(StepPart::regularization, "regularisers' losses", sizeof(float) * static_cast<double>(training_.regularized_elements));
+        add(StepPart::regularization, "regularisers' losses",
+            sizeof(float) * static_cast<double>(training_.regularized_elements));
         add(StepPart::data, "data", 0);
         add(StepPart::packing, "packing of weights", 0);
         for (std::size_t i = 0; i < stages_.size(); ++i) add(Direction::forward, i);
@@ -103,19 +104,22 @@ private:
     }
 
     void add(StepPart which, const char* what, double bytes) {
-        add_part({.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
-                 [&](ProfiledPart& part, double) { part.bytes = bytes; });
+        add_part(
+            {.name = {}, .what = what}, [&](std::size_t step) -> const auto& { return times_.at(step, which); },
+            [&](ProfiledPart& part, double) { part.bytes = bytes; });
     }
 
     void add(Direction direction, std::size_t i) {
         const StageInfo& stage = stages_[i];
-        ProfiledPart named{.name = std::string(training_.rows[stage.row].name), .what = {},
+        ProfiledPart named{.name = std::string(training_.rows[stage.row].name),
+                           .what = {},
                            .pass = direction == Direction::forward ? "forward" : "backward"};
         for (std::size_t row = stage.row; row < stage.row + stage.rows; ++row) {
             named.what += text(row > stage.row ? " + " : "", training_.rows[row].type);
         }
-        add_part(std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
-                 [&](ProfiledPart& part, double calls) { find_work(part, stage, direction, calls); });
+        add_part(
+            std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
+            [&](ProfiledPart& part, double calls) { find_work(part, stage, direction, calls); });
     }
 
     /// What a stage has to do in a step, of all batches of the first device together.
@@ -133,7 +137,8 @@ private:
                 parameters += sizeof(float) * static_cast<double>(row.parameters.list[p].shape.size());
             }
         }
-        const double inputs = activations(stage.input) * (stage.also_reads == no_value ? 1 : 2), output = activations(stage.output);
+        const double inputs = activations(stage.input) * (stage.also_reads == no_value ? 1 : 2),
+                     output = activations(stage.output);
         if (direction == Direction::forward) {
             part.operations = 2 * multiply_adds * samples;
             part.bytes = inputs + output + calls * parameters;

@@ -20,18 +20,10 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What must go before the communicators do.
-struct BeforeAbort {
-    void (*call)(void*) = nullptr;
-    void* with = nullptr;
-};
-
-class HostRing {
+class HostGroup {
 public:
-    HostRing(const NcclAllReduce& policy, int devices, const std::vector<int>&, BeforeAbort before_abort = {})
-        : policy_(policy),
-          before_abort_(before_abort),
-          ranks_(std::make_shared<std::vector<Rank>>(static_cast<std::size_t>(devices))) {
+    HostGroup(const NcclAllReduce& policy, int devices, const std::vector<int>&)
+        : policy_(policy), ranks_(std::make_shared<std::vector<Rank>>(static_cast<std::size_t>(devices))) {
         policy.check(devices);
         require(policy.processes == 1, "there is no NCCL here, and so one process, not ", policy.processes);
     }
@@ -61,7 +53,7 @@ public:
                 HostStream::pause();
             }
         } catch (...) {
-            if (!failed_.exchange(true) && before_abort_.call != nullptr) before_abort_.call(before_abort_.with);
+            failed_ = true;
             throw;
         }
     }
@@ -87,14 +79,13 @@ private:
     }
 
     NcclAllReduce policy_;
-    BeforeAbort before_abort_;
     std::atomic<bool> failed_ = false;
     std::shared_ptr<std::vector<Rank>> ranks_;
 };
 
 template <>
-struct RingOf<NcclAllReduce, Cuda> {
-    using Type = HostRing;
+struct GroupOf<NcclAllReduce, Cuda> {
+    using Type = HostGroup;
 };
 
 }  // namespace impl

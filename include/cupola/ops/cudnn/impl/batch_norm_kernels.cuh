@@ -37,7 +37,9 @@ struct NormChannels {
             shift[k] = bias[channel + k];
         }
     }
-    [[nodiscard]] __device__ float normalised(int k, float x) const { return norm_value(x, mean[k], scale[k], shift[k]); }
+    [[nodiscard]] __device__ float normalised(int k, float x) const {
+        return norm_value(x, mean[k], scale[k], shift[k]);
+    }
     /// dy, 0 where a fused ReLU was.
     [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
         return !relu || normalised(k, x) > 0.0F ? dy : 0.0F;

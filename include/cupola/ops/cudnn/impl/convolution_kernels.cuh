@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuDNN leaves to do in a convolution's backward: the mask of the fused ReLU on the gradient of the output and, in the
-// same pass over it, its sum over all positions, which is the gradient of the bias. The sum is added in one order whatever
-// the GPU: within slabs of rows, whose number depends on the rows alone, and then over the slabs.
+// What cuDNN leaves to do in a convolution's backward: the mask of the fused ReLU on the gradient of the output and, in
+// the same pass over it, its sum over all positions, which is the gradient of the bias. The sum is added in one order
+// whatever the GPU: within slabs of rows, whose number depends on the rows alone, and then over the slabs.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// gradient = 0 where `masked` and output is not positive; partial[slab, channel] = the sum of gradient over the slab's rows.
+/// gradient = 0 where `masked` and output is not positive; partial[slab, channel] = the sum of gradient over the slab's
+/// rows.
 template <int n, bool masked, class T>
-__global__ void __launch_bounds__(row_sum_threads) sum_slabs_kernel(const T* output, T* gradient, RowSlabs rows, float* partial) {
+__global__ void __launch_bounds__(row_sum_threads)
+    sum_slabs_kernel(const T* output, T* gradient, RowSlabs rows, float* partial) {
     __shared__ float sums[n * row_sum_threads];
     const int thread = static_cast<int>(threadIdx.x);
     const int columns = rows.columns(n), lane = thread / columns, lanes = row_sum_threads / columns;
@@ -51,7 +53,8 @@ __global__ void __launch_bounds__(row_sum_threads) sum_slabs_kernel(const T* out
         __syncthreads();
         if (lane < step) {
             CUPOLA_UNROLL
-            for (int k = 0; k < n; ++k) sums[k * row_sum_threads + thread] += sums[k * row_sum_threads + thread + step * columns];
+            for (int k = 0; k < n; ++k)
+                sums[k * row_sum_threads + thread] += sums[k * row_sum_threads + thread + step * columns];
         }
     }
     if (lane == 0 && channel < rows.channels) {
@@ -61,8 +64,8 @@ __global__ void __launch_bounds__(row_sum_threads) sum_slabs_kernel(const T* out
     }
 }
 
-/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block takes `slab_lanes` channels, with as many lanes for
-/// each.
+/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block takes `slab_lanes` channels, with as many
+/// lanes for each.
 template <int slab_lanes>
 __global__ void __launch_bounds__(slab_lanes* slab_lanes)
     add_slabs_kernel(const float* partial, std::int64_t slabs, std::int64_t channels, bool accumulate, float* sum) {
@@ -70,14 +73,16 @@ __global__ void __launch_bounds__(slab_lanes* slab_lanes)
     const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * slab_lanes + threadIdx.x;
     float mine = 0;
     if (channel < channels) {
-        for (std::int64_t slab = threadIdx.y; slab < slabs; slab += slab_lanes) mine += partial[slab * channels + channel];
+        for (std::int64_t slab = threadIdx.y; slab < slabs; slab += slab_lanes)
+            mine += partial[slab * channels + channel];
     }
     sums[threadIdx.y][threadIdx.x] = mine;
     for (unsigned step = slab_lanes / 2; step > 0; step /= 2) {
         __syncthreads();
         if (threadIdx.y < step) sums[threadIdx.y][threadIdx.x] += sums[threadIdx.y + step][threadIdx.x];
     }
-    if (threadIdx.y == 0 && channel < channels) sum[channel] = accumulate ? sum[channel] + sums[0][threadIdx.x] : sums[0][threadIdx.x];
+    if (threadIdx.y == 0 && channel < channels)
+        sum[channel] = accumulate ? sum[channel] + sums[0][threadIdx.x] : sums[0][threadIdx.x];
 }
 
 template <int n, class T>
@@ -91,12 +96,12 @@ void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T*
     check_launch();
 }
 
-/// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the rows,
-/// added to what is there where `accumulate` is set. `gradient` and `output` are at multiples of 16 bytes; `partial` has
-/// rows.partial_bytes() bytes.
+/// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the
+/// rows, added to what is there where `accumulate` is set. `gradient` and `output` are at multiples of 16 bytes;
+/// `partial` has rows.partial_bytes() bytes.
 template <class T>
-void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, bool accumulate, float* sum,
-                       std::byte* scratch) {
+void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, bool accumulate,
+                       float* sum, std::byte* scratch) {
     auto* const partial = reinterpret_cast<float*>(scratch);
     if (rows.channels % pack_size<T> == 0) {
         launch_sum_slabs<pack_size<T>>(context, rows, output, gradient, partial);
@@ -105,7 +110,8 @@ void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T
     }
     constexpr int slab_lanes = 32;
     const auto blocks = static_cast<unsigned>((rows.channels + slab_lanes - 1) / slab_lanes);
-    add_slabs_kernel<slab_lanes><<<blocks, dim3(slab_lanes, slab_lanes), 0, context.stream()>>>(partial, rows.slabs, rows.channels, accumulate, sum);
+    add_slabs_kernel<slab_lanes><<<blocks, dim3(slab_lanes, slab_lanes), 0, context.stream()>>>(
+        partial, rows.slabs, rows.channels, accumulate, sum);
     check_launch();
 }
 

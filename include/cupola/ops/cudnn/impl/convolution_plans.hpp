@@ -7,7 +7,8 @@
 //   backward weights  dw from x and dy                                    tensors x, dw, dy
 //
 // All tensors, the weights and the bias too, are of the activations' element type: cuDNN 9.19 has no engine for weight
-// gradients in float from bfloat16 or half, and for a float bias among those only ones compiled at run time. Sums are float.
+// gradients in float from bfloat16 or half, and for a float bias among those only ones compiled at run time. Sums are
+// float.
 #pragma once
 
 #include <array>
@@ -42,13 +43,13 @@ struct ConvolutionProblem {
 [[nodiscard, gnu::cold]] inline std::string describe(const ConvolutionProblem& problem) {
     const auto& [h, w, in, out, bias] = problem.shape;
     const bool forward = problem.direction == ConvolutionDirection::forward;
-    const std::string_view name = forward                                                           ? "forward"
+    const std::string_view name = forward                                                    ? "forward"
                                   : problem.direction == ConvolutionDirection::backward_data ? "input gradient"
                                                                                              : "weight gradient";
-    return text(name, forward && bias ? ", bias" : "", forward && problem.relu ? ", ReLU" : "", " of a convolution in ", to_string(problem.element),
-                ": ", problem.batch, " x ", h.input, " x ", w.input, " x ", in, " -> ", h.output, " x ", w.output, " x ", out, ", window ",
-                h.window, " x ", w.window, ", stride ", h.stride, " x ", w.stride, ", padding ", h.pad_begin, ' ', h.pad_end, ' ', w.pad_begin,
-                ' ', w.pad_end);
+    return text(name, forward && bias ? ", bias" : "", forward && problem.relu ? ", ReLU" : "", " of a convolution in ",
+                to_string(problem.element), ": ", problem.batch, " x ", h.input, " x ", w.input, " x ", in, " -> ",
+                h.output, " x ", w.output, " x ", out, ", window ", h.window, " x ", w.window, ", stride ", h.stride,
+                " x ", w.stride, ", padding ", h.pad_begin, ' ', h.pad_end, ' ', w.pad_begin, ' ', w.pad_end);
 }
 
 [[nodiscard]] constexpr cudnnDataType_t cudnn_type(ElementType element) {
@@ -58,7 +59,8 @@ struct ConvolutionProblem {
 }
 
 /// The graph; its tensors are numbered in the order of this file's head.
-[[nodiscard, gnu::cold]] inline CudnnDescriptor convolution_graph(const CudnnTarget& target, const ConvolutionProblem& problem) {
+[[nodiscard, gnu::cold]] inline CudnnDescriptor convolution_graph(const CudnnTarget& target,
+                                                                  const ConvolutionProblem& problem) {
     const ConvolutionShape& shape = problem.shape;
     const auto& [h, w] = std::pair(shape.height, shape.width);
     const cudnnDataType_t type = cudnn_type(problem.element);
@@ -78,9 +80,13 @@ struct ConvolutionProblem {
     const CudnnDescriptor bias = cudnn_tensor(3, type, {1, shape.out_channels, 1, 1});
     const CudnnDescriptor sum = cudnn_tensor(4, CUDNN_DATA_FLOAT, outputs, true);
     const CudnnDescriptor biased = cudnn_tensor(5, CUDNN_DATA_FLOAT, outputs, true);
-    operations.push_back(cudnn_convolution_operation(cudnn_forward_names, convolution, x, weights, shape.bias || problem.relu ? sum : y));
-    if (shape.bias) operations.push_back(cudnn_pointwise_operation(CUDNN_POINTWISE_ADD, sum, &bias, problem.relu ? biased : y));
-    if (problem.relu) operations.push_back(cudnn_pointwise_operation(CUDNN_POINTWISE_RELU_FWD, shape.bias ? biased : sum, nullptr, y));
+    operations.push_back(cudnn_convolution_operation(cudnn_forward_names, convolution, x, weights,
+                                                     shape.bias || problem.relu ? sum : y));
+    if (shape.bias)
+        operations.push_back(cudnn_pointwise_operation(CUDNN_POINTWISE_ADD, sum, &bias, problem.relu ? biased : y));
+    if (problem.relu)
+        operations.push_back(
+            cudnn_pointwise_operation(CUDNN_POINTWISE_RELU_FWD, shape.bias ? biased : sum, nullptr, y));
     return cudnn_operation_graph(target, operations);
 }
 
@@ -90,18 +96,21 @@ struct ConvolutionProblem {
 }
 
 /// What a choice is kept under: cuDNN, the device, the rules, and the problem.
-[[nodiscard, gnu::cold]] inline std::string plan_key(const CudnnTarget& target, const ConvolutionProblem& problem, const EngineRules& rules) {
+[[nodiscard, gnu::cold]] inline std::string plan_key(const CudnnTarget& target, const ConvolutionProblem& problem,
+                                                     const EngineRules& rules) {
     const bool tf32 = problem.element == ElementType::float32 && rules.rounded_factors;
-    return text("cuDNN ", static_cast<std::int64_t>(cudnnGetVersion()), ", ", target.device_name, ", ", tf32 ? "TF32, " : "",
-                rules.deterministic ? "deterministic, " : "", describe(problem));
+    return text("cuDNN ", static_cast<std::int64_t>(cudnnGetVersion()), ", ", target.device_name, ", ",
+                tf32 ? "TF32, " : "", rules.deterministic ? "deterministic, " : "", describe(problem));
 }
 
 /// Throws DeviceError with the problem and what was passed over where no engine is left.
-[[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target, const ConvolutionProblem& problem, const EngineRules& rules,
+[[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
+                                                            const ConvolutionProblem& problem, const EngineRules& rules,
                                                             PlanChoices* choices = nullptr) {
-    ChosenPlan result = choose_plan(target, convolution_graph(target, problem), rules, choices, plan_key(target, problem, rules));
-    require<DeviceError>(static_cast<bool>(result), "cuDNN has no engine on ", target.device_name, " for the ", describe(problem), "; ",
-                         result.dropped.to_text());
+    ChosenPlan result =
+        choose_plan(target, convolution_graph(target, problem), rules, choices, plan_key(target, problem, rules));
+    require<DeviceError>(static_cast<bool>(result), "cuDNN has no engine on ", target.device_name, " for the ",
+                         describe(problem), "; ", result.dropped.to_text());
     return result;
 }
 

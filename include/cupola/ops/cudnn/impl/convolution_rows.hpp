@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the sum over the rows of a matrix of rows x channels is cut up for a GPU: the part of a convolution's kernels that the
-// host can run.
+// How the sum over the rows of a matrix of rows x channels is cut up for a GPU: the part of a convolution's kernels
+// that the host can run.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace impl {
 /// Threads of a block that sums rows.
 inline constexpr int row_sum_threads = 256;
 
-/// The rows in slabs of equal size, the last ones shorter or empty. A block takes one slab of up to 32 packs of n channels.
+/// The rows in slabs of equal size, the last ones shorter or empty. A block takes one slab of up to 32 packs of n
+/// channels.
 struct RowSlabs {
     /// Two blocks for each of a large GPU's multiprocessors, with room.
     static constexpr std::int64_t most_slabs = 512;
@@ -46,7 +47,9 @@ struct RowSlabs {
         const std::int64_t width = static_cast<std::int64_t>(columns(n)) * n;
         return (channels + width - 1) / width;
     }
-    [[nodiscard]] std::size_t partial_bytes() const { return static_cast<std::size_t>(slabs * channels) * sizeof(float); }
+    [[nodiscard]] std::size_t partial_bytes() const {
+        return static_cast<std::size_t>(slabs * channels) * sizeof(float);
+    }
 };
 
 }  // namespace impl

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuDNN's graph interface, owned: descriptors, and the tensors and operations of a graph. Tensors are channels last: extents
-// are given as cuDNN has them, {n, c, h, w}, and the strides are those of n h w c.
+// cuDNN's graph interface, owned: descriptors, and the tensors and operations of a graph. Tensors are channels last:
+// extents are given as cuDNN has them, {n, c, h, w}, and the strides are those of n h w c.
 //
-// A graph is made for a handle, whose device must be there, or from a description of a device, which need not be: the plans
-// of such a graph can be made and asked, not run.
+// A graph is made for a handle, whose device must be there, or from a description of a device, which need not be: the
+// plans of such a graph can be made and asked, not run.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ public:
     [[nodiscard]] cudnnBackendDescriptor_t get() const { return object_.get(); }
     explicit operator bool() const { return static_cast<bool>(object_); }
 
-    void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values) {
+    void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+             const void* values) {
         check_cudnn(cudnnBackendSetAttribute(get(), name, type, count, values), "cudnnBackendSetAttribute");
     }
     template <class V>
@@ -44,7 +45,9 @@ public:
     void set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values) {
         set(name, CUDNN_TYPE_INT64, std::ssize(values), values.data());
     }
-    void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& other) { set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get()); }
+    void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& other) {
+        set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
+    }
     void set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> others) {
         std::vector<cudnnBackendDescriptor_t> objects;
         for (const CudnnDescriptor& other : others) objects.push_back(other.get());
@@ -63,21 +66,25 @@ public:
     }
     /// At most `most` values.
     template <class V>
-    [[nodiscard]] std::vector<V> get_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most) const {
+    [[nodiscard]] std::vector<V> get_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                                         std::int64_t most) const {
         std::vector<V> values(static_cast<std::size_t>(most));
         std::int64_t count = 0;
-        check_cudnn(cudnnBackendGetAttribute(get(), name, type, most, &count, values.data()), "cudnnBackendGetAttribute");
+        check_cudnn(cudnnBackendGetAttribute(get(), name, type, most, &count, values.data()),
+                    "cudnnBackendGetAttribute");
         values.resize(static_cast<std::size_t>(std::min(count, most)));
         return values;
     }
     [[nodiscard, gnu::cold]] std::string get_text(cudnnBackendAttributeName_t name) const {
         std::int64_t size = 0;
-        check_cudnn(cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_CHAR, 0, &size, nullptr), "cudnnBackendGetAttribute");
+        check_cudnn(cudnnBackendGetAttribute(get(), name, CUDNN_TYPE_CHAR, 0, &size, nullptr),
+                    "cudnnBackendGetAttribute");
         const std::vector<char> characters = get_all<char>(name, CUDNN_TYPE_CHAR, size);
         return {characters.begin(), characters.end()};
     }
     /// The descriptors behind an attribute, of which there are at most `most`; all there are where it is 0.
-    [[nodiscard]] std::vector<CudnnDescriptor> get_descriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
+    [[nodiscard]] std::vector<CudnnDescriptor> get_descriptors(cudnnBackendAttributeName_t name,
+                                                               cudnnBackendDescriptorType_t type,
                                                                std::int64_t most = 0) const {
         std::int64_t count = most;
         if (most == 0) {
@@ -136,7 +143,8 @@ inline constexpr std::int64_t cudnn_alignment = 16;
 
 /// A tensor of extents {n, c, h, w} in memory as n h w c. A virtual one exists within a graph only.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_tensor(std::int64_t id, cudnnDataType_t type,
-                                                             const std::array<std::int64_t, 4>& extents, bool is_virtual = false) {
+                                                             const std::array<std::int64_t, 4>& extents,
+                                                             bool is_virtual = false) {
     const auto [n, c, h, w] = extents;
     const std::array<std::int64_t, 4> strides{c * h * w, 1, c * w, c};
     CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -171,25 +179,35 @@ struct CudnnConvolutionNames {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
 };
-inline constexpr CudnnConvolutionNames cudnn_forward_names{
-    CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+inline constexpr CudnnConvolutionNames cudnn_forward_names{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 inline constexpr CudnnConvolutionNames cudnn_backward_data_names{
-    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
 inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
-    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 
 /// One of the three. Its result is written where `beta` is 0, and added to what is there where it is 1.
-[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_convolution_operation(const CudnnConvolutionNames& names, const CudnnDescriptor& convolution,
-                                                                            const CudnnDescriptor& x, const CudnnDescriptor& w,
+[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_convolution_operation(const CudnnConvolutionNames& names,
+                                                                            const CudnnDescriptor& convolution,
+                                                                            const CudnnDescriptor& x,
+                                                                            const CudnnDescriptor& w,
                                                                             const CudnnDescriptor& y, float beta = 0) {
     CudnnDescriptor operation(names.operation);
     operation.set(names.convolution, convolution);
@@ -203,8 +221,10 @@ inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
 }
 
 /// y = mode(x) or, where there is a `b`, mode(x, b).
-[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_pointwise_operation(cudnnPointwiseMode_t mode, const CudnnDescriptor& x,
-                                                                          const CudnnDescriptor* b, const CudnnDescriptor& y) {
+[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_pointwise_operation(cudnnPointwiseMode_t mode,
+                                                                          const CudnnDescriptor& x,
+                                                                          const CudnnDescriptor* b,
+                                                                          const CudnnDescriptor& y) {
     CudnnDescriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
     pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
@@ -219,7 +239,8 @@ inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
 }
 
 /// Operations that are run as one. Which tensors they share is known by the tensors' numbers.
-[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_operation_graph(const CudnnTarget& target, std::span<const CudnnDescriptor> operations) {
+[[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_operation_graph(const CudnnTarget& target,
+                                                                      std::span<const CudnnDescriptor> operations) {
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (target.handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);

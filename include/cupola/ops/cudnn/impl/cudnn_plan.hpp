@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan of cuDNN's: a graph for which an engine and its knobs have been chosen, so that it runs. It knows its workspace, and
-// runs on pointers that it does not own.
+// A plan of cuDNN's: a graph for which an engine and its knobs have been chosen, so that it runs. It knows its
+// workspace, and runs on pointers that it does not own.
 #pragma once
 
 #include <algorithm>
@@ -34,11 +34,13 @@ class CudnnPlan {
 public:
     CudnnPlan() = default;
     /// The plan, or nothing where cuDNN refuses it; `refusal` then says why.
-    [[nodiscard, gnu::cold]] static std::optional<CudnnPlan> make(const CudnnTarget& target, const CudnnDescriptor& engine_config,
+    [[nodiscard, gnu::cold]] static std::optional<CudnnPlan> make(const CudnnTarget& target,
+                                                                  const CudnnDescriptor& engine_config,
                                                                   std::string& refusal) {
         CudnnPlan plan;
         plan.plan_ = CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        if (target.handle != nullptr) plan.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+        if (target.handle != nullptr)
+            plan.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
         if (target.device != nullptr) plan.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
         plan.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config);
         const cudnnStatus_t status = plan.plan_.try_finalize();
@@ -54,10 +56,12 @@ public:
     explicit operator bool() const { return static_cast<bool>(plan_); }
     [[nodiscard]] std::size_t workspace_bytes() const { return workspace_; }
     /// The graph, the engine and what cuDNN made of them, as JSON text.
-    [[nodiscard, gnu::cold]] std::string description() const { return plan_.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
+    [[nodiscard, gnu::cold]] std::string description() const {
+        return plan_.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    }
 
-    /// Queues it on the handle's stream. `pointers[i]` is the tensor of number i. The pointers of the last few calls are
-    /// remembered in cuDNN's form, so that a step with the same arenas makes nothing new.
+    /// Queues it on the handle's stream. `pointers[i]` is the tensor of number i. The pointers of the last few calls
+    /// are remembered in cuDNN's form, so that a step with the same arenas makes nothing new.
     void run(cudnnHandle_t handle, std::byte* workspace, std::span<const void* const> pointers) {
         const CudnnDescriptor& pack = pack_of(workspace, pointers);
         check_cudnn(cudnnBackendExecute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");
@@ -72,11 +76,13 @@ private:
 
     const CudnnDescriptor& pack_of(std::byte* workspace, std::span<const void* const> pointers) {
         for (const Pack& pack : packs_) {
-            if (pack.descriptor && pack.workspace == workspace && std::ranges::equal(pack.pointers, pointers)) return pack.descriptor;
+            if (pack.descriptor && pack.workspace == workspace && std::ranges::equal(pack.pointers, pointers))
+                return pack.descriptor;
         }
         for (const void* pointer : pointers) {
             require<DeviceError>(reinterpret_cast<std::uintptr_t>(pointer) % cudnn_alignment == 0,
-                                 "cuDNN was handed a tensor at an address that is not a multiple of ", cudnn_alignment, " bytes");
+                                 "cuDNN was handed a tensor at an address that is not a multiple of ", cudnn_alignment,
+                                 " bytes");
         }
         Pack& pack = packs_[next_];
         next_ = (next_ + 1) % packs_.size();
@@ -84,7 +90,8 @@ private:
         std::vector<std::int64_t> ids;
         for (std::int64_t i = 0; i < std::ssize(pointers); ++i) ids.push_back(i);
         pack.descriptor.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
-        pack.descriptor.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::ssize(pointers), pack.pointers.data());
+        pack.descriptor.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::ssize(pointers),
+                            pack.pointers.data());
         pack.descriptor.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
         pack.descriptor.finalize();
         return pack.descriptor;

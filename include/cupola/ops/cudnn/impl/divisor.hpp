@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Division by a number that is the same for a whole kernel, by a product and a shift: a GPU's own integer division is some
-// twenty instructions for 32 bits, and a hundred for 64. Source: Granlund, Montgomery, "Division by invariant integers using
-// multiplication", PLDI 1994.
+// Division by a number that is the same for a whole kernel, by a product and a shift: a GPU's own integer division is
+// some twenty instructions for 32 bits, and a hundred for 64. Source: Granlund, Montgomery, "Division by invariant
+// integers using multiplication", PLDI 1994.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of element-wise operations do for n elements from one on. Each reads all that it needs before it writes, so
-// a result may lie where an operand does.
+// What the kernels of element-wise operations do for n elements from one on. Each reads all that it needs before it
+// writes, so a result may lie where an operand does.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,10 @@
 //
 // How our own kernels are queued: one over `count` elements, and sums that are the same bits each time.
 //
-// A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count), in no
-// order, by a grid of a few blocks a multiprocessor that strides over them. A sum is added within each of a fixed number of
-// blocks, in a fixed order, and then over the blocks in theirs: it depends on the count alone, not on the GPU.
+// A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count),
+// in no order, by a grid of a few blocks a multiprocessor that strides over them. A sum is added within each of a fixed
+// number of blocks, in a fixed order, and then over the blocks in theirs: it depends on the count alone, not on the
+// GPU.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,8 @@ inline constexpr int blocks_a_multiprocessor = 8;
 
 /// How many blocks of `threads` a grid over `count` elements has where each thread takes one at a time.
 [[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int threads = block_threads) {
-    const std::int64_t most = std::int64_t{context.multiprocessors()} * blocks_a_multiprocessor * block_threads / threads;
+    const std::int64_t most =
+        std::int64_t{context.multiprocessors()} * blocks_a_multiprocessor * block_threads / threads;
     return static_cast<unsigned>(std::max<std::int64_t>(1, std::min((count + threads - 1) / threads, most)));
 }
 
@@ -36,7 +38,8 @@ inline void check_launch() { check_cuda(cudaGetLastError(), "kernel launch"); }
 template <class Functor>
 __global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) functor(i);
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+        functor(i);
 }
 
 /// Queues functor(i) for each i in [0, count).
@@ -63,8 +66,8 @@ __device__ V shuffled_down(V value, unsigned by) {
     }
 }
 
-/// The sum of the block's values of `value`, in thread 0: a tree over the threads of each warp, then over the warps. Called
-/// by all threads of the block, of which there are `threads`, a multiple of 32.
+/// The sum of the block's values of `value`, in thread 0: a tree over the threads of each warp, then over the warps.
+/// Called by all threads of the block, of which there are `threads`, a multiple of 32.
 template <int threads, class V>
 __device__ V block_sum(V value) {
     static_assert(threads % 32 == 0 && threads <= 1024);
@@ -110,7 +113,8 @@ __global__ void __launch_bounds__(block_threads) partial_sums_kernel(std::int64_
 }
 
 template <class V, class Finish>
-__global__ void __launch_bounds__(block_threads) add_partial_sums_kernel(std::int64_t partials, const V* partial, Finish finish) {
+__global__ void __launch_bounds__(block_threads)
+    add_partial_sums_kernel(std::int64_t partials, const V* partial, Finish finish) {
     const V* const of_sum = partial + static_cast<std::int64_t>(blockIdx.x) * partials;
     V sum{};
     for (std::int64_t i = threadIdx.x; i < partials; i += blockDim.x) sum += of_sum[i];
@@ -122,14 +126,17 @@ __global__ void __launch_bounds__(block_threads) add_partial_sums_kernel(std::in
 /// arithmetic type, or a trivial struct with +=; `scratch` is of reduce_scratch<V>(count, sums)
 /// bytes, aligned for V. `sums` is at most 65,535, the second extent of a grid.
 template <class V, class Functor, class Finish>
-void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, Functor functor, Finish finish, std::byte* scratch) {
+void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, Functor functor, Finish finish,
+            std::byte* scratch) {
     if (sums <= 0) return;
     auto* const partial = reinterpret_cast<V*>(scratch);
     const std::int64_t blocks = partial_sums(count);
-    partial_sums_kernel<V><<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)), block_threads, 0, context.stream()>>>(
-        count, functor, partial);
+    partial_sums_kernel<V>
+        <<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)), block_threads, 0, context.stream()>>>(
+            count, functor, partial);
     check_launch();
-    add_partial_sums_kernel<V><<<static_cast<unsigned>(sums), block_threads, 0, context.stream()>>>(blocks, partial, finish);
+    add_partial_sums_kernel<V>
+        <<<static_cast<unsigned>(sums), block_threads, 0, context.stream()>>>(blocks, partial, finish);
     check_launch();
 }
 

@@ -25,7 +25,8 @@ namespace impl {
 template <class K>
 [[nodiscard]] bool place_constants(const CudaContext& context, ConstantsOf<K>& constants, int launched_as = 0) {
     StepConstants* const step = context.cells().constants;
-    if (step != nullptr && constants.on_device == nullptr) constants.on_device = step->take(constants.value, launched_as);
+    if (step != nullptr && constants.on_device == nullptr)
+        constants.on_device = step->take(constants.value, launched_as);
     return update_launches(context);
 }
 

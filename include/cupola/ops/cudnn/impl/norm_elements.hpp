@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of local response normalisation do for 8 channels of a pixel. A thread reads the neighbours that its windows
-// hold too, from the first-level cache, and computes their powers anew: nothing is shared, nothing waits. That is for windows of
-// 5 and 9 channels and for channels in eights; a slower kernel takes everything else.
+// What the kernels of local response normalisation do for 8 channels of a pixel. A thread reads the neighbours that its
+// windows hold too, from the first-level cache, and computes their powers anew: nothing is shared, nothing waits. That
+// is for windows of 5 and 9 channels and for channels in eights; a slower kernel takes everything else.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,10 @@ inline constexpr int norm_chunk = 8;
 struct NormPowers {
     NormPowers() = default;
     explicit NormPowers(const LocalResponseNormShape& shape)
-        : bias(shape.bias), alpha(shape.alpha), beta(shape.beta), factor(2.0F * shape.alpha * shape.beta),
+        : bias(shape.bias),
+          alpha(shape.alpha),
+          beta(shape.beta),
+          factor(2.0F * shape.alpha * shape.beta),
           three_quarters(shape.beta == 0.75F) {}
 
     float bias = 1, alpha = 0, beta = 0, factor = 0;
@@ -59,8 +62,8 @@ struct NormPowers {
     }
 };
 
-/// sum[k] = values[k] + ... + values[k + 2 radius], of sums of 2, 4 and 8: each value enters the sums that hold it alone, so a
-/// NaN goes no further.
+/// sum[k] = values[k] + ... + values[k + 2 radius], of sums of 2, 4 and 8: each value enters the sums that hold it
+/// alone, so a NaN goes no further.
 template <int radius, int n>
 CUPOLA_HOST_DEVICE inline void window_sums(const float (&values)[n + 2 * radius], float (&sum)[n]) {
     static_assert(radius == 2 || radius == 4);
@@ -101,12 +104,12 @@ CUPOLA_HOST_DEVICE inline void normed_chunk(const NormPowers& powers, const floa
     for (int k = 0; k < norm_chunk; ++k) y[k] = x[radius + k] * powers.power(sum[k]);
 }
 
-/// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels, of a
-/// pixel whose channels begin with them, or end; with `mask`, 0 where x is not positive.
+/// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels,
+/// of a pixel whose channels begin with them, or end; with `mask`, 0 where x is not positive.
 template <int radius>
 CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormPowers& powers, const float (&x)[norm_chunk + 4 * radius],
-                                                   const float (&dy)[norm_chunk + 2 * radius], bool begins, bool ends, bool mask,
-                                                   float (&dx)[norm_chunk]) {
+                                                   const float (&dy)[norm_chunk + 2 * radius], bool begins, bool ends,
+                                                   bool mask, float (&dx)[norm_chunk]) {
     constexpr int wide = norm_chunk + 2 * radius;
     float square[norm_chunk + 4 * radius], sum[wide], product[wide], power[norm_chunk], around[norm_chunk];
     CUPOLA_UNROLL
@@ -184,7 +187,12 @@ struct AnyNorm {
 
     AnyNorm() = default;
     AnyNorm(const LocalResponseNormShape& shape, const T* from, const T* gradient)
-        : powers(shape), channels(shape.channels), radius(shape.radius), by_channels(shape.channels), x(from), dy(gradient) {}
+        : powers(shape),
+          channels(shape.channels),
+          radius(shape.radius),
+          by_channels(shape.channels),
+          x(from),
+          dy(gradient) {}
 
     /// The power around channel c.
     [[nodiscard]] CUPOLA_HOST_DEVICE float power(const T* pixel, std::int64_t c, float& next) const {
@@ -201,7 +209,8 @@ struct AnyNorm {
 template <class T>
 struct AnyNormForward : AnyNorm<T> {
     T* y;
-    AnyNormForward(const LocalResponseNormShape& shape, const T* from, T* to) : AnyNorm<T>(shape, from, nullptr), y(to) {}
+    AnyNormForward(const LocalResponseNormShape& shape, const T* from, T* to)
+        : AnyNorm<T>(shape, from, nullptr), y(to) {}
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const Divisor::Parts at = this->by_channels.divide(i);
@@ -220,8 +229,10 @@ struct AnyNormBackward : AnyNorm<T> {
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const Divisor::Parts at = this->by_channels.divide(i);
-        const T *const pixel = this->x + at.quotient * this->channels, *const gradient = this->dy + at.quotient * this->channels;
-        const std::int64_t c = at.remainder, past = c + this->radius + 1, end = past < this->channels ? past : this->channels;
+        const T *const pixel = this->x + at.quotient * this->channels, *const gradient =
+                                                                           this->dy + at.quotient * this->channels;
+        const std::int64_t c = at.remainder, past = c + this->radius + 1,
+                           end = past < this->channels ? past : this->channels;
         float around = 0.0F, own = 0.0F;
         for (std::int64_t k = c > this->radius ? c - this->radius : 0; k < end; ++k) {
             float next;

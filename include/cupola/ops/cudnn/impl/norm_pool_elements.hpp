@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of a maximum over windows with a local response normalisation beside it do for 8 channels of a pixel: what
-// lies between the two is in registers, computed by each thread whose windows hold it. norm_elements.hpp says for which shapes.
+// What the kernels of a maximum over windows with a local response normalisation beside it do for 8 channels of a
+// pixel: what lies between the two is in registers, computed by each thread whose windows hold it. norm_elements.hpp
+// says for which shapes.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ struct PooledNormForward {
             for (int k = 0; k < radius; ++k) value[k] = side[k];
         }
         if (c + norm_chunk < channels) {
-            window_maxima<radius, window>(extents, at, ChannelsOf<radius, T>{x, channels, c + norm_chunk}, side, side_tap);
+            window_maxima<radius, window>(extents, at, ChannelsOf<radius, T>{x, channels, c + norm_chunk}, side,
+                                          side_tap);
             CUPOLA_UNROLL
             for (int k = 0; k < radius; ++k) value[radius + norm_chunk + k] = side[k];
         }

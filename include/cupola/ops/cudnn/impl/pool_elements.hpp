@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of pooling do for n channels of one pixel. The place of a maximum in its window, the first of equal ones in
-// row order, is kept for backward, which gathers: each input's gradient is written once, its sum in the order of the windows.
-// A NaN is larger than everything.
+// What the kernels of pooling do for n channels of one pixel. The place of a maximum in its window, the first of equal
+// ones in row order, is kept for backward, which gathers: each input's gradient is written once, its sum in the order
+// of the windows. A NaN is larger than everything.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,23 @@ namespace impl {
 struct PoolExtents {
     PoolExtents() = default;
     PoolExtents(const PoolingShape& shape, int channels_a_thread)
-        : channels(shape.channels), groups(shape.channels / channels_a_thread), n(channels_a_thread), height(shape.height),
+        : channels(shape.channels),
+          groups(shape.channels / channels_a_thread),
+          n(channels_a_thread),
+          height(shape.height),
           width(shape.width) {}
 
     struct Axis {
         Axis() = default;
         explicit Axis(const WindowAxis& axis)
-            : input(static_cast<int>(axis.input)), output(static_cast<int>(axis.output)), window(static_cast<int>(axis.window)),
-              stride(static_cast<int>(axis.stride)), pad(static_cast<int>(axis.pad_begin)), by_input(axis.input),
-              by_output(axis.output), by_stride(axis.stride) {}
+            : input(static_cast<int>(axis.input)),
+              output(static_cast<int>(axis.output)),
+              window(static_cast<int>(axis.window)),
+              stride(static_cast<int>(axis.stride)),
+              pad(static_cast<int>(axis.pad_begin)),
+              by_input(axis.input),
+              by_output(axis.output),
+              by_stride(axis.stride) {}
 
         int input = 0, output = 0, window = 0, stride = 1, pad = 0;
         Divisor by_input, by_output, by_stride;
@@ -56,8 +64,12 @@ struct PoolExtents {
         int row, column;
     };
 
-    [[nodiscard]] CUPOLA_HOST_DEVICE Place output(std::int64_t i) const { return place(i, height.by_output, width.by_output); }
-    [[nodiscard]] CUPOLA_HOST_DEVICE Place input(std::int64_t i) const { return place(i, height.by_input, width.by_input); }
+    [[nodiscard]] CUPOLA_HOST_DEVICE Place output(std::int64_t i) const {
+        return place(i, height.by_output, width.by_output);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE Place input(std::int64_t i) const {
+        return place(i, height.by_input, width.by_input);
+    }
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t output_pixel(std::int64_t image, int row, int column) const {
         return (image * height.output + row) * width.output + column;
     }
@@ -65,8 +77,12 @@ struct PoolExtents {
         return (image * height.input + row) * width.input + column;
     }
     /// How many threads there are.
-    [[nodiscard]] std::int64_t outputs(std::int64_t batch) const { return batch * height.output * width.output * (channels / n); }
-    [[nodiscard]] std::int64_t inputs(std::int64_t batch) const { return batch * height.input * width.input * (channels / n); }
+    [[nodiscard]] std::int64_t outputs(std::int64_t batch) const {
+        return batch * height.output * width.output * (channels / n);
+    }
+    [[nodiscard]] std::int64_t inputs(std::int64_t batch) const {
+        return batch * height.input * width.input * (channels / n);
+    }
 
     std::int64_t channels = 0;
     Divisor groups;
@@ -75,8 +91,10 @@ struct PoolExtents {
 
 private:
     [[nodiscard]] CUPOLA_HOST_DEVICE Place place(std::int64_t i, const Divisor& rows, const Divisor& columns) const {
-        const Divisor::Parts pixel = groups.divide(i), row = columns.divide(pixel.quotient), image = rows.divide(row.quotient);
-        return {image.quotient, pixel.remainder * n, static_cast<int>(image.remainder), static_cast<int>(row.remainder)};
+        const Divisor::Parts pixel = groups.divide(i), row = columns.divide(pixel.quotient),
+                             image = rows.divide(row.quotient);
+        return {image.quotient, pixel.remainder * n, static_cast<int>(image.remainder),
+                static_cast<int>(row.remainder)};
     }
 };
 
@@ -86,8 +104,8 @@ inline constexpr Tap no_tap = static_cast<Tap>(255);
 template <>
 inline constexpr std::int32_t no_tap<std::int32_t> = -1;
 
-/// The maxima of n channels over the window of `at`, and their taps. source(pixel, values) gives the channels of a pixel of
-/// the input. `window` is the window's extent both ways where it is known, else 0.
+/// The maxima of n channels over the window of `at`, and their taps. source(pixel, values) gives the channels of a
+/// pixel of the input. `window` is the window's extent both ways where it is known, else 0.
 template <int n, int window, class Source>
 CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExtents::Place& at, const Source& source,
                                              float (&best)[n], int (&tap)[n]) {
@@ -149,11 +167,12 @@ CUPOLA_HOST_DEVICE inline void store_taps(Tap* to, const float (&best)[n], const
 
 /// The gradients of n channels of input `at` from the gradients and taps of the maxima whose windows hold it.
 template <int n, class Tap, class T>
-CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExtents::Place& at, std::int64_t channel, const T* dy,
-                                             const Tap* taps, float* sum) {
+CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExtents::Place& at, std::int64_t channel,
+                                             const T* dy, const Tap* taps, float* sum) {
     CUPOLA_UNROLL
     for (int k = 0; k < n; ++k) sum[k] = 0.0F;
-    const int last_row = e.height.last(at.row), last_column = e.width.last(at.column), first_column = e.width.first(at.column);
+    const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
+              first_column = e.width.first(at.column);
     for (int i = e.height.first(at.row); i <= last_row; ++i) {
         for (int j = first_column; j <= last_column; ++j) {
             const int here = (at.row - e.height.start(i)) * e.width.window + at.column - e.width.start(j);
@@ -242,7 +261,8 @@ struct MeanPoolBackward {
         const PoolExtents& e = extents;
         const PoolExtents::Place at = e.input(i);
         float sum[n] = {};
-        const int last_row = e.height.last(at.row), last_column = e.width.last(at.column), first_column = e.width.first(at.column);
+        const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
+                  first_column = e.width.first(at.column);
         for (int row = e.height.first(at.row); row <= last_row; ++row) {
             for (int column = first_column; column <= last_column; ++column) {
                 const std::int64_t from = e.output_pixel(at.image, row, column) * e.channels + at.channel;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of the padded shortcut do for n channels of one pixel. With n > 1 the input's channels begin and end at
-// multiples of n among the output's.
+// What the kernels of the padded shortcut do for n channels of one pixel. With n > 1 the input's channels begin and end
+// at multiples of n among the output's.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// The windows as a pooling's, over `channels` of the output, or of the input.
-[[nodiscard]] inline PoolExtents shortcut_extents(const PadShortcutShape& shape, std::int64_t channels, int channels_a_thread) {
+[[nodiscard]] inline PoolExtents shortcut_extents(const PadShortcutShape& shape, std::int64_t channels,
+                                                  int channels_a_thread) {
     return {PoolingShape{shape.height, shape.width, channels, PoolingKind::average}, channels_a_thread};
 }
 
@@ -34,7 +35,8 @@ struct ShortcutForward {
         if (channel >= 0 && channel < in_channels) {
             const int top = e.height.start(at.row), left = e.width.start(at.column);
             for (int row = top < 0 ? 0 : top; row < top + e.height.window && row < e.height.input; ++row) {
-                for (int column = left < 0 ? 0 : left; column < left + e.width.window && column < e.width.input; ++column) {
+                for (int column = left < 0 ? 0 : left; column < left + e.width.window && column < e.width.input;
+                     ++column) {
                     float value[n];
                     load_floats<n>(x + e.input_pixel(at.image, row, column) * in_channels + channel, value);
                     CUPOLA_UNROLL

@@ -53,8 +53,8 @@ struct SetBytes {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
 };
 
-/// A batch into the buffers that a captured step reads: `n` floats of the samples a thread, then a label a thread. A batch that
-/// failed stays there: nothing is taken once *sound is 0.
+/// A batch into the buffers that a captured step reads: `n` floats of the samples a thread, then a label a thread. A
+/// batch that failed stays there: nothing is taken once *sound is 0.
 template <int n>
 struct TakeBatch {
     const float* samples;
@@ -73,7 +73,8 @@ struct TakeBatch {
         }
         std::int64_t at = i * n;
         if (at + n <= floats) {
-            *reinterpret_cast<Pack<float, n>*>(samples_to + at) = *reinterpret_cast<const Pack<float, n>*>(samples + at);
+            *reinterpret_cast<Pack<float, n>*>(samples_to + at) =
+                *reinterpret_cast<const Pack<float, n>*>(samples + at);
         } else {
             for (; at < floats; ++at) samples_to[at] = samples[at];
         }
@@ -98,13 +99,15 @@ struct WeightedSumAt {
         for (int r = 0; r < rows; ++r) {
             load_floats<n>(row[r] + i, value);
             CUPOLA_UNROLL
-            for (int k = 0; k < n; ++k) sum[k] = r == 0 ? weight[r] * value[k] : multiply_add(weight[r], value[k], sum[k]);
+            for (int k = 0; k < n; ++k)
+                sum[k] = r == 0 ? weight[r] * value[k] : multiply_add(weight[r], value[k], sum[k]);
         }
         store_floats<n>(to + i, sum);
     }
 };
 
-/// A NaN into the gradient of a loss that is not finite, whatever backward made of it: the check of the average finds it.
+/// A NaN into the gradient of a loss that is not finite, whatever backward made of it: the check of the average finds
+/// it.
 struct SpoilBy {
     const double* loss;
     float* gradient;

@@ -52,7 +52,9 @@ struct SumTo {
 struct NoneTo {
     std::int32_t* to;
 
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t which, std::uint64_t count) const { to[which] = count == 0 ? 1 : 0; }
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t which, std::uint64_t count) const {
+        to[which] = count == 0 ? 1 : 0;
+    }
 };
 
 }  // namespace impl

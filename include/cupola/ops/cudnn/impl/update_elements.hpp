@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of the optimisers do for n parameters from one on: the formulas of ops/sgd_update.hpp and its neighbours.
+// What the kernels of the optimisers do for n parameters from one on: the formulas of ops/sgd_update.hpp and its
+// neighbours.
 #pragma once
 
 #include <cmath>
@@ -23,7 +24,7 @@ struct ConstantsOf {
     K value{};
     const K* on_device = nullptr;
 
-    ConstantsOf(const K& constants) : value(constants) {}           // NOLINT: either is what a pass is given
+    ConstantsOf(const K& constants) : value(constants) {}      // NOLINT: either is what a pass is given
     ConstantsOf(const K* constants) : on_device(constants) {}  // NOLINT
 
     [[nodiscard]] CUPOLA_HOST_DEVICE K get() const { return on_device != nullptr ? *on_device : value; }
@@ -204,7 +205,8 @@ struct LambRate {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, const TwoSums& squares) const {
         const LambConstants k = constants.get();
         const bool adapts = k.adapt && squares.of_w > 0 && squares.of_step > 0;
-        *rate = adapts ? static_cast<float>(static_cast<double>(k.rate) * std::sqrt(squares.of_w / squares.of_step)) : k.rate;
+        *rate = adapts ? static_cast<float>(static_cast<double>(k.rate) * std::sqrt(squares.of_w / squares.of_step))
+                       : k.rate;
     }
 };
 
@@ -233,7 +235,8 @@ struct LarsSquares {
     const float *w, *gradient;
 
     CUPOLA_HOST_DEVICE TwoSums operator()(std::int64_t i, std::int64_t) const {
-        const auto g = static_cast<double>(GradientAt(constants.get().gradient)(gradient[i], w[i])), wi = static_cast<double>(w[i]);
+        const auto g = static_cast<double>(GradientAt(constants.get().gradient)(gradient[i], w[i])),
+                   wi = static_cast<double>(w[i]);
         return {wi * wi, g * g};
     }
 };
@@ -244,8 +247,10 @@ struct LarsRate {
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, const TwoSums& squares) const {
         const LarsConstants k = constants.get();
-        const double of_w = std::sqrt(squares.of_w), of_g = std::sqrt(squares.of_step), given = static_cast<double>(k.rate);
-        const double trust = static_cast<double>(k.coefficient) * of_w / (of_g + static_cast<double>(k.weight_decay) * of_w);
+        const double of_w = std::sqrt(squares.of_w), of_g = std::sqrt(squares.of_step),
+                     given = static_cast<double>(k.rate);
+        const double trust =
+            static_cast<double>(k.coefficient) * of_w / (of_g + static_cast<double>(k.weight_decay) * of_w);
         *rate = static_cast<float>(k.adapt && of_w > 0 && of_g > 0 ? given * trust : given);
     }
 };
@@ -313,8 +318,8 @@ struct AddSumTo {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, double sum) const { *to = (first ? 0.0 : *to) + sum; }
 };
 
-/// What clipping to a norm multiplies the gradient by, as optim/clipped.hpp has it, times *before where it has been clipped
-/// already. `before` may be `to`.
+/// What clipping to a norm multiplies the gradient by, as optim/clipped.hpp has it, times *before where it has been
+/// clipped already. `before` may be `to`.
 struct ClipScaleTo {
     const double* squares;
     double max_norm;

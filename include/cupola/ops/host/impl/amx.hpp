@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them in bfloat16 that is added to a third in float,
+// AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them in bfloat16 that is added to a third in
+// float,
 //
 //   C[m][n] += sum over p < 16 of A[m][2p] B[p][2n] + A[m][2p + 1] B[p][2n + 1]     16 cycles
 //
-// so A has 32 values of the sum's index in a row and B has pairs of them. Written as assembly, because a file need not be
-// compiled for AMX: whether the machine has it is asked when the program runs. Denormal numbers count as zero.
+// so A has 32 values of the sum's index in a row and B has pairs of them. Written as assembly, because a file need not
+// be compiled for AMX: whether the machine has it is asked when the program runs. Denormal numbers count as zero.
 #pragma once
 
 #include <cupola/ops/host/impl/avx512.hpp>
@@ -38,7 +39,8 @@ inline constexpr std::int64_t tile_rows = 16, tile_depth = 32, tile_bytes = 1024
     return has;
 }
 
-/// While one of these lives, this thread's eight tiles have 16 rows of 64 bytes. oneDNN sets what it needs at each call.
+/// While one of these lives, this thread's eight tiles have 16 rows of 64 bytes. oneDNN sets what it needs at each
+/// call.
 class AmxTiles {
 public:
     AmxTiles() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What AMX's products read, written from rows of up to 32 images whose sum is wanted: a column of 32 images for each element,
-// or for each pair of images their elements side by side. A missing image is one of zeros.
+// What AMX's products read, written from rows of up to 32 images whose sum is wanted: a column of 32 images for each
+// element, or for each pair of images their elements side by side. A missing image is one of zeros.
 #pragma once
 
 #include <cupola/ops/host/impl/amx.hpp>
@@ -48,10 +48,10 @@ struct AmxImages {
     std::int64_t count, stride;
 };
 
-/// Columns of 32 images for each of the `elements` of a row, 64 bytes each. Sixteen of them are a tile; tile i is written at
-/// (i % period) * long_step + (i / period) * 1024 bytes.
-inline void write_columns(const BFloat16* row, const AmxImages& images, std::int64_t elements, std::byte* to, std::int64_t period,
-                          std::int64_t long_step) {
+/// Columns of 32 images for each of the `elements` of a row, 64 bytes each. Sixteen of them are a tile; tile i is
+/// written at (i % period) * long_step + (i / period) * 1024 bytes.
+inline void write_columns(const BFloat16* row, const AmxImages& images, std::int64_t elements, std::byte* to,
+                          std::int64_t period, std::int64_t long_step) {
     const auto tile = [&](std::int64_t i) { return to + i % period * long_step + i / period * tile_bytes; };
     for (std::int64_t first = 0; first < elements; first += 32) {
         const std::int64_t here = std::min<std::int64_t>(32, elements - first);
@@ -60,7 +60,8 @@ inline void write_columns(const BFloat16* row, const AmxImages& images, std::int
         for (int pair = 0; pair < 16; ++pair) {
             const BFloat16* const from = row + first + 2 * pair * images.stride;
             const __m512i even = _mm512_maskz_loadu_epi16(2 * pair < images.count ? valid : 0U, from);
-            const __m512i odd = _mm512_maskz_loadu_epi16(2 * pair + 1 < images.count ? valid : 0U, from + images.stride);
+            const __m512i odd =
+                _mm512_maskz_loadu_epi16(2 * pair + 1 < images.count ? valid : 0U, from + images.stride);
             low[pair] = _mm512_unpacklo_epi16(even, odd);
             high[pair] = _mm512_unpackhi_epi16(even, odd);
         }
@@ -77,10 +78,10 @@ inline void write_columns(const BFloat16* row, const AmxImages& images, std::int
     }
 }
 
-/// For each of `pixels` pixels of a row and each 16 of its channels a tile of 16 pairs of images. Adds the sum of the row's
-/// pixels in all images to `sums`, a float for each channel (of whole tiles).
-inline void write_pairs(const BFloat16* row, const AmxImages& images, std::int64_t pixels, std::int64_t channels, std::byte* to,
-                        std::int64_t pixel_step, std::int64_t tile_step, float* sums) {
+/// For each of `pixels` pixels of a row and each 16 of its channels a tile of 16 pairs of images. Adds the sum of the
+/// row's pixels in all images to `sums`, a float for each channel (of whole tiles).
+inline void write_pairs(const BFloat16* row, const AmxImages& images, std::int64_t pixels, std::int64_t channels,
+                        std::byte* to, std::int64_t pixel_step, std::int64_t tile_step, float* sums) {
     for (std::int64_t pair = 0; pair < 16; ++pair) {
         const BFloat16* const even = row + 2 * pair * images.stride;
         const BFloat16* const odd = even + images.stride;
@@ -91,7 +92,8 @@ inline void write_pairs(const BFloat16* row, const AmxImages& images, std::int64
             std::byte* line = to + c / 16 * tile_step + pair * 64;
             __m512 sum = _mm512_setzero_ps(), odd_sum = sum;
             for (std::int64_t x = 0; x < pixels; ++x, line += pixel_step) {
-                const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_maskz_loadu_epi16(valid_even, even + x * channels + c));
+                const __m512i low =
+                    _mm512_maskz_cvtepu16_epi32(0xFFFF, _mm256_maskz_loadu_epi16(valid_even, even + x * channels + c));
                 const __m512i high = _mm512_castps_si512(load16(odd + x * channels + c, valid_odd));
                 _mm512_store_si512(line, _mm512_or_si512(low, high));
                 sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, low, 16)));

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a convolution's weights on AMX, a product of tiles [in, images] x [images, out] for each tap and each pixel
-// whose tap lies inside the image:
+// The gradient of a convolution's weights on AMX, a product of tiles [in, images] x [images, out] for each tap and each
+// pixel whose tap lies inside the image:
 //
 //   dw[o,a,b,c] = sum over i, j, then n of x[n, i s + a - pad, j s + b - pad, c] dy[n,i,j,o]
 //
-// The sum within a tile is over 32 images, so no pixel is padded and a tap is a shift by whole tiles. The taps of one axis, the
-// inner, are added up for together: what one of them read lies in a tile or a first-level cache for the next.
+// The sum within a tile is over 32 images, so no pixel is padded and a tap is a shift by whole tiles. The taps of one
+// axis, the inner, are added up for together: what one of them read lies in a tile or a first-level cache for the next.
 //
 //   channels    multiples of 16 input channels: a tile's rows are channels, the inner axis is the width
 //   windows     others: a tile's rows are 16 of the taps of a row of the filter times channels, which lie one after another;
 //               the inner axis is the height, and the rows are padded with zeros at their ends
 //
-// A block is 32 images by as many output rows as stay in a second-level cache when they are written as tiles want them. Each
-// thread does its share of the blocks, with sums of its own, because what one thread has written is slow to read for another.
-// The sums are added in the order of the threads, so bits depend on the shape and on the number of threads.
+// A block is 32 images by as many output rows as stay in a second-level cache when they are written as tiles want them.
+// Each thread does its share of the blocks, with sums of its own, because what one thread has written is slow to read
+// for another. The sums are added in the order of the threads, so bits depend on the shape and on the number of
+// threads.
 #pragma once
 
 #include <cupola/ops/host/impl/amx_operands.hpp>
@@ -33,18 +34,19 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where the operands of a call of `add_products` lie, a step of bytes for each place; the outputs on the outer axis; and on
-/// the inner axis the outputs, where the first one's window begins, and the input's extent.
+/// Where the operands of a call of `add_products` lie, a step of bytes for each place; the outputs on the outer axis;
+/// and on the inner axis the outputs, where the first one's window begins, and the input's extent.
 struct AmxWalk {
     const std::byte *inputs, *gradients;
     std::int64_t input_step, outer_input_step, gradient_step, outer_gradient_step;
     std::int64_t outer_count, count, start, stride, extent;
 };
 
-/// Adds for the two or three `taps` of the inner axis from w.start on. A tap's input is the next output's for the tap before,
-/// so in this order each product loads one tile and keeps one. That takes few tiles, which is what counts: measured on a
-/// Sapphire Rapids whose cores others use too, loops over 8 tiles take up to four times as long at one time as at another, over 4
-/// or 5 twice as long. It is as if the tiles that registers are renamed to, some 12 for all of them, were shared.
+/// Adds for the two or three `taps` of the inner axis from w.start on. A tap's input is the next output's for the tap
+/// before, so in this order each product loads one tile and keeps one. That takes few tiles, which is what counts:
+/// measured on a Sapphire Rapids whose cores others use too, loops over 8 tiles take up to four times as long at one
+/// time as at another, over 4 or 5 twice as long. It is as if the tiles that registers are renamed to, some 12 for all
+/// of them, were shared.
 template <int taps>
 inline void add_products(const AmxWalk& w, std::byte* sums, std::int64_t tap_step, bool first) {
     constexpr int input_tile = taps, gradient_tile = taps + 1;
@@ -74,9 +76,9 @@ inline void add_products(const AmxWalk& w, std::byte* sums, std::int64_t tap_ste
 
 class AmxWeightGradient {
 public:
-    /// Whether it is the faster one. It needs 2 taps or more on the inner axis and takes as long for a batch as for the next
-    /// multiple of 32: with 64 input channels and more it is 1.4 times as fast as oneDNN at half of that, with others at 7/8.
-    /// Each thread has sums of its own, which must not become too many.
+    /// Whether it is the faster one. It needs 2 taps or more on the inner axis and takes as long for a batch as for the
+    /// next multiple of 32: with 64 input channels and more it is 1.4 times as fast as oneDNN at half of that, with
+    /// others at 7/8. Each thread has sums of its own, which must not become too many.
     [[nodiscard]] static bool suits(const ConvolutionShape& shape, std::int64_t batch, int threads) {
         const std::int64_t places = (batch + tile_depth - 1) / tile_depth * tile_depth;
         const bool full = by_channels(shape) && shape.in_channels >= 64 ? 2 * batch >= places : 8 * batch >= 7 * places;
@@ -86,9 +88,17 @@ public:
     }
 
     AmxWeightGradient(const ConvolutionShape& shape, std::int64_t batch, int threads)
-        : height_(shape.height), width_(shape.width), in_(shape.in_channels), out_(shape.out_channels), batch_(batch),
-          channels_(by_channels(shape)), taps_(inner(shape).window), outer_taps_(channels_ ? height_.window : 1),
-          lines_(channels_ ? in_ : width_.window * in_), row_tiles_((lines_ + 15) / 16), out_tiles_((out_ + 15) / 16),
+        : height_(shape.height),
+          width_(shape.width),
+          in_(shape.in_channels),
+          out_(shape.out_channels),
+          batch_(batch),
+          channels_(by_channels(shape)),
+          taps_(inner(shape).window),
+          outer_taps_(channels_ ? height_.window : 1),
+          lines_(channels_ ? in_ : width_.window * in_),
+          row_tiles_((lines_ + 15) / 16),
+          out_tiles_((out_ + 15) / 16),
           input_row_bytes_(channels_ ? width_.input * row_tiles_ * tile_bytes
                                      : 64 * std::max((width_.output - 1) * width_.stride * in_ + row_tiles_ * 16,
                                                      (width_.pad_begin + width_.input) * in_)),
@@ -109,7 +119,8 @@ public:
             add_up(input, output_gradient, chunks_ * bands_ * part / parts_, chunks_ * bands_ * (part + 1) / parts_,
                    scratch + part * part_bytes());
         });
-        parallel_for(context, groups() * row_tiles_, [=, this](std::int64_t tile) { write_weights(scratch, tile, add, weight_gradient); });
+        parallel_for(context, groups() * row_tiles_,
+                     [=, this](std::int64_t tile) { write_weights(scratch, tile, add, weight_gradient); });
         if (bias_gradient == nullptr) return;
         for (std::int64_t o = 0; o < out_; ++o) {
             float sum = add ? bias_gradient[o] : 0.0F;
@@ -148,7 +159,9 @@ private:
     [[nodiscard]] std::int64_t bias_bytes() const { return out_tiles_ * 64; }
 
     /// A part's memory: the sums of the weights, those of the biases, and the operands of a block.
-    [[nodiscard]] std::int64_t part_bytes() const { return sum_bytes() + bias_bytes() + input_bytes() + gradient_bytes(); }
+    [[nodiscard]] std::int64_t part_bytes() const {
+        return sum_bytes() + bias_bytes() + input_bytes() + gradient_bytes();
+    }
     [[nodiscard]] float* biases(std::byte* part) const { return reinterpret_cast<float*>(part + sum_bytes()); }
 
     [[nodiscard]] std::int64_t first_input_row(const Block& b) const {
@@ -160,7 +173,8 @@ private:
     }
 
     /// What one thread does: the sums over some blocks.
-    void add_up(const BFloat16* input, const BFloat16* output_gradient, std::int64_t first, std::int64_t end, std::byte* sums) const {
+    void add_up(const BFloat16* input, const BFloat16* output_gradient, std::int64_t first, std::int64_t end,
+                std::byte* sums) const {
         const AmxTiles tiles;
         std::byte *const inputs = sums + sum_bytes() + bias_bytes(), *const gradients = inputs + input_bytes();
         std::memset(biases(sums), 0, static_cast<std::size_t>(bias_bytes()));
@@ -182,7 +196,8 @@ private:
         const std::int64_t elements = width_.input * in_, image = height_.input * elements;
         const BFloat16* const from = input + b.image * image + (first_input_row(b) + row) * elements;
         std::byte* const to = b.inputs + row * input_row_bytes_;
-        if (channels_) return write_columns(from, {b.images, image}, elements, to, row_tiles_, width_.input * tile_bytes);
+        if (channels_)
+            return write_columns(from, {b.images, image}, elements, to, row_tiles_, width_.input * tile_bytes);
         const std::int64_t begin = width_.pad_begin * in_ * 64, end = begin + elements * 64;
         std::memset(to, 0, static_cast<std::size_t>(begin));
         write_columns(from, {b.images, image}, elements, to + begin, 1, 0);
@@ -197,7 +212,8 @@ private:
     }
 
     /// The sums of a tap of the outer axis, 16 rows of a group and 16 output channels.
-    void multiply(const Block& b, std::int64_t tap, std::int64_t line, std::int64_t out, std::byte* sums, bool first) const {
+    void multiply(const Block& b, std::int64_t tap, std::int64_t line, std::int64_t out, std::byte* sums,
+                  bool first) const {
         const std::byte* const gradients = b.gradients + out * width_.output * tile_bytes;
         const std::int64_t first_row = first_input_row(b), tap_step = row_tiles_ * out_tiles_ * tile_bytes;
         std::byte* const to = sums + tap * taps_ * tap_step + (line * out_tiles_ + out) * tile_bytes;
@@ -210,7 +226,8 @@ private:
         // The output rows whose tap lies inside the image.
         const std::int64_t offset = tap - height_.pad_begin, s = height_.stride;
         const std::int64_t begin = std::max(b.row, offset >= 0 ? 0 : (s - 1 - offset) / s);
-        const std::int64_t end = std::min(b.row + b.rows, height_.input <= offset ? 0 : (height_.input - 1 - offset) / s + 1);
+        const std::int64_t end =
+            std::min(b.row + b.rows, height_.input <= offset ? 0 : (height_.input - 1 - offset) / s + 1);
         add_taps({b.inputs + ((begin * s + offset - first_row) * row_tiles_ + line) * width_.input * tile_bytes,
                   gradients + (begin - b.row) * gradient_row_bytes(), tile_bytes, s * input_row_bytes_, tile_bytes,
                   gradient_row_bytes(), end - begin, width_.output, -width_.pad_begin, width_.stride, width_.input},
@@ -236,7 +253,8 @@ private:
             for (int r = 0; r < 16; ++r) {
                 const std::byte* const from = sums + (tile * out_tiles_ + out) * tile_bytes + r * 64;
                 __m512 sum = _mm512_load_ps(from);
-                for (std::int64_t part = 1; part < parts_; ++part) sum = _mm512_add_ps(sum, _mm512_load_ps(from + part * part_bytes()));
+                for (std::int64_t part = 1; part < parts_; ++part)
+                    sum = _mm512_add_ps(sum, _mm512_load_ps(from + part * part_bytes()));
                 values[r] = _mm512_castps_si512(sum);
             }
             transpose16(values);

@@ -27,7 +27,8 @@ inline constexpr std::int64_t vector_lanes = 16;
     return static_cast<__mmask16>(count >= vector_lanes ? 0xFFFFU : (1U << count) - 1U);
 }
 
-// g++ 12 warns of what its own headers leave undefined where an intrinsic has no mask: some have one here that selects all.
+// g++ 12 warns of what its own headers leave undefined where an intrinsic has no mask: some have one here that selects
+// all.
 
 [[nodiscard]] inline __m512 widened(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, bits), 16));
@@ -39,7 +40,8 @@ inline constexpr std::int64_t vector_lanes = 16;
 #else
     const __m512i bits = _mm512_castps_si512(v), high = _mm512_maskz_srli_epi32(0xFFFF, bits, 16);
     const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_maskz_srli_epi32(0xFFFF, _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    const __m512i rounded =
+        _mm512_maskz_srli_epi32(0xFFFF, _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
     const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40)));
 #endif
@@ -47,7 +49,9 @@ inline constexpr std::int64_t vector_lanes = 16;
 
 [[nodiscard]] inline __m512 load16(const float* p) { return _mm512_loadu_ps(p); }
 [[nodiscard]] inline __m512 load16(const float* p, __mmask16 m) { return _mm512_maskz_loadu_ps(m, p); }
-[[nodiscard]] inline __m512 load16(const BFloat16* p) { return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+[[nodiscard]] inline __m512 load16(const BFloat16* p) {
+    return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 [[nodiscard]] inline __m512 load16(const BFloat16* p, __mmask16 m) { return widened(_mm256_maskz_loadu_epi16(m, p)); }
 
 inline void store16(float* p, __m512 v) { _mm512_storeu_ps(p, v); }

@@ -38,7 +38,8 @@ template <std::size_t Count, class Function>
 [[gnu::always_inline]] inline void for_each_index(Function f) {
     [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {
         (f(std::integral_constant<std::size_t, I>{}), ...);
-    }(std::make_index_sequence<Count>{});
+    }
+    (std::make_index_sequence<Count>{});
 }
 
 }  // namespace impl

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local response normalisation of neighbouring pixels, for the operations that contain one: forward, and the gradient from
-// the input alone (nothing is kept between them). With AVX-512, windows of 5 and of 9 channels and the power 3/4 stay in
-// registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only the windows that hold
-// it and a NaN goes no further. Everything else takes the rows in a first-level cache.
+// Local response normalisation of neighbouring pixels, for the operations that contain one: forward, and the gradient
+// from the input alone (nothing is kept between them). With AVX-512, windows of 5 and of 9 channels and the power 3/4
+// stay in registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only the
+// windows that hold it and a NaN goes no further. Everything else takes the rows in a first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ public:
 #if defined(CUPOLA_HOST_AVX512)
         if (shape_.beta == 0.75F && shape_.radius == 4) {
             return shape_.channels == 4 * vector_lanes ? forward_in_registers<4, 4>(x, y, pixels)
-                                                : forward_in_registers<4, 0>(x, y, pixels);
+                                                       : forward_in_registers<4, 0>(x, y, pixels);
         }
         if (shape_.beta == 0.75F && shape_.radius == 2) return forward_in_registers<2, 0>(x, y, pixels);
 #endif
@@ -51,7 +51,7 @@ public:
 #if defined(CUPOLA_HOST_AVX512)
         if (shape_.beta == 0.75F && shape_.radius == 4) {
             return shape_.channels == 4 * vector_lanes ? backward_in_registers<4, 4>(x, dy, dx, pixels, mask)
-                                                : backward_in_registers<4, 0>(x, dy, dx, pixels, mask);
+                                                       : backward_in_registers<4, 0>(x, dy, dx, pixels, mask);
         }
         if (shape_.beta == 0.75F && shape_.radius == 2) return backward_in_registers<2, 0>(x, dy, dx, pixels, mask);
 #endif
@@ -99,8 +99,8 @@ private:
         }
     }
 
-    /// s^(-1/4) to a float's precision by three of Newton's steps from a guess in the exponent: vector instructions on every
-    /// processor, where std::sqrt, which may set errno, is none.
+    /// s^(-1/4) to a float's precision by three of Newton's steps from a guess in the exponent: vector instructions on
+    /// every processor, where std::sqrt, which may set errno, is none.
     static float inverse_fourth_root(float s) {
         constexpr std::uint32_t guess = 0x4F58CAE3;  // 5/4 of the bits of 1, less what makes the guess's error smallest
         float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(s) >> 2));
@@ -144,7 +144,8 @@ private:
         if constexpr (by == vector_lanes) {
             return before;
         } else {
-            return _mm512_castsi512_ps(_mm512_maskz_alignr_epi32(0xFFFF, _mm512_castps_si512(now), _mm512_castps_si512(before), vector_lanes - by));
+            return _mm512_castsi512_ps(_mm512_maskz_alignr_epi32(0xFFFF, _mm512_castps_si512(now),
+                                                                 _mm512_castps_si512(before), vector_lanes - by));
         }
     }
 
@@ -183,52 +184,57 @@ private:
     /// `known`: how many vectors a pixel has, all of them full; 0 if that is known only when the program runs.
     template <int radius, int known, class T>
     void forward_in_registers(const T* x, T* y, std::int64_t pixels) const {
-        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels, count = (channels + vector_lanes - 1) / vector_lanes;
+        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels,
+                           count = (channels + vector_lanes - 1) / vector_lanes;
         const __mmask16 last = known > 0 ? 0xFFFF : first_lanes(channels - (count - 1) * vector_lanes);
         for (; pixels > 0; --pixels, x += channels, y += channels) {
             Window<radius> window;
             __m512 before = _mm512_setzero_ps();
-            for_each_vector<known, 1>(count, [&](std::int64_t v) __attribute__((always_inline)) {
-                const __m512 now = v == count ? _mm512_setzero_ps() : load(x, v, count, last);
-                const __m512 sum = window.next(_mm512_mul_ps(now, now));
-                if (v > 0) {
-                    const __m512 r = inverse_fourth_root(scale(sum));
-                    store(y, v - 1, count, last, _mm512_mul_ps(before, _mm512_mul_ps(_mm512_mul_ps(r, r), r)));
-                }
-                before = now;
-            });
+            for_each_vector<known, 1>(
+                count, [&](std::int64_t v) __attribute__((always_inline)) {
+                    const __m512 now = v == count ? _mm512_setzero_ps() : load(x, v, count, last);
+                    const __m512 sum = window.next(_mm512_mul_ps(now, now));
+                    if (v > 0) {
+                        const __m512 r = inverse_fourth_root(scale(sum));
+                        store(y, v - 1, count, last, _mm512_mul_ps(before, _mm512_mul_ps(_mm512_mul_ps(r, r), r)));
+                    }
+                    before = now;
+                });
         }
     }
 
     template <int radius, int known, class T>
     void backward_in_registers(const T* x, const T* dy, T* dx, std::int64_t pixels, bool mask) const {
-        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels, count = (channels + vector_lanes - 1) / vector_lanes;
+        const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels,
+                           count = (channels + vector_lanes - 1) / vector_lanes;
         const __mmask16 last = known > 0 ? 0xFFFF : first_lanes(channels - (count - 1) * vector_lanes);
         const __m512 factor = _mm512_set1_ps(2.0F * shape_.alpha * shape_.beta), zero = _mm512_setzero_ps();
         const __mmask16 all = mask ? 0 : 0xFFFF;
         for (; pixels > 0; --pixels, x += channels, dy += channels, dx += channels) {
             Window<radius> squares, products;
             __m512 x1 = zero, x2 = zero, dy2 = zero, power2 = zero;  // of the vector before, and of the one before that
-            for_each_vector<known, 2>(count, [&](std::int64_t v) __attribute__((always_inline)) {
-                const __m512 now = v < count ? load(x, v, count, last) : zero;
-                const __m512 sum = squares.next(_mm512_mul_ps(now, now));
-                __m512 product = zero, dy1 = zero, power1 = zero;
-                if (v > 0 && v <= count) {
-                    const __m512 r = inverse_fourth_root(scale(sum)), square = _mm512_mul_ps(r, r);
-                    power1 = _mm512_mul_ps(square, r);
-                    dy1 = load(dy, v - 1, count, last);
-                    const __m512 next_power = _mm512_mul_ps(power1, _mm512_mul_ps(square, square));
-                    // Lanes past the channels are zero even if the power there is not finite.
-                    product = _mm512_maskz_mul_ps(v == count ? last : 0xFFFF, _mm512_mul_ps(dy1, x1), next_power);
-                }
-                const __m512 around = products.next(product);
-                if (v > 1) {
-                    const __m512 d = _mm512_fnmadd_ps(_mm512_mul_ps(factor, x2), around, _mm512_mul_ps(dy2, power2));
-                    const auto keep = static_cast<__mmask16>(all | _mm512_cmp_ps_mask(x2, zero, _CMP_GT_OQ));
-                    store(dx, v - 2, count, last, _mm512_maskz_mov_ps(keep, d));
-                }
-                x2 = x1, x1 = now, dy2 = dy1, power2 = power1;
-            });
+            for_each_vector<known, 2>(
+                count, [&](std::int64_t v) __attribute__((always_inline)) {
+                    const __m512 now = v < count ? load(x, v, count, last) : zero;
+                    const __m512 sum = squares.next(_mm512_mul_ps(now, now));
+                    __m512 product = zero, dy1 = zero, power1 = zero;
+                    if (v > 0 && v <= count) {
+                        const __m512 r = inverse_fourth_root(scale(sum)), square = _mm512_mul_ps(r, r);
+                        power1 = _mm512_mul_ps(square, r);
+                        dy1 = load(dy, v - 1, count, last);
+                        const __m512 next_power = _mm512_mul_ps(power1, _mm512_mul_ps(square, square));
+                        // Lanes past the channels are zero even if the power there is not finite.
+                        product = _mm512_maskz_mul_ps(v == count ? last : 0xFFFF, _mm512_mul_ps(dy1, x1), next_power);
+                    }
+                    const __m512 around = products.next(product);
+                    if (v > 1) {
+                        const __m512 d =
+                            _mm512_fnmadd_ps(_mm512_mul_ps(factor, x2), around, _mm512_mul_ps(dy2, power2));
+                        const auto keep = static_cast<__mmask16>(all | _mm512_cmp_ps_mask(x2, zero, _CMP_GT_OQ));
+                        store(dx, v - 2, count, last, _mm512_maskz_mov_ps(keep, d));
+                    }
+                    x2 = x1, x1 = now, dy2 = dy1, power2 = power1;
+                });
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maxima over windows, a row of an image at a time, for the operations that contain such a pooling. The place of a maximum in
-// its window, the first of equal ones in row order, is kept in a byte. A NaN is larger than everything. Backward gathers: each
-// row of the input gradient is written once, its sums in the order of the windows.
+// Maxima over windows, a row of an image at a time, for the operations that contain such a pooling. The place of a
+// maximum in its window, the first of equal ones in row order, is kept in a byte. A NaN is larger than everything.
+// Backward gathers: each row of the input gradient is written once, its sums in the order of the windows.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,14 @@ namespace impl {
 class PoolRows {
 public:
     /// Takes what place_is_a_byte() says yes to.
-    explicit PoolRows(const PoolingShape& shape) : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
+    explicit PoolRows(const PoolingShape& shape)
+        : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
 
     /// The rows [first, last) of the input that lie in the windows of output row i.
     [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return std::max(std::int64_t{0}, start(i)); }
-    [[nodiscard]] std::int64_t last_input(std::int64_t i) const { return std::min(height_.input, start(i) + height_.window); }
+    [[nodiscard]] std::int64_t last_input(std::int64_t i) const {
+        return std::min(height_.input, start(i) + height_.window);
+    }
     /// The last row of the output whose windows hold input row `at`, or one below the first if there is none.
     [[nodiscard]] std::int64_t last_output(std::int64_t at) const {
         return std::min(height_.output - 1, (at + height_.pad_begin) / height_.stride);
@@ -36,13 +39,16 @@ public:
     [[nodiscard]] std::int64_t output_width() const { return width_.output; }
     [[nodiscard]] std::int64_t window_rows() const { return height_.window; }
 
-    /// Output row i and its places, from `row(a)`, the pointer to input row a. Null `places` are not written. With `mask`, a
-    /// maximum that is not positive has its place nowhere, so that its gradient reaches no input: the gradient of a ReLU before.
-    /// Calls then(j) when pixel j of the row is there.
+    /// Output row i and its places, from `row(a)`, the pointer to input row a. Null `places` are not written. With
+    /// `mask`, a maximum that is not positive has its place nowhere, so that its gradient reaches no input: the
+    /// gradient of a ReLU before. Calls then(j) when pixel j of the row is there.
     template <class T, class Row, class Then>
     void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, Then then) const {
         const std::int64_t top = first_input(i), bottom = last_input(i);
-        Taps<T> taps{.rows = {}, .count = static_cast<int>(bottom - top), .stride = channels_, .across = static_cast<int>(width_.window)};
+        Taps<T> taps{.rows = {},
+                     .count = static_cast<int>(bottom - top),
+                     .stride = channels_,
+                     .across = static_cast<int>(width_.window)};
         for (std::int64_t a = top; a < bottom; ++a) taps.rows[a - top] = row(a);
         const auto above = static_cast<int>((top - start(i)) * width_.window);
         for (std::int64_t j = 0; j < width_.output; ++j) {
@@ -61,7 +67,8 @@ public:
     template <class T>
     void backward(std::int64_t at, const T* dy, const std::uint8_t* places, T* dx) const {
         const std::int64_t bottom = last_output(at);
-        std::int64_t top = std::max(std::int64_t{0}, at + height_.pad_begin - height_.window + height_.stride) / height_.stride;
+        std::int64_t top =
+            std::max(std::int64_t{0}, at + height_.pad_begin - height_.window + height_.stride) / height_.stride;
         Givers<T> givers{.dy = dy, .places = places};
         givers.down = output_row();
         givers.across = channels_;
@@ -129,7 +136,8 @@ private:
 
     /// Channels [c, c + count) of one window, count <= block.
     template <class T>
-    static void plain_maxima(const Taps<T>& taps, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places, bool mask) {
+    static void plain_maxima(const Taps<T>& taps, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places,
+                             bool mask) {
         float best[block];
         std::int32_t place[block];
         const T* x = taps.rows[0] + taps.at + c;
@@ -152,7 +160,8 @@ private:
         }
         for (std::int64_t k = 0; k < count; ++k) {
             y[c + k] = T(best[k]);
-            if (places != nullptr) places[c + k] = static_cast<std::uint8_t>(!mask || best[k] > 0.0F ? place[k] : nowhere);
+            if (places != nullptr)
+                places[c + k] = static_cast<std::uint8_t>(!mask || best[k] > 0.0F ? place[k] : nowhere);
         }
     }
 
@@ -206,7 +215,8 @@ private:
         }
         if (numbers != 0xFFFF) [[unlikely]] {
             for (std::int64_t k = 0; k < n; ++k) {
-                plain_maxima(taps, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places, mask);
+                plain_maxima(taps, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places,
+                             mask);
             }
             return;
         }
@@ -231,7 +241,8 @@ private:
             for (int j = 0; j < givers.columns; ++j, tap -= givers.tap_across, at += givers.across) {
                 const __m128i here = _mm_set1_epi8(static_cast<char>(tap));
                 unrolled<n>([&](auto k) {
-                    const __m128i place = _mm_maskz_loadu_epi8(n == 1 ? last : 0xFFFF, givers.places + at + k * vector_lanes);
+                    const __m128i place =
+                        _mm_maskz_loadu_epi8(n == 1 ? last : 0xFFFF, givers.places + at + k * vector_lanes);
                     const __mmask16 from_here = _mm_cmpeq_epi8_mask(place, here);
                     sum[k] = _mm512_mask_add_ps(sum[k], from_here, sum[k], load<n>(givers.dy + at, k, last));
                 });

@@ -15,7 +15,8 @@ namespace impl {
 
 /// Transforms the filter in `taps` and writes vector `to[point]`, with `stride` floats from point to point.
 template <class W>
-[[gnu::always_inline]] inline void transform_filter(const Lanes (&taps)[W::kernel][W::kernel], float* to, std::int64_t stride) {
+[[gnu::always_inline]] inline void transform_filter(const Lanes (&taps)[W::kernel][W::kernel], float* to,
+                                                    std::int64_t stride) {
     Lanes half[W::kernel][W::points];  // [column][point]
     for (std::size_t b = 0; b < W::kernel; ++b) {
         Lanes line[W::kernel];
@@ -36,11 +37,13 @@ template <class W>
 /// packed[point][block of product_columns output channels][input channel][output channel of the block], for forward.
 /// `weight` is [out, kernel, kernel, in].
 template <class W>
-void pack_winograd_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out, float* packed) {
+void pack_winograd_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
+                           float* packed) {
     constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
     parallel_for(context, out / lane_count, [=](std::int64_t vector) {
         const std::int64_t o = vector * lane_count;
-        const std::int64_t block = o / product_columns * product_columns, width = std::min(product_columns, out - block);
+        const std::int64_t block = o / product_columns * product_columns,
+                           width = std::min(product_columns, out - block);
         float* const to = packed + block * in + (o - block);
         constexpr std::int64_t run = 16;  // input channels at a time: the cache lines of their weights are read once
         for (std::int64_t c = 0; c < in; c += run) {
@@ -64,15 +67,16 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
     });
 }
 
-/// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter turned
-/// by half a circle: for the gradient of the input.
+/// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter
+/// turned by half a circle: for the gradient of the input.
 template <class W>
 void pack_winograd_turned_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
                                   float* packed) {
     constexpr auto taps_of = static_cast<std::int64_t>(W::kernel * W::kernel);
     parallel_for(context, out, [=](std::int64_t o) {
         for (std::int64_t c = 0; c < in; c += lane_count) {
-            const std::int64_t block = c / product_columns * product_columns, width = std::min(product_columns, in - block);
+            const std::int64_t block = c / product_columns * product_columns,
+                               width = std::min(product_columns, in - block);
             Lanes taps[W::kernel][W::kernel];
             const float* from = weight + (o + 1) * taps_of * in + c;
             for (std::size_t a = 0; a < W::kernel; ++a) {

@@ -4,9 +4,9 @@
 //
 //   y = At [sum over c of (G g G') * (Bt d B)] A        for each tile, * element by element
 //
-// which is one matrix product of [tiles, in] x [in, out] for each point. Each thread has a strip of the tiles and goes over
-// it in blocks that stay in its second-level cache from the first transform to the last. A result does not depend on the
-// number of threads or on the blocks: each tile's sums are in the order of the input's channels.
+// which is one matrix product of [tiles, in] x [in, out] for each point. Each thread has a strip of the tiles and goes
+// over it in blocks that stay in its second-level cache from the first transform to the last. A result does not depend
+// on the number of threads or on the blocks: each tile's sums are in the order of the input's channels.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,9 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// Floats between the matrices of two points: a cache line more than they need, or their lines would share a few sets.
-[[nodiscard]] constexpr std::int64_t point_stride(std::int64_t rows, std::int64_t columns) { return rows * columns + 16; }
+[[nodiscard]] constexpr std::int64_t point_stride(std::int64_t rows, std::int64_t columns) {
+    return rows * columns + 16;
+}
 
 /// Tiles a block, so that what a tile needs stays in `budget` floats.
 [[nodiscard]] constexpr std::int64_t tiles_a_block(std::int64_t tiles, int threads, std::int64_t floats_a_tile,
@@ -36,8 +38,8 @@ namespace impl {
 
 /// to[point] = M d M' for the square d of pixels in `rows`, channels c and on.
 template <class M, std::size_t Count>
-[[gnu::always_inline]] inline void transform_tile(const TileRows<Count>& rows, std::int64_t channels, std::int64_t c, float* to,
-                                                  std::int64_t stride) {
+[[gnu::always_inline]] inline void transform_tile(const TileRows<Count>& rows, std::int64_t channels, std::int64_t c,
+                                                  float* to, std::int64_t stride) {
     constexpr std::size_t points = M::matrix.size();
     Lanes half[Count][points];  // [column][point]
     for (std::size_t x = 0; x < Count; ++x) {
@@ -67,11 +69,16 @@ template <class W>
 class WinogradMap {
 public:
     WinogradMap(const TiledMap& map, int threads)
-        : map_(map), threads_(threads), tiles_(map),
-          block_(tiles_a_block(tiles_.count, threads, points * (map.in + product_columns), block_budget, product_rows)) {}
+        : map_(map),
+          threads_(threads),
+          tiles_(map),
+          block_(
+              tiles_a_block(tiles_.count, threads, points * (map.in + product_columns), block_budget, product_rows)) {}
 
     /// Of the transformed filters.
-    [[nodiscard]] std::size_t packed_floats() const { return static_cast<std::size_t>(points * point_stride(map_.in, map_.out)); }
+    [[nodiscard]] std::size_t packed_floats() const {
+        return static_cast<std::size_t>(points * point_stride(map_.in, map_.out));
+    }
     [[nodiscard]] std::size_t scratch_floats() const {
         return static_cast<std::size_t>(zero_floats() + threads_ * (transformed_floats() + product_floats()));
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrices of Winograd's minimal filtering F(m, r) (Lavin, Gray 2015; by the construction of Toom and Cook), made by
-// the compiler for the points 0, 1, -1, 1/2, -1/2, 2, -2, infinity, of which the first m + r - 2 and infinity are taken:
+// The matrices of Winograd's minimal filtering F(m, r) (Lavin, Gray 2015; by the construction of Toom and Cook), made
+// by the compiler for the points 0, 1, -1, 1/2, -1/2, 2, -2, infinity, of which the first m + r - 2 and infinity are
+// taken:
 //
 //   y = At [(G g) * (Bt d)]      m outputs of a filter of r taps over n = m + r - 1 inputs, with n multiplications
 //
 // Bt and At are exact in binary. Two rows of Bt, G and A at points p and -p have the same even columns and opposite odd
-// ones, which the transforms use. These points have the smallest error of those tried (norms of single precision against
-// double, 64 channels, F(4x4, 5x5)): 3e-6; with 3/2 and 2/3 in the place of 2 and 1/2 4e-6, with 3/4 and 4/3 2e-5.
+// ones, which the transforms use. These points have the smallest error of those tried (norms of single precision
+// against double, 64 channels, F(4x4, 5x5)): 3e-6; with 3/2 and 2/3 in the place of 2 and 1/2 4e-6, with 3/4 and 4/3
+// 2e-5.
 #pragma once
 
 #include <array>
@@ -73,7 +75,8 @@ struct Winograd {
         WinogradMatrix<points, Kernel> result = powers<Kernel>();
         for (std::size_t j = 0; j + 1 < points; ++j) {
             double factor = 1;
-            for (std::size_t q = 0; q + 1 < points; ++q) factor *= q == j ? 1.0 : winograd_points[j] - winograd_points[q];
+            for (std::size_t q = 0; q + 1 < points; ++q)
+                factor *= q == j ? 1.0 : winograd_points[j] - winograd_points[q];
             for (double& value : result[j]) value /= factor;
         }
         return result;

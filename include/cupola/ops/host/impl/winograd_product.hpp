@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix products between Winograd's transforms: blocks of rows x vectors whose sums stay in registers, over operands
-// that lie in the caches already. A library's product costs more to call than these take: 64 x 64 x 16 is 0.6 us.
+// The matrix products between Winograd's transforms: blocks of rows x vectors whose sums stay in registers, over
+// operands that lie in the caches already. A library's product costs more to call than these take: 64 x 64 x 16 is 0.6
+// us.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Rows and vectors of a block: as many sums as hide the latency of two multiply-adds a cycle, within the registers. Measured
-/// with AVX-512 on 64 x 64 x 64: 134 GFLOP/s a thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88 to 118.
+/// Rows and vectors of a block: as many sums as hide the latency of two multiply-adds a cycle, within the registers.
+/// Measured with AVX-512 on 64 x 64 x 64: 134 GFLOP/s a thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88 to
+/// 118.
 inline constexpr std::int64_t product_rows = lane_count == 16 ? 8 : 4, product_vectors = 2;
 /// Columns of a block. Matrices have a multiple of 16 columns, so what is left of a row is one vector or none.
 inline constexpr std::int64_t product_columns = product_vectors * lane_count;
@@ -24,8 +26,8 @@ inline constexpr std::int64_t product_columns = product_vectors * lane_count;
 /// How the left operand lies: a[row, k], or a[k, row].
 enum class LeftOperand { plain, transposed };
 
-/// c[row, :] = the sum over k of a[row, k] b[k, :], added to what is there if `add`. It is added as a whole: a long sum that
-/// is made of calls has the error of two short ones.
+/// c[row, :] = the sum over k of a[row, k] b[k, :], added to what is there if `add`. It is added as a whole: a long sum
+/// that is made of calls has the error of two short ones.
 template <LeftOperand Left, std::int64_t Rows, std::int64_t Vectors>
 inline void product_block(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
                           std::int64_t c_stride, std::int64_t depth, bool add) {
@@ -46,18 +48,21 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
         }
         if (add) ((sums[Sum] += load_lanes(c + row(Sum) * c_stride + column(Sum))), ...);
         (store_lanes(c + row(Sum) * c_stride + column(Sum), sums[Sum]), ...);
-    }(std::make_index_sequence<count>{});
+    }
+    (std::make_index_sequence<count>{});
 }
 
-/// c[:, block of `columns`] for all `rows`, which are a multiple of product_rows. `columns`: product_columns, or fewer vectors.
+/// c[:, block of `columns`] for all `rows`, which are a multiple of product_rows. `columns`: product_columns, or fewer
+/// vectors.
 template <LeftOperand Left>
 inline void product_rows_of(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
-                            std::int64_t c_stride, std::int64_t rows, std::int64_t columns, std::int64_t depth, bool add) {
+                            std::int64_t c_stride, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                            bool add) {
     for (std::int64_t row = 0; row < rows; row += product_rows) {
         const float* const left = a + (Left == LeftOperand::plain ? row * a_stride : row);
         if (columns == product_columns) {
-            product_block<Left, product_rows, product_vectors>(left, a_stride, b, b_stride, c + row * c_stride, c_stride,
-                                                               depth, add);
+            product_block<Left, product_rows, product_vectors>(left, a_stride, b, b_stride, c + row * c_stride,
+                                                               c_stride, depth, add);
         } else {
             for (std::int64_t column = 0; column < columns; column += lane_count) {
                 product_block<Left, product_rows, 1>(left, a_stride, b + column, b_stride, c + row * c_stride + column,

@@ -15,7 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A convolution of stride 1 from `in` to `out` channels. The input gradient of one is another, of its output's gradient.
+/// A convolution of stride 1 from `in` to `out` channels. The input gradient of one is another, of its output's
+/// gradient.
 struct TiledMap {
     WindowAxis height, width;
     std::int64_t batch = 0, in = 0, out = 0;
@@ -61,7 +62,8 @@ struct TileGrid {
     static constexpr auto tile = static_cast<std::int64_t>(Tile);
     std::int64_t rows, columns, count;
     explicit TileGrid(const TiledMap& map)
-        : rows((map.height.output + tile - 1) / tile), columns((map.width.output + tile - 1) / tile),
+        : rows((map.height.output + tile - 1) / tile),
+          columns((map.width.output + tile - 1) / tile),
           count(map.batch * rows * columns) {}
 
     struct Place {

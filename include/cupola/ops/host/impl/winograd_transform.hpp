@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of one of Winograd's small matrices with a few vectors, unrolled by the compiler: zeros are left out, ones are
-// not multiplied by, and the rows (or columns) of points p and -p share their even and odd halves.
+// Products of one of Winograd's small matrices with a few vectors, unrolled by the compiler: zeros are left out, ones
+// are not multiplied by, and the rows (or columns) of points p and -p share their even and odd halves.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The first column from `from` on, in steps of `step`, where `row` is not zero; the number of columns if there is none.
+/// The first column from `from` on, in steps of `step`, where `row` is not zero; the number of columns if there is
+/// none.
 template <class M>
 [[nodiscard]] constexpr std::size_t next_nonzero(std::size_t row, std::size_t from, std::size_t step) {
     const auto& values = M::matrix[row];
@@ -56,7 +57,8 @@ template <class M, std::size_t Count, std::size_t Points>
             out[2 * Q + 2] = even - odd;
         };
         (both(std::integral_constant<std::size_t, Pair>{}), ...);
-    }(std::make_index_sequence<Points / 2 - 1>{});
+    }
+    (std::make_index_sequence<Points / 2 - 1>{});
     out[Points - 1] = row_product<M, Points - 1, 0, 1>(in);
 }
 
@@ -84,10 +86,12 @@ template <class M, std::size_t Points, std::size_t Count>
     [&]<std::size_t... Pair>(std::index_sequence<Pair...>) __attribute__((always_inline)) {
         ((sums[Pair + 1] = in[2 * Pair + 1] + in[2 * Pair + 2]), ...);
         ((differences[Pair + 1] = in[2 * Pair + 1] - in[2 * Pair + 2]), ...);
-    }(std::make_index_sequence<Points / 2 - 1>{});
+    }
+    (std::make_index_sequence<Points / 2 - 1>{});
     [&]<std::size_t... Row>(std::index_sequence<Row...>) __attribute__((always_inline)) {
         ((out[Row] = row_product<Folded<M>, Row, 0, 1>(Row % 2 == 0 ? sums : differences)), ...);
-    }(std::make_index_sequence<Count>{});
+    }
+    (std::make_index_sequence<Count>{});
 }
 
 }  // namespace impl

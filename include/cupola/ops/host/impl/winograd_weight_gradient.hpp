@@ -4,11 +4,12 @@
 //
 //   dg = G' [sum over tiles of (Bt d B) * (A dy A')] G
 //
-// which is one matrix product of [out, tiles] x [tiles, in] for each point. The tiles are cut in as many segments, each with
-// sums of its own, as memory is well spent on; that depends on the shape alone. Where there are more threads than segments,
-// several share one, each with some rows of its points (and some output channels, where rows do not suffice). A thread goes
-// over a segment in blocks that stay in its second-level cache beside its sums. So each sum is in the order of the tiles,
-// whatever the number of threads. The bias' gradient is the sum over tiles of A dy A' at the point (1, 1), where A has ones.
+// which is one matrix product of [out, tiles] x [tiles, in] for each point. The tiles are cut in as many segments, each
+// with sums of its own, as memory is well spent on; that depends on the shape alone. Where there are more threads than
+// segments, several share one, each with some rows of its points (and some output channels, where rows do not suffice).
+// A thread goes over a segment in blocks that stay in its second-level cache beside its sums. So each sum is in the
+// order of the tiles, whatever the number of threads. The bias' gradient is the sum over tiles of A dy A' at the point
+// (1, 1), where A has ones.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,9 @@ template <class W>
 class WinogradWeightGradient {
 public:
     WinogradWeightGradient(const TiledMap& map, int threads)
-        : map_(map), tiles_(map), segments_(segments_of(tiles_.count, sum_floats())),
+        : map_(map),
+          tiles_(map),
+          segments_(segments_of(tiles_.count, sum_floats())),
           row_parts_(std::min((threads + segments_ - 1) / segments_, side)),
           out_parts_(std::min((threads + segments_ * side - 1) / (segments_ * side), map.out / 16)),
           rows_at_once_(segments_ == 1 ? side / 2 : side),
@@ -72,7 +75,8 @@ public:
 private:
     static constexpr auto side = static_cast<std::int64_t>(W::points), points = side * side;
     static constexpr auto tile = static_cast<std::int64_t>(W::tile);
-    /// 512 KiB: 32 tiles of 64 + 64 channels, whose products take several times what reading and writing the sums takes.
+    /// 512 KiB: 32 tiles of 64 + 64 channels, whose products take several times what reading and writing the sums
+    /// takes.
     static constexpr std::int64_t block_budget = 131072;
     /// 1.5 MiB for the sums of all segments, where they are several.
     static constexpr std::int64_t segment_budget = 393216, max_segments = 16;
@@ -85,7 +89,8 @@ private:
 
     [[nodiscard]] static std::int64_t segments_of(std::int64_t tiles, std::int64_t sum_floats) {
         std::int64_t segments = 1;
-        while (segments < max_segments && 2 * segments <= tiles && 2 * segments * sum_floats <= segment_budget) segments *= 2;
+        while (segments < max_segments && 2 * segments <= tiles && 2 * segments * sum_floats <= segment_budget)
+            segments *= 2;
         return segments;
     }
     [[nodiscard]] std::int64_t parts() const { return segments_ * row_parts_ * out_parts_; }
@@ -128,7 +133,8 @@ private:
     /// to[i - row][j][tile][channel] = the rows [row, end) of M d M' for the square d of pixels in `rows`, at tile t.
     template <class M, std::size_t Count>
     static void transform_rows(const TileRows<Count>& rows, std::int64_t channels, std::int64_t first_channel,
-                               std::int64_t end_channel, std::int64_t row, std::int64_t end, float* to, std::int64_t stride) {
+                               std::int64_t end_channel, std::int64_t row, std::int64_t end, float* to,
+                               std::int64_t stride) {
         if (end - row == side) {
             for (std::int64_t c = first_channel; c < end_channel; c += lane_count) {
                 transform_tile<M>(rows, channels, c, to + c, stride);
@@ -154,8 +160,8 @@ private:
     }
 
     /// The rows [row, end) of Bt d B.
-    void transform_inputs(const float* input, const float* zeros, std::int64_t first, std::int64_t count, std::int64_t row,
-                          std::int64_t end, const Part& part) const {
+    void transform_inputs(const float* input, const float* zeros, std::int64_t first, std::int64_t count,
+                          std::int64_t row, std::int64_t end, const Part& part) const {
         const std::int64_t height = map_.height.input, width = map_.width.input, channels = map_.in;
         for (std::int64_t t = 0; t < count; ++t) {
             const auto place = tiles_.place(first + t);
@@ -182,7 +188,8 @@ private:
     void multiply(std::int64_t count, std::int64_t i, std::int64_t at, const Part& part, bool add) const {
         for (std::int64_t j = 0; j < side; ++j) {
             const float* const inputs = part.inputs + (at * side + j) * point_stride(block_, map_.in);
-            const float* const gradients = part.gradients + (at * side + j) * point_stride(block_, map_.out) + part.first_out;
+            const float* const gradients =
+                part.gradients + (at * side + j) * point_stride(block_, map_.out) + part.first_out;
             float* const to = part.sums + (i * side + j) * point_stride(map_.out, map_.in) + part.first_out * map_.in;
             for (std::int64_t c = 0; c < map_.in; c += product_columns) {
                 product_rows_of<LeftOperand::transposed>(gradients, map_.out, inputs + c, map_.in, to + c, map_.in,

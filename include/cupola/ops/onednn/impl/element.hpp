@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element types that the operations of `Host` are made for, and how a loop reads and writes one: it computes in float
-// and rounds where it stores. g++ makes vector instructions of a store to a number and none of a copy of a class, so a
-// BFloat16 is written through its bits.
+// The element types that the operations of `Host` are made for, and how a loop reads and writes one: it computes in
+// float and rounds where it stores. g++ makes vector instructions of a store to a number and none of a copy of a class,
+// so a BFloat16 is written through its bits.
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Square roots in loops of vector instructions, on every processor: std::sqrt may set errno, and so g++ makes a loop with it
-// a scalar one unless the user's whole build says otherwise.
+// Square roots in loops of vector instructions, on every processor: std::sqrt may set errno, and so g++ makes a loop
+// with it a scalar one unless the user's whole build says otherwise.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// x^(-1/2) for a normal x > 0, to a float's precision or the bit beside it: Newton's steps from a guess in the exponent.
-/// For 0 some finite number.
+/// x^(-1/2) for a normal x > 0, to a float's precision or the bit beside it: Newton's steps from a guess in the
+/// exponent. For 0 some finite number.
 [[nodiscard, gnu::always_inline]] inline float inverse_square_root(float x) {
     constexpr std::uint32_t guess = 0x5F375A86;  // 3/2 of the bits of 1, less what makes the guess's error smallest
     float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(x) >> 1));

@@ -56,7 +56,7 @@ struct CudaOptions {
 
 struct StepCells {
     const std::int32_t* sound = nullptr;
-    const std::uint32_t* place = nullptr;
+    const std::uint32_t* step = nullptr;
     impl::StepConstants* constants = nullptr;
 };
 

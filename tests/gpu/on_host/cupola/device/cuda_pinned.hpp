@@ -42,7 +42,7 @@ private:
 inline GuardedMemory::GuardedMemory(std::size_t bytes) : size_(bytes) {
     if (bytes == 0) return;
     HostStream::refuse_in_capture("cudaMalloc");
-    auto* const all = static_cast<std::byte*>(::operator new (bytes + 2 * guard, std::align_val_t{guard}));
+    auto* const all = static_cast<std::byte*>(::operator new(bytes + 2 * guard, std::align_val_t{guard}));
     std::memset(all, 0xFF, bytes + 2 * guard);  // no number, whatever reads it
     data_ = all + guard;
     std::memset(data_, 0, bytes);
@@ -55,7 +55,7 @@ inline GuardedMemory::~GuardedMemory() {
         break;
     }
     std::memset(data_, 0xFF, size_);
-    ::operator delete (data_ - guard, std::align_val_t{guard});
+    ::operator delete(data_ - guard, std::align_val_t{guard});
 }
 
 class CudaStaging {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels of several phases, run on the host when the stream comes to them: see ../../device/cuda.hpp in this folder. Blocks
-// come last first, the threads of a phase in an order that changes with the phase, and what they share begins as no number.
+// Kernels of several phases, run on the host when the stream comes to them: see ../../device/cuda.hpp in this folder.
+// Blocks come last first, the threads of a phase in an order that changes with the phase, and what they share begins as
+// no number.
 #pragma once
 
 #include <cstdint>

@@ -9,17 +9,11 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cudnn/impl/launch.cuh>
+#include <cupola/ops/cudnn/impl/loss_report.hpp>
 #include <cupola/ops/cudnn/impl/pack.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-struct LossReport {
-    double sum;
-    std::int64_t correct;
-    std::int64_t bad_sample;
-    std::int32_t bad_label;
-};
 
 namespace ops {
 
@@ -40,11 +34,7 @@ public:
         });
     }
 
-    [[nodiscard]] LossResult result_of(const LossReport& report) const {
-        require(report.bad_sample < 0, "sample ", report.bad_sample, " of the batch has label ", report.bad_label,
-                ", and the loss has classes 0 to ", classes_ - 1);
-        return {.sum = report.sum, .correct = report.correct};
-    }
+    [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
 
     LossResult forward(const CudaContext& context, const T* logits, const std::int32_t* labels, std::int64_t batch,
                        T* gradient) const {

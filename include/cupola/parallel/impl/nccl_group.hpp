@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclRing: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
+// NcclGroup: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
 // the end. The training queues a sum, and later waits for an event that it recorded behind it.
 //
 // Several processes meet by files: NCCL's id in `id_file`, and the heartbeats beside it, in `id_file`.heartbeats.
@@ -31,18 +31,17 @@ namespace impl {
 /// Made, started and finished by one thread. In between, each device's thread calls sum() and wait() for its own
 /// device. All throw DeviceError: once one has, the others throw the same.
 template <class Calls = NcclCalls>
-class NcclRing {
+class NcclGroup {
 public:
-    /// `first_replica_of_device` names the ranks in errors. `before_abort` is called before the communicators are
-    /// aborted, by whichever thread found out, to let go of what holds them.
-    NcclRing(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
-             BeforeAbort before_abort = {}, Calls calls = {})
+    /// `first_replica_of_device` names the ranks in errors.
+    NcclGroup(const NcclAllReduce& policy, int devices, const std::vector<int>& first_replica_of_device,
+              Calls calls = {})
         : policy_(checked(policy, devices)),
           first_rank_(policy.process * devices),
           calls_(calls),
           beats_(policy.processes * devices, heartbeats_path()),
           communicators_(policy.processes * devices, ranks_of(first_replica_of_device, devices), beats_,
-                         limits_of(policy), before_abort, std::move(calls)) {}
+                         limits_of(policy), std::move(calls)) {}
 
     /// Makes this process's communicators; returns when all ranks of all processes have started.
     void start() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclAllReduce's numbers, and NcclRing: the ranks of one process, and those of two that are really two. A table of
+// NcclAllReduce's numbers, and NcclGroup: the ranks of one process, and those of two that are really two. A table of
 // functions plays NCCL: its ranks add through a file that they all map, which the id names, so that an id that went
 // astray finds nobody.
 #include <array>
@@ -32,7 +32,7 @@
 #include "../throws_with.hpp"
 
 using namespace cupola;
-using impl::NcclRing;
+using impl::NcclGroup;
 
 namespace {
 
@@ -61,7 +61,7 @@ Meeting* meeting_at(const std::string& path) {
 std::string fresh_path(const std::string& name) {
     static std::atomic<int> count = 0;
     const std::string path =
-        (std::filesystem::temp_directory_path() / text("cupola-ring-", getpid(), '-', ++count, '-', name)).string();
+        (std::filesystem::temp_directory_path() / text("cupola-group-", getpid(), '-', ++count, '-', name)).string();
     std::filesystem::remove(path);
     return path;
 }
@@ -155,7 +155,7 @@ struct FakeCalls {
     void pause() { usleep(1000); }
 };
 
-using Ring = NcclRing<FakeCalls>;
+using Group = NcclGroup<FakeCalls>;
 
 /// Which numbers a rank brings to a step, and what all of them come to.
 float brought(int rank, std::int64_t step, std::size_t i) {
@@ -168,24 +168,24 @@ float expected(int ranks, std::int64_t step, std::size_t i) {
 }
 
 /// One step of one rank; whether the sum was right.
-bool sums(Ring& ring, FakeNccl& nccl, int device, int rank, int ranks, std::int64_t step) {
+bool sums(Group& group, FakeNccl& nccl, int device, int rank, int ranks, std::int64_t step) {
     std::array<float, most_values> values;
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = brought(rank, step, i);
-    ring.sum(device, values, nullptr, step);
-    ring.wait(device, nccl.event(static_cast<std::size_t>(device)), step);
+    group.sum(device, values, nullptr, step);
+    group.wait(device, nccl.event(static_cast<std::size_t>(device)), step);
     bool right = true;
     for (std::size_t i = 0; i < values.size(); ++i) right = right && values[i] == expected(ranks, step, i);
     return right;
 }
 
 /// Steps of all devices of a process, each on a thread of its own; how many sums were right.
-int run_steps(Ring& ring, FakeNccl& nccl, int devices, int first_rank, int ranks, int steps) {
+int run_steps(Group& group, FakeNccl& nccl, int devices, int first_rank, int ranks, int steps) {
     std::atomic<int> right = 0;
     std::vector<std::thread> threads;
     for (int device = 0; device < devices; ++device) {
         threads.emplace_back([&, device] {
             for (std::int64_t step = 0; step < steps; ++step)
-                right += sums(ring, nccl, device, first_rank + device, ranks, step) ? 1 : 0;
+                right += sums(group, nccl, device, first_rank + device, ranks, step) ? 1 : 0;
         });
     }
     for (std::thread& thread : threads) thread.join();
@@ -218,7 +218,7 @@ struct Processor {
 static_assert(NcclAllReduce::mistake<Gpu>().empty());
 static_assert(!NcclAllReduce::mistake<Emulated>().empty() && !NcclAllReduce::mistake<Processor>().empty());
 static_assert(Gpu::name == "Gpu");
-static_assert(std::is_same_v<impl::RingOf<NcclAllReduce, Gpu>::Type, NcclRing<>>);
+static_assert(std::is_same_v<impl::GroupOf<NcclAllReduce, Gpu>::Type, NcclGroup<>>);
 
 }  // namespace
 
@@ -251,10 +251,9 @@ TEST_CASE("numbers that no training over processes can have are refused") {
           "a heartbeat that has stopped is seen during a wait: heartbeat_seconds, 5 s, is to be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");
     FakeNccl nccl;
-    CHECK(contains(
-        message_of<InvalidArgument>([&] { Ring(NcclAllReduce{.processes = 0}, 1, {0}, {}, FakeCalls{&nccl}); }),
-        " processes, not 0"));
-    CHECK(contains(message_of<InvalidArgument>([&] { Ring(NcclAllReduce{}, 2, {0}, {}, FakeCalls{&nccl}); }),
+    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}, FakeCalls{&nccl}); }),
+                   " processes, not 0"));
+    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{}, 2, {0}, FakeCalls{&nccl}); }),
                    "ranks of 2 devices"));
 }
 
@@ -265,13 +264,13 @@ TEST_CASE("one process has a rank on each of its devices, and needs no file and 
         FakeNccl nccl;
         const std::string id_file = fresh_path("unused");
         {
-            Ring ring(NcclAllReduce{.id_file = id_file}, devices, std::vector<int>(static_cast<std::size_t>(devices)),
-                      {}, FakeCalls{&nccl});
-            ring.start();
+            Group group(NcclAllReduce{.id_file = id_file}, devices, std::vector<int>(static_cast<std::size_t>(devices)),
+                        FakeCalls{&nccl});
+            group.start();
             CHECK(nccl.device == 9);
-            CHECK(run_steps(ring, nccl, devices, 0, devices, 6) == 6 * devices);
-            CHECK_FALSE(ring.failed());
-            ring.finish();
+            CHECK(run_steps(group, nccl, devices, 0, devices, 6) == 6 * devices);
+            CHECK_FALSE(group.failed());
+            group.finish();
             CHECK(nccl.destroyed == devices);
         }
         CHECK(nccl.ids == 1);
@@ -293,15 +292,15 @@ TEST_CASE("child: the other process of two" * doctest::skip()) {
     FakeNccl nccl;
     std::vector<int> replicas;
     for (int device = 0; device < devices; ++device) replicas.push_back(process * devices + device);
-    Ring ring(of_two(process, std::getenv("CUPOLA_TEST_ID_FILE")), devices, replicas, {}, FakeCalls{&nccl});
-    ring.start();
+    Group group(of_two(process, std::getenv("CUPOLA_TEST_ID_FILE")), devices, replicas, FakeCalls{&nccl});
+    group.start();
     const int steps = die_at < 0 ? 6 : die_at;
-    CHECK(run_steps(ring, nccl, devices, process * devices, 2 * devices, steps) == steps * devices);
+    CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, steps) == steps * devices);
     if (die_at >= 0) {
         std::filesystem::remove(nccl.meeting_path);
         std::raise(SIGKILL);
     }
-    ring.finish();
+    group.finish();
     CHECK(nccl.ids == (process == 0 && std::getenv(NcclAllReduce::id_variable) == nullptr ? 1 : 0));
 }
 
@@ -340,12 +339,12 @@ TEST_CASE("two processes meet by a file, add their numbers, and leave no file be
             FakeNccl nccl;
             const std::string id_file = fresh_path("id");
             OtherProcess other(1 - process, devices, id_file);
-            Ring ring(of_two(process, id_file), devices, std::vector<int>(static_cast<std::size_t>(devices)), {},
-                      FakeCalls{&nccl});
+            Group group(of_two(process, id_file), devices, std::vector<int>(static_cast<std::size_t>(devices)),
+                        FakeCalls{&nccl});
             CHECK(there(id_file + ".heartbeats"));
-            ring.start();
-            CHECK(run_steps(ring, nccl, devices, process * devices, 2 * devices, 6) == 6 * devices);
-            ring.finish();
+            group.start();
+            CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, 6) == 6 * devices);
+            group.finish();
             INFO(other.result().output);
             CHECK(other.result().passed);
             CHECK(nccl.aborted == 0);
@@ -363,18 +362,16 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
             OtherProcess other(1 - process, devices, id_file, 3);
             std::vector<int> replicas;
             for (int device = 0; device < devices; ++device) replicas.push_back(10 * process + 5 * device);
-            int graphs = 0;
-            const impl::BeforeAbort before_abort{[](void* with) { ++*static_cast<int*>(with); }, &graphs};
-            Ring ring(of_two(process, id_file), devices, replicas, before_abort, FakeCalls{&nccl});
-            ring.start();
-            CHECK(run_steps(ring, nccl, devices, process * devices, 2 * devices, 3) == 3 * devices);
+            Group group(of_two(process, id_file), devices, replicas, FakeCalls{&nccl});
+            group.start();
+            CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, 3) == 3 * devices);
             const double start = monotonic_seconds();
             std::vector<std::string> sentences(static_cast<std::size_t>(devices));
             std::vector<std::thread> threads;
             for (int device = 0; device < devices; ++device) {
                 threads.emplace_back([&, device] {
                     sentences[static_cast<std::size_t>(device)] = message_of<DeviceError>(
-                        [&] { sums(ring, nccl, device, process * devices + device, 2 * devices, 3); });
+                        [&] { sums(group, nccl, device, process * devices + device, 2 * devices, 3); });
                 });
             }
             for (std::thread& thread : threads) thread.join();
@@ -391,10 +388,9 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
             }
             CHECK((sentences[0] == possible.front() || sentences[0] == possible.back()));
             CHECK(sentences.back() == sentences.front());
-            CHECK(ring.failed());
+            CHECK(group.failed());
             CHECK(nccl.aborted == devices);
-            CHECK(graphs == 1);
-            ring.finish();  // there is nothing left to finish
+            group.finish();  // there is nothing left to finish
             CHECK(nccl.finalized == 0);
             CHECK_FALSE(other.result().passed);
         }
@@ -409,10 +405,10 @@ TEST_CASE("without a file of heartbeats the error says that the other process ca
     std::memcpy(digits.data(), &id, sizeof id);
     setenv(NcclAllReduce::id_variable, impl::communicator_id_text(digits).c_str(), 1);
     OtherProcess other(1, 1, "", 2);
-    Ring ring(of_two(0, ""), 1, {0}, {}, FakeCalls{&nccl});
-    ring.start();
-    CHECK(run_steps(ring, nccl, 1, 0, 2, 2) == 2);
-    CHECK(message_of<DeviceError>([&] { sums(ring, nccl, 0, 0, 2, 2); }) ==
+    Group group(of_two(0, ""), 1, {0}, FakeCalls{&nccl});
+    group.start();
+    CHECK(run_steps(group, nccl, 1, 0, 2, 2) == 2);
+    CHECK(message_of<DeviceError>([&] { sums(group, nccl, 0, 0, 2, 2); }) ==
           "replica 0 (rank 0 of 2) in the sum of the gradients of step 2: it is not done after 2 s; no heartbeat of "
           "rank 1 was ever seen: it has "
           "not started, or is on another machine");
@@ -431,8 +427,8 @@ TEST_CASE(
     std::memcpy(digits.data(), &id, sizeof id);
     impl::publish_communicator_id(id_file, digits);
     {
-        Ring ring(of_two(0, id_file), 1, {0}, {}, FakeCalls{&nccl});
-        CHECK(message_of<DeviceError>([&] { ring.start(); }) ==
+        Group group(of_two(0, id_file), 1, {0}, FakeCalls{&nccl});
+        CHECK(message_of<DeviceError>([&] { group.start(); }) ==
               text("the file ", id_file,
                    " is there already: each start of a training over several processes needs a name of its own for "
                    "NCCL's id"));
@@ -442,8 +438,8 @@ TEST_CASE(
     {
         NcclAllReduce policy = of_two(1, id_file);
         policy.start_seconds = 1;
-        Ring ring(policy, 1, {7}, {}, FakeCalls{&nccl});
-        CHECK(message_of<DeviceError>([&] { ring.start(); }) ==
+        Group group(policy, 1, {7}, FakeCalls{&nccl});
+        CHECK(message_of<DeviceError>([&] { group.start(); }) ==
               "replica 7 (rank 1 of 2) in the start of the communicator: it is not done after 1 s; no heartbeat of "
               "rank 0 was ever seen: it has "
               "not started, or is on another machine");
@@ -459,12 +455,12 @@ TEST_CASE("a process that comes alone gives up, and takes its files away") {
     const std::string id_file = fresh_path("id");
     NcclAllReduce policy = of_two(1, id_file);
     policy.start_seconds = 1;
-    Ring second(policy, 1, {7}, {}, FakeCalls{&nccl});
+    Group second(policy, 1, {7}, FakeCalls{&nccl});
     CHECK(message_of<DeviceError>([&] { second.start(); }) ==
           text("rank 0 has not written NCCL's id to ", id_file, " within 1 s: is it started, with the same name?"));
     CHECK_FALSE(there(id_file + ".heartbeats"));
     policy.process = 0;
-    Ring first(policy, 1, {0}, {}, FakeCalls{&nccl});
+    Group first(policy, 1, {0}, FakeCalls{&nccl});
     CHECK(message_of<DeviceError>([&] { first.start(); }) ==
           "replica 0 (rank 0 of 2) in the start of the communicator: it is not done after 1 s; no heartbeat of rank 1 "
           "was ever seen: it has not "
@@ -475,7 +471,7 @@ TEST_CASE("a process that comes alone gives up, and takes its files away") {
     OtherProcess other(1, 1, id_file);
     policy = of_two(0, id_file);
     FakeNccl another;
-    Ring third(policy, 1, {0}, {}, FakeCalls{&another});
+    Group third(policy, 1, {0}, FakeCalls{&another});
     third.start();
     CHECK(run_steps(third, another, 1, 0, 2, 6) == 6);
     third.finish();
