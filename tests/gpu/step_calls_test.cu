@@ -81,15 +81,6 @@ private:
     CUpti_SubscriberHandle subscriber_{};
 };
 
-}
-
-private:
-static constexpr std::int64_t features = cifar10::Cifar10Net::input_shape.size();
-std::int64_t batch_;
-CudaArena samples_, labels_;
-}
-;
-
 constexpr int steps = 10;
 
 /// What may not be called in a step, by the beginning of a function's name.

@@ -34,20 +34,6 @@ namespace {
 using Net = InPrecision<CUPOLA_BENCH_PRECISION, cifar10::Cifar10Net>;
 using Loss = cifar10::Cifar10Loss;
 
-}
-
-private:
-static constexpr std::int64_t batches = 4, features = Net::input_shape.size();
-
-static void copy(CudaArena& to, const void* from, std::size_t bytes) {
-    impl::check_cuda(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-}
-
-std::int64_t batch_;
-CudaArena samples_, labels_;
-}
-;
-
 class Steps {
 public:
     Steps(std::int64_t batch, const CudaOptions& device)
