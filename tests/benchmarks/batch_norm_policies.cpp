@@ -19,6 +19,7 @@
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
 #include <cupola/models/resnet.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
 
 using namespace cupola;
 
@@ -67,7 +68,7 @@ typename Training<Statistics>::Options options(int replicas) {
     const int processors = std::min(replicas, omp_get_num_procs());
     return {.replicas = replicas,
             .devices = processors,
-            .device = {.threads = std::max(1, omp_get_num_procs() / processors)},
+            .device = {.threads = std::max(1, omp_get_num_procs() / processors), .convolution = &winograd},
             .batch_size = global_batch / replicas,
             .seed = 1,
             .optimizer = {.learning_rate = 0.1, .momentum = 0.9}};
