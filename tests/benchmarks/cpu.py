@@ -46,7 +46,12 @@ def page(sections):
     ]
     for name, section in sections.items():
         q = section["quiet"]
-        commit = "" if section["machine"]["commit"] == last["commit"] else f" Measured at commit {section['machine']['commit']}."
+        its_commit = section["machine"]["commit"]
+        commit = "" if its_commit == last["commit"] else f" Measured at commit {its_commit}."
+        if name == "steps":
+            for other in sorted({of_network["commit"] for of_network in section["result"].values()} - {its_commit}):
+                networks = [key for key, of_network in section["result"].items() if of_network["commit"] == other]
+                commit += f" Not so {', '.join(networks)}: measured at commit {other}."
         lines.append(
             f"- {name}: {section['rounds']} rounds; others used at most {q['others_busy']:.1%} of the machine, its host took {q['stolen']:.1%}; "
             f"{q['turns_repeated']} turns were repeated; it took {section['seconds']:.0f} s.{commit}"
@@ -82,8 +87,10 @@ def main():
         print(f"-- {name}", flush=True)
         quiet, begun = turns.Quiet(), time.perf_counter()
         result = PARTS[name].measure(options, quiet)
-        if name == "steps" and name in sections:  # a choice of networks replaces only those
-            result = {**sections[name]["result"], **result}
+        if name == "steps":  # a choice of networks replaces only those
+            for network in result.values():
+                network["commit"] = computer["commit"]
+            result = {**(sections[name]["result"] if name in sections else {}), **result}
         sections[name] = {
             "machine": computer,
             "rounds": options.rounds,
