@@ -119,6 +119,15 @@ inline void keep(const cupola::StepReport& report, Result& result) {
     result.correct.push_back(correct);
 }
 
+template <class D>
+Floats gradient_of(const cupola::Inspection<D>& inspection) {
+    const auto values = inspection.averaged_gradient();
+    Floats gradient(values.size());
+    D::copy_to_host(inspection.context(), reinterpret_cast<std::byte*>(gradient.data()),
+                    reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());
+    return gradient;
+}
+
 template <class Training, class Optimizer>
 typename Training::Options options_of(const Run& run, const Optimizer& optimizer) {
     typename Training::Options options;
@@ -149,11 +158,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
     const auto batches = [&](std::int64_t place, int replica, Context&) { return all.of(place, replica); };
     Result result;
     const auto inspect = [&](const cupola::Inspection<D>& inspection) {
-        Floats gradient(inspection.averaged_gradient().size());
-        D::copy_to_host(inspection.context(), reinterpret_cast<std::byte*>(gradient.data()),
-                        reinterpret_cast<const std::byte*>(inspection.averaged_gradient().data()),
-                        gradient.size() * sizeof(float));
-        result.inspected.push_back(std::move(gradient));
+        result.inspected.push_back(gradient_of(inspection));
         inspection.for_each_activation([&](std::size_t, std::span<const float> values) {
             result.activations.push_back(sum_of_squares(inspection.context(), values));
         });
@@ -253,13 +258,7 @@ struct Witness {
     void on_end(cupola::Run&) { ++result.ends; }
     [[nodiscard]] bool stands_after(std::int64_t step) const { return (step + 1) % run.stands_every == 0; }
     [[nodiscard]] bool wants(std::int64_t step) const { return run.inspects && step % 4 == 1; }
-    void inspect(const cupola::Inspection<D>& inspection) {
-        Floats gradient(inspection.averaged_gradient().size());
-        D::copy_to_host(inspection.context(), reinterpret_cast<std::byte*>(gradient.data()),
-                        reinterpret_cast<const std::byte*>(inspection.averaged_gradient().data()),
-                        gradient.size() * sizeof(float));
-        result.inspected.push_back(std::move(gradient));
-    }
+    void inspect(const cupola::Inspection<D>& inspection) { result.inspected.push_back(gradient_of(inspection)); }
 };
 
 template <class D, class Training, class Memory, class Optimizer>
