@@ -16,6 +16,7 @@
 #include <cupola/data/cifar10.hpp>
 #include <cupola/device/device.hpp>
 
+#include "../standard_output.hpp"
 #include "checksum.hpp"
 #include "transfer.hpp"
 #include "unpack.hpp"
@@ -60,12 +61,14 @@ private:
 
 class Talk {
 public:
-    explicit Talk(bool talks) : talks_(talks), terminal_(talks && isatty(STDOUT_FILENO) == 1) {}
+    explicit Talk(const DownloadOptions& options)
+        : talks_(options.talks),
+          terminal_(options.talks && !options.json && isatty(STDOUT_FILENO) == 1),
+          output_(options.json) {}
 
     void line(const std::string& sentence) {
         end_progress();
-        if (talks_) std::printf("%s\n", sentence.c_str());
-        if (talks_) std::fflush(stdout);
+        if (talks_) output_.say(sentence);
     }
     void progress(std::uint64_t there, std::uint64_t whole) {
         if (!terminal_ || whole == 0) return;
@@ -82,6 +85,7 @@ private:
         shown_ = -1;
     }
     bool talks_, terminal_;
+    StandardOutput output_;
     int shown_ = -1;
 };
 
@@ -115,7 +119,7 @@ std::string counted(const ImageData& data) {
 }  // namespace
 
 std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options) {
-    Talk talk(options.talks);
+    Talk talk(options);
     const std::string folder = text(data_dir, '/', folder_name), whole = text(data_dir, '/', archive_name),
                       part = whole + ".part";
     std::error_code error;

@@ -16,6 +16,8 @@ struct DownloadOptions {
     std::string md5{};
     /// Lines on standard output about what is done, with the share of the download in a terminal.
     bool talks = true;
+    /// Each line {"message": "..."}, and no share.
+    bool json = false;
 };
 
 /// Sees to it that <data_dir>/cifar-10-batches-bin holds CIFAR-10's binary files, and returns that folder's path. What

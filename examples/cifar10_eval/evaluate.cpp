@@ -4,8 +4,6 @@
 // one.
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,17 +18,13 @@
 #include <cupola/train/stop_on_signal.hpp>
 
 #include "../cifar10_train/data.hpp"
+#include "../standard_output.hpp"
 #include "options.hpp"
 #include "outcome.hpp"
 
 namespace cifar10 {
 
 namespace {
-
-void print(const std::string& lines) {
-    const bool written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size() && std::fflush(stdout) == 0;
-    require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
-}
 
 /// What tells one file from another that has its name: a training that went on from a damaged checkpoint writes it
 /// again.
@@ -43,7 +37,10 @@ std::string identity_of(const std::string& path) {
 class Evaluator {
 public:
     Evaluator(const EvalOptions& options, const ImageSet& images)
-        : options_(options), images_(images), model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
+        : options_(options),
+          images_(images),
+          output_(options.json),
+          model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
         if (!options.eval_dir.empty()) events_ = std::make_unique<EventFile>(options.eval_dir);
     }
 
@@ -59,7 +56,7 @@ public:
         const FoundCheckpoint found =
             there ? newest_sound_checkpoint(options_.train_dir, model_.rows) : FoundCheckpoint{};
         if (found.damaged != warned_) {
-            for (const std::string& problem : found.damaged) say(text("warning: ", problem));
+            for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
             warned_ = found.damaged;
         }
         if (!found.checkpoint) {
@@ -67,12 +64,13 @@ public:
                                      : found.damaged.empty() ? " has no checkpoint"
                                                              : " has no sound checkpoint";
             require<DataError>(!options_.run_once, "the folder ", options_.train_dir, what);
-            say(text("the folder ", options_.train_dir, what, " yet"));
+            output_.say(text("the folder ", options_.train_dir, what, " yet"));
             return true;
         }
         const std::string identity = identity_of(found.path);
         if (identity == last_) {
-            say(text("no checkpoint newer than step ", found.checkpoint->state.step, " in ", options_.train_dir));
+            output_.say(
+                text("no checkpoint newer than step ", found.checkpoint->state.step, " in ", options_.train_dir));
             return true;
         }
         if (!evaluate(*found.checkpoint, found.path)) return false;
@@ -114,10 +112,10 @@ private:
         if (!options_.predictions.empty()) write_predictions(options_.predictions, outcome, *logits, images_);
         if (events_ != nullptr) write_event(outcome);
         if (options_.json) {
-            print(json_of(outcome, images_, confusion));
+            output_.print(json_of(outcome, images_, confusion));
         } else {
-            print(lines_of(outcome, images_));
-            if (options_.confusion) print(confusion_table(confusion, class_names(images_, logits->classes)));
+            output_.print(lines_of(outcome, images_));
+            if (options_.confusion) output_.print(confusion_table(confusion, class_names(images_, logits->classes)));
         }
         return true;
     }
@@ -130,12 +128,9 @@ private:
         events_->write(outcome.step, summary);
     }
 
-    void say(const std::string& sentence) const {
-        print(options_.json ? text(R"({"message":)", json_string(sentence), "}\n") : sentence + '\n');
-    }
-
     const EvalOptions& options_;
     const ImageSet& images_;
+    StandardOutput output_;
     Model model_;
     std::unique_ptr<EventFile> events_;
     bool begun_ = false;

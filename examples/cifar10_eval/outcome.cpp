@@ -10,6 +10,8 @@
 
 #include <cupola/io/atomic_file.hpp>
 
+#include "../standard_output.hpp"
+
 namespace cifar10 {
 
 namespace {
@@ -139,21 +141,6 @@ std::string json_of(const Outcome& outcome, const ImageSet& images, const Confus
         json += ']';
     }
     return json + "}\n";
-}
-
-std::string json_string(const std::string& text) {
-    std::string result = "\"";
-    for (const char c : text) {
-        if (static_cast<unsigned char>(c) < 0x20) {
-            char escape[8];
-            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
-            result += escape;
-            continue;
-        }
-        if (c == '"' || c == '\\') result += '\\';
-        result += c;
-    }
-    return result + '"';
 }
 
 }  // namespace cifar10

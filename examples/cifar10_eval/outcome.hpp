@@ -43,7 +43,5 @@ void write_predictions(const std::string& path, const Outcome& outcome, const Lo
 std::string lines_of(const Outcome& outcome, const ImageSet& images);
 /// One JSON object, with the confusions where there are any.
 std::string json_of(const Outcome& outcome, const ImageSet& images, const Confusion& confusion);
-/// A text between quotes, as JSON has it.
-std::string json_string(const std::string& text);
 
 }  // namespace cifar10

@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_flag("--log-learning-rate", options.log_learning_rate, "The learning rate in the line");
     app.add_flag("--log-parts", options.log_parts, "Each part of the loss in the line, raw and smoothed");
-    app.add_flag("--json", options.json, "Lines as JSON, with everything in them");
+    app.add_flag("--json", options.json, "Every line as a JSON object, a step's with everything in it");
     app.add_option("--checkpoint-every", options.checkpoint_every,
                    "Steps between two checkpoints; 0 for one at the end")
         ->capture_default_str()

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include <cupola/nccl.hpp>
 #endif
 
+#include "../standard_output.hpp"
 #include "options.hpp"
 #include "plan_file.hpp"
 
@@ -94,7 +94,7 @@ public:
             if (reports == 1) side->plans_.write();
             if (reports != 2) return;
             const std::string why = training->not_captured();
-            if (!why.empty()) std::printf("not captured: %s\n", why.c_str());
+            if (!why.empty()) StandardOutput(side->options_->json).say(text("not captured: ", why));
         }
     };
     template <class Training>

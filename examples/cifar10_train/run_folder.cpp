@@ -48,8 +48,9 @@ std::string fingerprint(const ImageSet& images) {
     return text(images.size(), " images, crc32c ", digits);
 }
 
-void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place,
-                     const std::string& averaging) {
+std::string placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+                      const std::string& averaging) {
+    std::string lines;
     for (const Row& row : rows) {
         std::string where;
         for (int r = 0; r < replicas; ++r) {
@@ -59,11 +60,21 @@ void print_placement(std::span<const Row> rows, int replicas, int devices, const
             where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
         }
         if (!row.traits.placed_on.empty()) where = text(row.traits.placed_on, ", by name");
-        std::printf("placement: %s%s%s: %s\n", std::string(row.name).c_str(), row.name.empty() ? "" : " ",
-                    std::string(row.type).c_str(), where.c_str());
+        lines += text("placement: ", row.name, row.name.empty() ? "" : " ", row.type, ": ", where, '\n');
     }
-    std::printf("placement: averaging: %s\nplacement: update: each device its copy of the parameters\n",
-                averaging.c_str());
+    return text(lines, "placement: averaging: ", averaging,
+                "\nplacement: update: each device its copy of the parameters");
+}
+
+void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights) {
+    const bool averages = weights == Weights::averages;
+    char digits[32];
+    std::snprintf(digits, sizeof digits, output.json() ? "%.6f" : "%.3f", result.accuracy());
+    output.print(output.json() ? text(R"({"step":)", step, R"(,"precision":)", digits, R"(,"correct":)", result.correct,
+                                      R"(,"images":)", result.samples, R"(,"weights":")",
+                                      averages ? "moving averages" : "trained parameters", "\"}")
+                               : text("test accuracy", averages ? " with moving averages" : "", " = ", digits, " (",
+                                      result.samples, " images)"));
 }
 
 void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
@@ -80,8 +91,9 @@ void require_same_run(const TrainOptions& options, const std::string& path, cons
     }
     if (run.empty() && bits.empty()) return;
     if (options.resume_anyway) {
-        std::printf("warning: going on from %s with other settings: %s%s%s\n", path.c_str(), run.c_str(),
-                    run.empty() || bits.empty() ? "" : "; ", bits.c_str());
+        StandardOutput(options.json)
+            .say(text("warning: going on from ", path, " with other settings: ", run,
+                      run.empty() || bits.empty() ? "" : "; ", bits));
         return;
     }
     if (!run.empty()) {

@@ -4,6 +4,7 @@
 // placement of operations, and whether a checkpoint is of the same run.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <span>
@@ -13,6 +14,7 @@
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/summary_sink.hpp>
 
+#include "../standard_output.hpp"
 #include "options.hpp"
 
 namespace cifar10 {
@@ -34,8 +36,11 @@ LoggedLoss logged_loss(const std::string& name);
 std::string fingerprint(const ImageSet& images);
 
 /// A line for each operation, with the device of each replica that runs it: "host:0".
-void print_placement(std::span<const Row> rows, int replicas, int devices, const char* place,
-                     const std::string& averaging);
+std::string placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+                      const std::string& averaging);
+
+/// "test accuracy = 0.539 (1000 images)", or the object that cifar10_eval --json has for it.
+void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights);
 
 /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
 /// --resume-anyway it prints them and goes on.

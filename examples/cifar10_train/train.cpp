@@ -2,13 +2,13 @@
 //
 // From the command line to a training run: the images, the schedule, and the network that --model names.
 #include <algorithm>
-#include <cstdio>
 #include <string>
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
 #include "../cifar10_download/download.hpp"
+#include "../standard_output.hpp"
 #include "data.hpp"
 #include "device_flags.hpp"
 #include "models.hpp"
@@ -55,14 +55,16 @@ int train(const TrainOptions& options) {
     if (on_cuda) cifar10::require_cuda(options);
     require(!options.download || !options.data_dir.empty(),
             "--download needs --data-dir, the folder to put the images in");
-    const std::string folder = options.download ? cifar10::ensure_cifar10(options.data_dir) : options.data_dir;
+    const std::string folder =
+        options.download ? cifar10::ensure_cifar10(options.data_dir, {.json = options.json}) : options.data_dir;
     const ImageData images = load_images(folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, and the network tells 10 apart");
-    std::printf(
-        "data: %s, %lld training and %lld test images%s\n", images.train.name().c_str(),
-        static_cast<long long>(images.train.size()), static_cast<long long>(images.test.size()),
-        options.data_dir.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : "");
+    StandardOutput(options.json)
+        .say(text(
+            "data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(),
+            " test images",
+            options.data_dir.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
     const bool tutorial = options.model == "tutorial";
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";

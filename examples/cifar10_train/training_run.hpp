@@ -5,9 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +18,7 @@
 #include <cupola/train/profile.hpp>
 #include <cupola/train/summaries.hpp>
 
+#include "../standard_output.hpp"
 #include "optimizers.hpp"
 #include "options.hpp"
 #include "run_folder.hpp"
@@ -31,8 +30,9 @@ namespace cifar10 {
 template <class Training>
 void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>& folder, Training& training,
            const CheckpointInfo& info, LossAverages& losses) {
+    const StandardOutput output(options.json);
     if (folder) {
-        for (const std::string& remark : folder->remarks()) std::printf("warning: %s\n", remark.c_str());
+        for (const std::string& remark : folder->remarks()) output.say(text("warning: ", remark));
     }
     if (!options.resume) {
         if (!folder) return;
@@ -43,7 +43,7 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
         return;
     }
     FoundCheckpoint found = newest_sound_checkpoint(options.train_dir, Training::NetworkType::rows);
-    for (const std::string& problem : found.damaged) std::printf("warning: %s\n", problem.c_str());
+    for (const std::string& problem : found.damaged) output.say(text("warning: ", problem));
     require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir,
                        " has no sound checkpoint to resume from: ", found.damaged.size(),
                        found.damaged.size() == 1 ? " is damaged" : " are damaged");
@@ -52,7 +52,7 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
     require_same_run(options, found.path, found.checkpoint->info, info);
     training.restore(found.checkpoint->state);
     restore_losses(found.checkpoint->info, losses);
-    std::printf("resumed from %s: step %lld comes next\n", found.path.c_str(), static_cast<long long>(training.step()));
+    output.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
 }
 
 /// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit
@@ -89,23 +89,24 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     auto batches = side.batches(source);
 
     const std::string network = summary<Net>(options.batch_size);
-    std::fputs(network.c_str(), stdout);
-    std::printf("%s\n", to_string(training.memory()).c_str());
+    const StandardOutput output(options.json);
+    output.say(network);
+    output.say(to_string(training.memory()));
     const std::string averaging_name(Averaging::name);
-    std::printf("replicas: %d of %lld images a step, averaged by %s, on %s\n", options.num_replicas,
-                static_cast<long long>(options.batch_size), averaging_name.c_str(), side.description().c_str());
+    output.say(text("replicas: ", options.num_replicas, " of ", options.batch_size, " images a step, averaged by ",
+                    averaging_name, ", on ", side.description()));
     if (options.log_device_placement) {
         constexpr bool by_slices = AveragesRows<Averaging, typename Side::Device>;
-        print_placement(Net::rows, options.num_replicas, devices, Side::place,
-                        text(averaging_name, by_slices ? ", each device its slice of the gradient"
-                                                       : ", the whole gradient on each device"));
+        output.say(placement(Net::rows, options.num_replicas, devices, Side::place,
+                             text(averaging_name, by_slices ? ", each device its slice of the gradient"
+                                                            : ", the whole gradient on each device")));
     }
-    std::printf("optimiser: %s\nlearning rate: %s\n", training.options().optimizer.description().c_str(),
-                schedule.description().c_str());
+    output.say(text("optimiser: ", training.options().optimizer.description()));
+    output.say(text("learning rate: ", schedule.description()));
 
     if constexpr (Side::profiles) {
         if (options.profile) {
-            std::fputs(to_string(profile(training, batches)).c_str(), stdout);
+            output.say(to_string(profile(training, batches)));
             return 0;
         }
     }
@@ -128,8 +129,8 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     LossAverages losses;
     if (has_folder) go_on(options, folder, training, info, losses);
     if (training.step() >= options.max_steps) {
-        std::printf("nothing to train: %lld steps are made, and --max-steps is %lld\n",
-                    static_cast<long long>(training.step()), static_cast<long long>(options.max_steps));
+        output.say(
+            text("nothing to train: ", training.step(), " steps are made, and --max-steps is ", options.max_steps));
     }
     const std::int64_t steps = std::max<std::int64_t>(0, options.max_steps - training.step());
 
@@ -145,7 +146,6 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
                          .learning_rate = options.log_learning_rate,
                          .parts = options.log_parts,
                          .json = options.json};
-    std::fflush(stdout);
     int signal = 0;
     if (folder) {
         const File log_file = open_log(options.train_dir);
@@ -170,22 +170,15 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         signal = signals.signal();
     }
     if (signal != 0) {
-        std::printf("stopped by signal %d after step %lld%s\n", signal, static_cast<long long>(training.step() - 1),
-                    has_folder ? text("; --resume goes on from ", options.train_dir).c_str()
-                               : "; without --train-dir nothing was kept");
+        output.say(text("stopped by signal ", signal, " after step ", training.step() - 1,
+                        has_folder ? text("; --resume goes on from ", options.train_dir)
+                                   : "; without --train-dir nothing was kept"));
         return 128 + signal;
     }
 
-    const Evaluation result = evaluate(training, test);
-    const auto samples = static_cast<long long>(result.samples);
-    std::printf("test accuracy = %.3f (%lld images)\n", result.accuracy(), samples);
-    if (averages) {
-        std::printf("test accuracy with moving averages = %.3f (%lld images)\n",
-                    evaluate(training, test, Weights::averages).accuracy(), samples);
-    }
+    say_accuracy(output, training.step(), evaluate(training, test), Weights::trained);
+    if (averages) say_accuracy(output, training.step(), evaluate(training, test, Weights::averages), Weights::averages);
     side.finish();
-    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-    require<DataError>(written, "the result could not be written to standard output: ", std::strerror(errno));
     return 0;
 }
 

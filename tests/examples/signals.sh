@@ -12,6 +12,7 @@ base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --log-every 
 
 # begin ARGUMENTS...: in the background, as $child. There a shell has Ctrl-C ignored unless told otherwise.
 begin() {
+    : >"$work/output"  # what the run before wrote is not waited for
     env --default-signal=INT "$program" "$@" >"$work/output" 2>"$work/errors" </dev/null &
     child=$!
 }

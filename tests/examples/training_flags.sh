@@ -180,7 +180,7 @@ trains "${two[@]}" --log-parts
 lines "(, [a-z0-9_/]+ = $number \(smoothed $number\))+, total_loss = $number \(smoothed $number\)"
 grep -q 'cross_entropy = ' "$work/lines" && grep -q 'weight_decay/local3 = ' "$work/lines" || fail "not every part of the loss is in the line"
 
-# JSON: each line that is an object is a whole one with everything in it; the smoothed losses go on after a resume.
+# JSON: each line is an object, a step's with everything in it; the smoothed losses go on after a resume.
 cat >"$work/json.cmake" <<'END'
 string(JSON steps GET "${line}" step)
 foreach(name IN ITEMS loss learning_rate examples examples_per_second seconds_per_step)
@@ -205,9 +205,25 @@ END
 # What the JSON lines of a run say, without the times.
 objects() {
     local object
-    while read -r object; do cmake -D line="$object" -P "$work/json.cmake" 2>&1 || fail "not JSON as it should be: $object"; done < <(grep '^{' "$1" || true)
+    while read -r object; do cmake -D line="$object" -P "$work/json.cmake" 2>&1 || fail "not JSON as it should be: $object"; done < <(grep '^{"step":[0-9]*,"loss"' "$1" || true)
 }
+# Every line on standard output is an object; those that are no step's, in their order, with how they begin.
+others() {
+    python3 - "$work/output" "$@" <<'END' || fail "not the objects that are asked for: $*"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert all(isinstance(line, dict) for line in lines)
+others = [line.get("message", "precision " + line.get("weights", "")) for line in lines if "loss" not in line]
+assert len(others) == len(sys.argv) - 2, others
+for line, beginning in zip(others, sys.argv[2:]):
+    assert line.startswith(beginning) and not line.endswith("\n"), (line, beginning)
+for line in lines:
+    assert "precision" not in line or abs(line["precision"] * line["images"] - line["correct"]) < 1e-3, line
+END
+}
+header=(data: name memory: replicas: 'optimiser: sgd' 'learning rate: ')
 trains "${two[@]}" --json --train-dir "$work/json"
+others "${header[@]}" 'precision trained parameters' 'precision moving averages'
 objects "$work/output" >"$work/objects"
 [ "$(cut -d ' ' -f 1,2,4 "$work/objects" | xargs)" = '0 2 16 1 2 16 2 2 16' ] || fail "not the steps, replicas and images of three objects"
 objects "$work/json/train.log" | diff "$work/objects" - || fail "train.log has other objects than standard output"
@@ -216,5 +232,6 @@ objects "$work/json/train.log" | diff "$work/objects" - || fail "train.log has o
 awk 'NR == 1 { off = $6 * 10 - $5; if (off > 1e-6 || off < -1e-6) exit 1 }' "$work/objects" || fail "the first smoothed loss is not a tenth of the raw one"
 trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 1
 trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 3 --resume
+others "${header[@]}" "resumed from $work/parted/model-1.safetensors: step 1 comes next" 'precision trained parameters' 'precision moving averages'
 objects "$work/parted/train.log" | diff "$work/objects" - || fail "the smoothed losses do not go on after a resume"
 echo "$checks command lines"
