@@ -134,7 +134,7 @@ TEST_CASE("progress is written over on a terminal and silent elsewhere") {
     Progress progress(true, shown);
     progress.on_step(report, run);
     progress.on_end(run);
-    CHECK(written(shown) == "\r\033[K3 of 4 steps, loss 1.500, 0:00:10 left\r\033[K");
+    CHECK(written(shown) == "\r\033[K3 of 4 steps, loss 1.500, 0:00:10 left\r\r\033[K");
     std::fclose(shown);
     std::FILE* hidden = std::tmpfile();
     Progress silent(false, hidden);

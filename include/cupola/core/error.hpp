@@ -140,6 +140,18 @@ template <class... Parts>
     return impl::join({impl::TextPart(parts)...});
 }
 
+/// The fewest digits that give the number back: for what a resumed run is compared by, where text() has six.
+[[nodiscard]] std::string exact_text(double value);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string exact_text(double value) {
+    char digits[32];
+    return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general).ptr};
+}
+
+#endif
+
 /// Throws `Exception` with the sentence made of `parts` unless `condition` holds.
 template <class Exception = InvalidArgument, class... Parts>
 void require(bool condition, const Parts&... parts) {

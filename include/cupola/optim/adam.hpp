@@ -29,7 +29,8 @@ struct Adam {
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
-        return moments().description("adam") + (weight_decay == 0.0 ? "" : text(", weight decay ", weight_decay));
+        return moments().description("adam") +
+               (weight_decay == 0.0 ? "" : text(", weight decay ", exact_text(weight_decay)));
     }
     void check() const {
         moments().check("adam");

@@ -30,7 +30,7 @@ struct AdamW {
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
         return moments().description("adamw") +
-               (weight_decay == 0.0 ? "" : text(", decoupled weight decay ", weight_decay));
+               (weight_decay == 0.0 ? "" : text(", decoupled weight decay ", exact_text(weight_decay)));
     }
     void check() const {
         moments().check("adamw");

@@ -47,8 +47,8 @@ struct Clipped {
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate_description_of(optimizer); }
     [[nodiscard]] std::string description() const {
         std::string result = optimizer.description();
-        if (max_norm != 0.0) result += text(", gradient clipped to norm ", max_norm);
-        if (max_value != 0.0) result += text(", gradient clipped to values of ", max_value);
+        if (max_norm != 0.0) result += text(", gradient clipped to norm ", exact_text(max_norm));
+        if (max_value != 0.0) result += text(", gradient clipped to values of ", exact_text(max_value));
         return result;
     }
     void check() const {

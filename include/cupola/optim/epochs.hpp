@@ -41,7 +41,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and
 /// 300 epochs of 45,000 images.
 [[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
-    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate * 0.1, rate * 0.01, rate * 0.002});
+    return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate / 10, rate / 100, rate / 500});
 }
 
 #ifndef CUPOLA_OPS
@@ -49,17 +49,17 @@ namespace cupola::inline CUPOLA_ABI {
 CUPOLA_INLINE Schedule epochs_decay(double rate, std::int64_t images, std::int64_t global_batch, double epochs,
                                     double factor) {
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, global_batch), factor);
-    return decay.described(
-        text(decay.description(), ": ", epochs, " epochs of ", images, " images seen, ", global_batch, " a step"));
+    return decay.described(text(decay.description(), ": ", exact_text(epochs), " epochs of ", images, " images seen, ",
+                                global_batch, " a step"));
 }
 
 CUPOLA_INLINE Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
                                              double epochs, double factor) {
     require(replicas > 0, "a schedule is for 1 or more replicas, not ", replicas);
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, batch), factor);
-    return decay.described(text(decay.description(), ": ", epochs, " epochs by one replica's batch of ", batch,
-                                ", which is ", epochs * replicas, " epochs of ", images, " images seen by ", replicas,
-                                replicas == 1 ? " replica" : " replicas"));
+    return decay.described(text(decay.description(), ": ", exact_text(epochs), " epochs by one replica's batch of ",
+                                batch, ", which is ", epochs * replicas, " epochs of ", images, " images seen by ",
+                                replicas, replicas == 1 ? " replica" : " replicas"));
 }
 
 CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global_batch,

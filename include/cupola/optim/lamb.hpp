@@ -32,7 +32,7 @@ struct Lamb {
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
         std::string result = moments().description("lamb");
-        if (weight_decay != 0.0) result += text(", weight decay ", weight_decay);
+        if (weight_decay != 0.0) result += text(", weight decay ", exact_text(weight_decay));
         return result + (adapt_biases ? ", biases adapted" : ", biases not adapted");
     }
     void check() const {

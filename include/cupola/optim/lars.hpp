@@ -31,8 +31,9 @@ struct Lars {
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
-        std::string result = text("lars, momentum ", momentum, ", trust coefficient ", trust_coefficient);
-        if (weight_decay != 0.0) result += text(", weight decay ", weight_decay);
+        std::string result =
+            text("lars, momentum ", exact_text(momentum), ", trust coefficient ", exact_text(trust_coefficient));
+        if (weight_decay != 0.0) result += text(", weight decay ", exact_text(weight_decay));
         return result + (adapt_biases ? ", biases adapted" : ", biases not adapted");
     }
     void check() const {

@@ -43,7 +43,7 @@ struct MovingAverage {
     /// "moving averages, decay 0.9999 after a warm-up"
     [[nodiscard]] std::string description() const {
         if (!on()) return "no moving averages";
-        return text("moving averages, decay ", decay, warm_up ? " after a warm-up" : "");
+        return text("moving averages, decay ", exact_text(decay), warm_up ? " after a warm-up" : "");
     }
 
     /// Throws InvalidArgument if the decay means nothing.

@@ -33,9 +33,10 @@ struct RmsProp {
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
-        std::string result = text("rmsprop, decay ", decay, ", epsilon ", epsilon, ", mean square from ", start);
-        if (momentum != 0.0) result += text(", momentum ", momentum);
-        if (weight_decay != 0.0) result += text(", weight decay ", weight_decay);
+        std::string result = text("rmsprop, decay ", exact_text(decay), ", epsilon ", exact_text(epsilon),
+                                  ", mean square from ", exact_text(start));
+        if (momentum != 0.0) result += text(", momentum ", exact_text(momentum));
+        if (weight_decay != 0.0) result += text(", weight decay ", exact_text(weight_decay));
         return result;
     }
     void check() const {

@@ -81,7 +81,7 @@ CUPOLA_INLINE void impl::require_rate(double rate) {
 }
 
 CUPOLA_INLINE Schedule::Schedule(double rate)
-    : Schedule([rate](std::int64_t) { return rate; }, text("constant ", rate)) {
+    : Schedule([rate](std::int64_t) { return rate; }, text("constant ", exact_text(rate))) {
     impl::require_rate(rate);
 }
 
@@ -93,7 +93,7 @@ CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, 
                                                   : static_cast<double>(step) / static_cast<double>(decay_steps);
                 return rate * std::pow(factor, exponent);
             },
-            text(rate, ", times ", factor, " every ", decay_steps, " steps")};
+            text(exact_text(rate), ", times ", exact_text(factor), " every ", decay_steps, " steps")};
 }
 
 CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
@@ -104,9 +104,9 @@ CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vect
         require(boundaries[i - 1] < boundaries[i], "the boundaries of a piecewise schedule grow; ", boundaries[i],
                 " follows ", boundaries[i - 1]);
     }
-    std::string description = text(values[0]);
+    std::string description = exact_text(values[0]);
     for (std::size_t i = 0; i < boundaries.size(); ++i) {
-        description += text(", ", values[i + 1], " from step ", boundaries[i]);
+        description += text(", ", exact_text(values[i + 1]), " from step ", boundaries[i]);
     }
     return {[boundaries = std::move(boundaries), values = std::move(values)](std::int64_t step) {
                 std::size_t i = 0;
@@ -126,7 +126,7 @@ CUPOLA_INLINE Schedule cosine(double rate, std::int64_t steps, double last) {
                 const double progress = static_cast<double>(step) / static_cast<double>(steps);
                 return last + (rate - last) * 0.5 * (1.0 + std::cos(pi * progress));
             },
-            text("cosine from ", rate, " to ", last, " over ", steps, " steps")};
+            text("cosine from ", exact_text(rate), " to ", exact_text(last), " over ", steps, " steps")};
 }
 
 #endif

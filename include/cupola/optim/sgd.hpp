@@ -32,9 +32,9 @@ struct Sgd {
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {
         std::string result = "sgd";
-        if (momentum != 0.0) result += text(", momentum ", momentum, nesterov ? ", nesterov" : "");
+        if (momentum != 0.0) result += text(", momentum ", exact_text(momentum), nesterov ? ", nesterov" : "");
         if (weight_decay != 0.0)
-            result += text(decoupled ? ", decoupled weight decay " : ", weight decay ", weight_decay);
+            result += text(decoupled ? ", decoupled weight decay " : ", weight decay ", exact_text(weight_decay));
         return result;
     }
     void check() const {

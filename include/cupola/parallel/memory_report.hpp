@@ -46,9 +46,9 @@ CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
                 " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
                 part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"),
-                activations, ") + ", bytes_text(memory.gradients), " gradients of ", memory.replicas, " replicas + ",
-                part(memory.statistics, " their statistics"), part(memory.batches, " their batches"),
-                bytes_text(memory.average), " average");
+                activations, ") + ", bytes_text(memory.gradients), " gradients of ", memory.replicas,
+                memory.replicas == 1 ? " replica + " : " replicas + ", part(memory.statistics, " their statistics"),
+                part(memory.batches, " their batches"), bytes_text(memory.average), " average");
 }
 
 #endif

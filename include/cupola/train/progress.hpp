@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Progress{}: on a terminal, one line of standard error that is written over: steps made, the loss, the time left.
+// Progress{}: on a terminal, one line of standard error that is written over: steps made, the loss, the time left. The
+// cursor waits at its begin, for a line of the log to be written over it.
 // Where standard error is no terminal it prints nothing.
 #pragma once
 
@@ -28,7 +29,7 @@ public:
         const std::int64_t done = report.step + 1 - run.first_step, all = run.last_step - run.first_step;
         const auto left =
             static_cast<long long>((now - run.started) / static_cast<double>(done) * static_cast<double>(all - done));
-        std::fprintf(file_, "\r\033[K%lld of %lld steps, loss %.3f, %lld:%02lld:%02lld left",
+        std::fprintf(file_, "\r\033[K%lld of %lld steps, loss %.3f, %lld:%02lld:%02lld left\r",
                      static_cast<long long>(done), static_cast<long long>(all), report.loss, left / 3600,
                      left / 60 % 60, left % 60);
         std::fflush(file_);

@@ -34,7 +34,7 @@ struct Moments {
     }
 
     [[nodiscard, gnu::cold]] std::string description(std::string_view name) const {
-        return text(name, ", betas ", beta1, " and ", beta2, ", epsilon ", epsilon);
+        return text(name, ", betas ", exact_text(beta1), " and ", exact_text(beta2), ", epsilon ", exact_text(epsilon));
     }
     [[gnu::cold]] void check(std::string_view name) const {
         require_share(text(name, "'s beta1"), beta1);

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lists of losses by name, in checkpoints and logs, are told apart at spaces.
+//
+// expect: the name my layer has a space
+// errors-at-most: 1
+#include <cupola/layers/linear.hpp>
+#include <cupola/net/sequential.hpp>
+
+using namespace cupola;
+
+#ifdef MISTAKE
+struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
+#else
+struct Net : Sequential<Input<4>, Named<"my_layer", Linear<2>>> {};
+#endif
