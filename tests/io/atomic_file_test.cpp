@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <csignal>
+#include <filesystem>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <doctest/doctest.h>
 
@@ -75,8 +78,12 @@ TEST_CASE("Two writers of one file do not write into each other's") {
 TEST_CASE("The temporary name of an atomic file is known as one, and no other") {
     const TemporaryFolder folder;
     const AtomicFile file(folder.path("model-10.safetensors"));
-    CHECK(cupola::is_temporary_file(*folder.names().begin()));
-    CHECK_FALSE(cupola::is_temporary_file("model-10.safetensors"));
+    CHECK(cupola::name_of_temporary_file(*folder.names().begin()) == "model-10.safetensors");
+    for (const char* name : {"model-10.safetensors", "notes.partial-results.txt", "notes.partial-7", "notes.partial-7-",
+                             "notes.partial-7-x", "notes.partial--1", "partial-1-1"}) {
+        CAPTURE(name);
+        CHECK(cupola::name_of_temporary_file(name).empty());
+    }
 }
 
 TEST_CASE("A file that cannot be made is one sentence with the reason") {
@@ -88,13 +95,39 @@ TEST_CASE("A file that cannot be made is one sentence with the reason") {
           folder.path("file/file") + " cannot be written: Not a directory");
 }
 
-TEST_CASE("A file whose name is a folder's is refused when it is committed") {
+TEST_CASE("What is there and no regular file is refused and not replaced") {
     const TemporaryFolder folder;
-    std::filesystem::create_directory(folder.path("file"));
+    std::filesystem::create_directory(folder.path("folder"));
+    REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+    std::filesystem::create_symlink("pipe", folder.path("link"));
+    for (const char* name : {"folder", "pipe", "link"}) {
+        CHECK(message_of<DataError>([&] { AtomicFile file(folder.path(name)); }) ==
+              folder.path(name) + " cannot be written: it is there and no regular file");
+    }
+    CHECK(std::filesystem::is_fifo(folder.path("pipe")));
+    CHECK(folder.names() == std::set<std::string>{"folder", "link", "pipe"});
+}
+
+TEST_CASE("A folder that takes the name in the meantime is not replaced") {
+    const TemporaryFolder folder;
     AtomicFile file(folder.path("file"));
+    std::filesystem::create_directory(folder.path("file"));
     CHECK(message_of<DataError>([&] { file.commit(); }) ==
           folder.path("file") + " cannot be written: Is a directory, after 0 bytes");
     CHECK(folder.names() == std::set<std::string>{"file"});
+}
+
+TEST_CASE("A link is followed, and stays a link") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.path("elsewhere"));
+    io_tests::write_bytes(folder.path("elsewhere/file"), "before");
+    std::filesystem::create_symlink("elsewhere/file", folder.path("link"));
+    AtomicFile file(folder.path("link"));
+    file.write(bytes_of("after"));
+    file.commit();
+    CHECK(std::filesystem::is_symlink(folder.path("link")));
+    CHECK(io_tests::read_bytes(folder.path("elsewhere/file")) == "after");
+    CHECK(folder.names() == std::set<std::string>{"elsewhere", "link"});
 }
 
 TEST_CASE("A disk that fills up leaves the file before, and a sentence with the place") {

@@ -28,6 +28,11 @@ std::vector<std::int64_t> steps_in(const CheckpointDirectory& directory) {
     return steps;
 }
 
+void save(CheckpointDirectory& directory, std::int64_t step, double metric) {
+    directory.save(Net::rows, small_checkpoint(step));
+    directory.save_best(Net::rows, small_checkpoint(step), metric);
+}
+
 std::string refusal(const std::string& path, CheckpointDirectoryOptions options = {}) {
     return message_of<DataError>([&] { CheckpointDirectory directory(path, options); });
 }
@@ -96,9 +101,13 @@ TEST_CASE("What a killed training had not finished is removed, and nothing else"
     const TemporaryFolder folder;
     write_bytes(folder.path("model-10.safetensors.partial-123-0"), "half");
     write_bytes(folder.path("model-best.safetensors.partial-123-0"), "half");
-    write_bytes(folder.path("events.out.tfevents.1"), "events");
+    const std::set<std::string> others{"events.out.tfevents.1", "model-10.safetensors.partial-results.txt",
+                                       "notes.partial-1-1", "predictions.csv.partial-123-0"};
+    for (const std::string& name : others) write_bytes(folder.path(name), "a user's");
     const CheckpointDirectory directory(folder.path());
-    CHECK(folder.names() == std::set<std::string>{"events.out.tfevents.1", "lock"});
+    std::set<std::string> left = others;
+    left.insert("lock");
+    CHECK(folder.names() == left);
     REQUIRE(directory.remarks().size() == 2);
     CHECK(contains(directory.remarks()[0], ".partial-123-0 was removed: a training was ended while it wrote it"));
 }
@@ -113,7 +122,7 @@ TEST_CASE("The newest checkpoints are kept, as many as asked for") {
 TEST_CASE("Five checkpoints are kept unless another number is asked for") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path());
-    for (std::int64_t step = 1; step <= 7; ++step) directory.save(Net::rows, small_checkpoint(step), 0.5);
+    for (std::int64_t step = 1; step <= 7; ++step) save(directory, step, 0.5);
     CHECK(steps_in(directory) == std::vector<std::int64_t>{7, 6, 5, 4, 3});
     CHECK(folder.names().size() == 6);
 }
@@ -135,20 +144,20 @@ TEST_CASE("The best checkpoint is kept beside the newest, also by the next proce
         CHECK_FALSE(directory.best().has_value());
         directory.save(Net::rows, small_checkpoint(1));
         CHECK_FALSE(folder.names().contains("model-best.safetensors"));
-        directory.save(Net::rows, small_checkpoint(2), std::nan(""));
+        save(directory, 2, std::nan(""));
         CHECK_FALSE(directory.best().has_value());
-        directory.save(Net::rows, small_checkpoint(3), 0.8125);
-        directory.save(Net::rows, small_checkpoint(4), 0.8);
-        directory.save(Net::rows, small_checkpoint(5), 0.8125);
+        save(directory, 3, 0.8125);
+        save(directory, 4, 0.8);
+        save(directory, 5, 0.8125);
         CHECK(step_of_best() == 3);
         CHECK(steps_in(directory) == std::vector<std::int64_t>{5});
     }
     CheckpointDirectory directory(folder.path(), {.keep = 1, .keep_best = true});
     REQUIRE(directory.best().has_value());
     CHECK(*directory.best() == 0.8125);
-    directory.save(Net::rows, small_checkpoint(6), 0.81);
+    save(directory, 6, 0.81);
     CHECK(step_of_best() == 3);
-    directory.save(Net::rows, small_checkpoint(7), 0.8126);
+    save(directory, 7, 0.8126);
     CHECK(step_of_best() == 7);
     CHECK(*read_checkpoint(best, Net::rows).info.find("metric") == "0.8126");
 }
@@ -160,7 +169,7 @@ TEST_CASE("A damaged best checkpoint is replaced by the next one") {
     CHECK_FALSE(directory.best().has_value());
     REQUIRE(directory.remarks().size() == 1);
     CHECK(directory.remarks()[0].ends_with("; the next checkpoint with a metric replaces it"));
-    directory.save(Net::rows, small_checkpoint(1), -3.0);
+    save(directory, 1, -3.0);
     CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::rows).state.step == 1);
 }
 
@@ -209,7 +218,7 @@ TEST_CASE("A training that is killed at any moment of a save leaves a sound dire
         CHECK(found.damaged.empty());
         CHECK(found.checkpoint->state.step >= said);
         CHECK(found.checkpoint->state.parameters == arena<Net>(1));
-        for (const std::string& name : folder.names()) CHECK_FALSE(is_temporary_file(name));
+        for (const std::string& name : folder.names()) CHECK(name_of_temporary_file(name).empty());
         saved = found.checkpoint->state.step;
     }
 }

@@ -60,13 +60,15 @@ struct Training {
 /// Keeps what it is given, or refuses it as a full disk does.
 struct Directory {
     std::vector<Checkpoint> saved{};
-    std::vector<std::optional<double>> metrics{};
+    std::vector<std::pair<std::int64_t, double>> metrics{};
     bool full = false;
 
-    void save(std::span<const Row>, const Checkpoint& checkpoint, std::optional<double> metric) {
+    void save(std::span<const Row>, const Checkpoint& checkpoint) {
         require<DataError>(!full, "the disk is full");
         saved.push_back(checkpoint);
-        metrics.push_back(metric);
+    }
+    void save_best(std::span<const Row>, const Checkpoint& checkpoint, double metric) {
+        metrics.emplace_back(checkpoint.state.step, metric);
     }
     [[nodiscard]] std::vector<std::int64_t> steps() const {
         std::vector<std::int64_t> result;
@@ -162,7 +164,20 @@ TEST_CASE("a checkpoint has the optimiser's states by name, what the run says of
     CHECK(*directory.saved[0].info.find(images_seen_key) == "96");  // 2 steps of 2 replicas of 3 batches of 8
     CHECK(*directory.saved[1].info.find(images_seen_key) == "192");
     CHECK(directory.saved[0].info.find(losses_key) == nullptr);
-    CHECK(directory.metrics == std::vector<std::optional<double>>{0.75, 1.0});
+    CHECK(directory.metrics == std::vector<std::pair<std::int64_t, double>>{{2, 0.75}, {4, 1.0}});
+}
+
+TEST_CASE("a checkpoint is there before its metric is asked for, and without one it is not offered as the best") {
+    Training training;
+    Directory directory;
+    std::size_t asked = 0;
+    CheckpointEvery checkpoints(training, directory, {.every = 2}, [&]() -> std::optional<double> {
+        CHECK(directory.saved.size() == ++asked);
+        return {};
+    });
+    fit(training, batches, {.steps = 4}, checkpoints);
+    CHECK(asked == 2);
+    CHECK(directory.metrics.empty());
 }
 
 TEST_CASE("smoothed losses go through a checkpoint with every digit") {

@@ -4,12 +4,17 @@
 // renamed, and its folder synced. Until `commit()` has come back, a file that bears the name already stays as it was.
 //
 // Every call is checked; a DataError says the path, the place and the system's reason ("No space left on device"), and
-// the temporary file is removed. A process that is killed leaves at most a temporary file (`is_temporary_file`).
+// the temporary file is removed. A process that is killed leaves at most a temporary file (`name_of_temporary_file`).
+//
+// A name that is a link is followed, so that the link stays. What is there and no regular file is refused: a folder, a
+// pipe or a device would not be written to but replaced.
 #pragma once
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +22,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
@@ -43,19 +49,36 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     return error == EINVAL ? 0 : error;  // a file system that has nothing to sync in a folder
 }
 
+/// The file that `path` names, which a rename is to replace: without the link, if it is one.
+[[nodiscard]] inline std::string regular_file_at(const std::string& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return path;
+    require<DataError>(S_ISREG(status.st_mode), path, " cannot be written: it is there and no regular file");
+    const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr), &std::free);
+    return resolved == nullptr ? path : std::string(resolved.get());
+}
+
 }  // namespace impl
 
-/// Whether this is the name of a file that `AtomicFile` had not finished.
-[[nodiscard]] inline bool is_temporary_file(std::string_view name) {
-    return name.find(impl::temporary_mark) != std::string_view::npos;
+/// The name of the file that `AtomicFile` had not finished under this one; empty for any other name.
+[[nodiscard]] inline std::string_view name_of_temporary_file(std::string_view name) {
+    const std::size_t mark = name.rfind(impl::temporary_mark);
+    if (mark == std::string_view::npos) return {};
+    const std::string_view numbers = name.substr(mark + impl::temporary_mark.size());
+    const std::size_t dash = numbers.find('-');
+    const auto is_number = [](std::string_view digits) {
+        return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    if (dash == std::string_view::npos || !is_number(numbers.substr(0, dash))) return {};
+    return is_number(numbers.substr(dash + 1)) ? name.substr(0, mark) : std::string_view();
 }
 
 class AtomicFile {
 public:
-    explicit AtomicFile(std::string path) : path_(std::move(path)) {
+    explicit AtomicFile(std::string path) : path_(std::move(path)), target_(impl::regular_file_at(path_)) {
         // Another process may be writing the same file, or have died in it under the number that is ours now.
         for (int attempt = 0; handle_ < 0; ++attempt) {
-            temporary_ = text(path_, impl::temporary_mark, getpid(), '-', attempt);
+            temporary_ = text(target_, impl::temporary_mark, getpid(), '-', attempt);
             handle_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
             if (handle_ < 0 && errno != EEXIST) {
                 throw DataError(text(path_, " cannot be written: ", std::generic_category().message(errno)));
@@ -85,9 +108,9 @@ public:
     void commit() {
         if (fsync(handle_) != 0) fail(errno, size_);
         if (close(std::exchange(handle_, -1)) != 0) fail(errno, size_);
-        if (rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno, size_);
+        if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno, size_);
         temporary_.clear();
-        const int error = impl::sync_folder(impl::folder_of(path_));
+        const int error = impl::sync_folder(impl::folder_of(target_));
         if (error != 0) fail(error, size_);
     }
 
@@ -115,7 +138,8 @@ private:
         temporary_.clear();
     }
 
-    std::string path_, temporary_;
+    /// As it was given, for sentences; and without links.
+    std::string path_, target_, temporary_;
     int handle_ = -1;
     std::uint64_t size_ = 0;
 };

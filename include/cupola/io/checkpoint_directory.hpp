@@ -4,7 +4,8 @@
 // files that a killed one had not finished.
 //
 //   CheckpointDirectory directory("run1", {.keep = 5, .keep_best = true});
-//   directory.save(Net::rows, checkpoint, precision);        run1/model-<step>.safetensors
+//   directory.save(Net::rows, checkpoint);                   run1/model-<step>.safetensors
+//   directory.save_best(Net::rows, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
 //
 // A new file is whole and synced before an old one is removed, so that a process that is killed, or a disk that fills
 // up, leaves every checkpoint that was there. The lock (`flock` on the file `lock`) ends with the process that holds
@@ -45,7 +46,7 @@ public:
     explicit CheckpointDirectory(std::string path, CheckpointDirectoryOptions options = {})
         : path_(std::move(path)), options_(options), lock_(locked(path_, options_)) {
         for (const std::string& name : impl::names_in_folder(path_)) {
-            if (!is_temporary_file(name)) continue;
+            if (!impl::is_temporary_checkpoint(name)) continue;
             remove(text(path_, '/', name));
             remarks_.push_back(text(path_, '/', name, " was removed: a training was ended while it wrote it"));
         }
@@ -63,18 +64,10 @@ public:
         return newest_sound_checkpoint(path_, rows);
     }
 
-    /// Writes the checkpoint, removes the oldest ones, and returns the new one's path. With `keep_best`, a `metric`
-    /// that is larger than all before it makes this checkpoint the best one.
-    std::string save(std::span<const Row> rows, const Checkpoint& checkpoint, std::optional<double> metric = {}) {
+    /// Writes the checkpoint, removes the oldest ones, and returns the new one's path.
+    std::string save(std::span<const Row> rows, const Checkpoint& checkpoint) {
         std::string saved = impl::checkpoint_path(path_, text(checkpoint.state.step));
         write_checkpoint(saved, rows, checkpoint);
-        // The best one is a file of its own: a second name for the same file would be lost with the file's contents.
-        if (options_.keep_best && metric && !std::isnan(*metric) && (!best_ || *metric > *best_)) {
-            Checkpoint best = checkpoint;
-            best.info.set(metric_key, digits_of(*metric));
-            write_checkpoint(impl::checkpoint_path(path_, "best"), rows, best);
-            best_ = metric;
-        }
         // Steps beyond this one are another run's, or what comes after a damaged file: they are neither counted nor
         // removed.
         int kept = 0;
@@ -82,6 +75,16 @@ public:
             if (file.step <= checkpoint.state.step && ++kept > options_.keep) remove(file.path);
         }
         return saved;
+    }
+
+    /// With `keep_best`, a metric that is larger than all before it makes this checkpoint the best one: a file of its
+    /// own, for a second name of the same file would be lost with the file's contents.
+    void save_best(std::span<const Row> rows, const Checkpoint& checkpoint, double metric) {
+        if (!options_.keep_best || std::isnan(metric) || (best_ && metric <= *best_)) return;
+        Checkpoint best = checkpoint;
+        best.info.set(metric_key, exact_text(metric));
+        write_checkpoint(impl::checkpoint_path(path_, "best"), rows, best);
+        best_ = metric;
     }
 
 private:
@@ -120,11 +123,6 @@ private:
     static void remove(const std::string& file) {
         if (unlink(file.c_str()) == 0 || errno == ENOENT) return;
         throw DataError(text(file, " cannot be removed: ", std::generic_category().message(errno)));
-    }
-
-    [[nodiscard]] static std::string digits_of(double metric) {
-        char digits[32];
-        return {digits, std::to_chars(digits, digits + sizeof digits, metric).ptr};
     }
 
     /// None where there is no best checkpoint yet, or where it is damaged: the next metric then replaces it.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/io/impl/folder.hpp>
 
@@ -51,6 +52,12 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
     std::int64_t step = -1;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
     return error == std::errc() && text(step) == name ? step : -1;
+}
+
+/// Whether this is the temporary name of a checkpoint that was not finished.
+[[nodiscard]] inline bool is_temporary_checkpoint(std::string_view name) {
+    const std::string_view finished = name_of_temporary_file(name);
+    return step_in_name(finished) >= 0 || finished == text(checkpoint_prefix, "best", checkpoint_suffix);
 }
 
 }  // namespace impl

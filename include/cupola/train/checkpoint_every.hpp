@@ -40,9 +40,7 @@ namespace impl {
 [[nodiscard, gnu::cold]] inline std::string losses_text(const LossAverages& losses) {
     std::string result;
     for (const LossPart& part : losses.state()) {
-        char digits[32];
-        const std::string_view number(digits, std::to_chars(digits, digits + sizeof digits, part.value).ptr);
-        result += text(result.empty() ? "" : " ", part.name, '=', number);
+        result += text(result.empty() ? "" : " ", part.name, '=', exact_text(part.value));
     }
     return result;
 }
@@ -72,8 +70,8 @@ struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
-/// `Directory` has `save(rows, checkpoint, metric)`, as CheckpointDirectory does. `metric()` is asked before each
-/// checkpoint.
+/// `Directory` has `save(rows, checkpoint)` and `save_best(rows, checkpoint, metric)`, as CheckpointDirectory does.
+/// `metric()` is asked once a checkpoint is saved: it may take long, and whoever stops the run may not wait.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:
@@ -110,8 +108,11 @@ private:
         if constexpr (requires { options.averaging.processes; }) images_a_step *= options.averaging.processes;
         checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_a_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
-        directory_->save(Training::NetworkType::rows, checkpoint, metric_());
+        directory_->save(Training::NetworkType::rows, checkpoint);
         saved_ = checkpoint.state.step;
+        if (const std::optional<double> metric = metric_()) {
+            directory_->save_best(Training::NetworkType::rows, checkpoint, *metric);
+        }
     }
 
     Training* training_;

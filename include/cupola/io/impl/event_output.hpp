@@ -13,12 +13,11 @@
 #include <string>
 #include <string_view>
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <cupola/core/error.hpp>
 #include <cupola/io/crc32c.hpp>
+#include <cupola/io/impl/folder.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 namespace impl {
@@ -29,11 +28,8 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 /// files in the order of their names, and two runs may begin within a second.
 [[nodiscard]] inline std::int64_t next_event_file_time(const std::string& folder) {
     std::int64_t time = static_cast<std::int64_t>(std::time(nullptr));
-    DIR* const listing = opendir(folder.c_str());
-    require<DataError>(listing != nullptr, "the folder ", folder,
-                       " for the event file cannot be read: ", std::strerror(errno));
-    while (const dirent* entry = readdir(listing)) {
-        std::string_view name = entry->d_name;
+    for (const std::string& entry : names_in_folder(folder)) {
+        std::string_view name = entry;
         if (!name.starts_with(event_file_prefix)) continue;
         name.remove_prefix(event_file_prefix.size());
         std::int64_t of_file = 0;
@@ -41,7 +37,6 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
         constexpr std::int64_t last = 9'999'999'999;  // ten digits: names and times have the same order
         if (error == std::errc{} && of_file >= time && of_file < last) time = of_file + 1;
     }
-    closedir(listing);
     return time;
 }
 
@@ -55,7 +50,7 @@ inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 class EventOutput {
 public:
     explicit EventOutput(const std::string& folder) {
-        mkdir(folder.c_str(), 0777);  // that it is there already, or cannot be made, is seen when it is read
+        make_folder(folder);
         path_ = text(folder, '/', event_file_name(next_event_file_time(folder)));
         descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         require<DataError>(descriptor_ >= 0, "the event file ", path_, " cannot be made: ", std::strerror(errno));

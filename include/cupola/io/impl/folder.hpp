@@ -46,9 +46,14 @@ inline void make_folder(const std::string& path) {
         throw DataError(text("the folder ", path, " cannot be read: ", std::generic_category().message(error)));
     }
     std::vector<std::string> names;
-    for (const dirent* entry = readdir(handle.get()); entry != nullptr; entry = readdir(handle.get())) {
+    while (true) {
+        errno = 0;  // an error too ends the listing with null
+        const dirent* const entry = readdir(handle.get());
+        if (entry == nullptr) break;
         names.emplace_back(entry->d_name);
     }
+    const int error = errno;
+    require<DataError>(error == 0, "the folder ", path, " cannot be read: ", std::generic_category().message(error));
     return names;
 }
 
