@@ -24,6 +24,20 @@ using namespace cupola;
 static_assert(ResNet<44>::parameter_count == 658'651 && ResNet<44>::output == Extents<11>{});
 static_assert(std::is_base_of_v<ResNet<>, ResNet<44>>, "44 layers unless named");
 static_assert(ResNet<44>::input == Extents<32, 32, 3>{});
+// What the summary says beside the tutorial's network of 15,399,552: six times as much. By hand, of 3 x 3 kernels on 32,
+// 16 and 8 pixels a side, where kernels that stand over the edge have fewer products.
+static_assert([] {
+    std::int64_t multiply_adds = 0;
+    for (const Row& row : ResNet<44>::rows) multiply_adds += row.multiply_adds;
+    const std::int64_t sides[] = {32 * 3 - 2, 16 * 3 - 2, 8 * 3 - 2}, strided[] = {16 * 3 - 1, 8 * 3 - 1};
+    std::int64_t by_hand = sides[0] * sides[0] * (3 * 16 + 14 * 16 * 16) + 64 * 11;
+    for (int stage = 1; stage < 3; ++stage) {
+        const std::int64_t channels = 16 << stage;
+        by_hand += strided[stage - 1] * strided[stage - 1] * channels / 2 * channels;
+        by_hand += sides[stage] * sides[stage] * 13 * channels * channels;
+    }
+    return multiply_adds == by_hand;
+}());
 // As deep as anyone went: the compilers stay within their limits on constant evaluation.
 static_assert(ResNet<200>::layer_count == 3 + 33 * 3 * 8 + 2 + 2);
 static_assert(ResNet<44, 10>::parameter_count == 658'651 - 65 && ResNet<20, 10>::output == Extents<10>{});
@@ -168,6 +182,28 @@ TEST_CASE("fusion changes no bit of ResNet") {
     const std::vector<float> fused = run(&Plan<Host>::make<Small>), plain = run(&Plan<Host>::make<Unfused<Small>>);
     CHECK(std::memcmp(fused.data(), plain.data(), fused.size() * sizeof(float)) == 0);
     CHECK(activation_bytes<ResNet<44>>(128) == 432'013'312);  // as small as any arena can be
+}
+
+TEST_CASE("synchronised replicas of ResNet<8> are one replica with the whole batch") {
+    using Training = DataParallel<ResNet<8, 10>, CrossEntropy<10>, Sgd, ConcatMean, Host, Synchronized>;
+    constexpr std::int64_t global_batch = 16;
+    const auto batches = [](int replicas) {
+        return Prefetch(TrainingBatches(tutorial::sample().train, PadCropFlip{},
+                                        {.batch_size = global_batch / replicas, .replicas = replicas, .seed = 4}));
+    };
+    for (const int replicas : {2, 4}) {
+        CAPTURE(replicas);
+        Training many({.replicas = replicas, .devices = 2, .batch_size = global_batch / replicas, .seed = 4});
+        Training one({.batch_size = global_batch, .seed = 4});
+        auto of_many = batches(replicas), of_one = batches(1);
+        for (int step = 0; step < 3; ++step) {
+            one.set_parameters(many.parameters());
+            const double loss = one.step(of_one).loss;
+            CHECK(many.step(of_many).loss == doctest::Approx(loss).epsilon(1e-5));
+            CHECK(tutorial::difference(many.averaged_gradient(), one.averaged_gradient()) < 1e-5);
+            CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
+        }
+    }
 }
 
 TEST_CASE("the weights begin as Glorot's, the batch norms as the identity") {

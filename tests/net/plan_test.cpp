@@ -153,7 +153,7 @@ TEST_CASE("a plan for inspection shows every layer's output as training computes
     inspection.plan.prepare(inspection.context, parameters.data());
     const float* output = training.plan.forward(training.context, images.data(), parameters.data(), key);
     std::vector<std::vector<float>> seen;
-    inspection.plan.forward_each(inspection.context, images.data(), parameters.data(), nullptr, key,
+    inspection.plan.forward_each(inspection.context, images.data(), parameters.data(), {}, key,
                                  [&](std::size_t row, const float* values, std::int64_t elements) {
                                      CHECK(row == seen.size());
                                      CHECK(elements == 4 * Net::rows[row].output.size());
@@ -168,7 +168,7 @@ TEST_CASE("a plan for inspection shows every layer's output as training computes
     const auto dropped = std::count(seen[4].begin(), seen[4].end(), 0.0F);
     CHECK(dropped > std::count(seen[3].begin(), seen[3].end(), 0.0F));
     CHECK(inspection.plan.bytes().saved == 0);
-    CHECK_THROWS_AS(training.plan.forward_each(training.context, images.data(), parameters.data(), nullptr, key,
+    CHECK_THROWS_AS(training.plan.forward_each(training.context, images.data(), parameters.data(), {}, key,
                                                [](std::size_t, const float*, std::int64_t) {}),
                     InvalidArgument);
 }

@@ -315,7 +315,7 @@ TEST_CASE("inspection shows a network with blocks as training computes it, each 
     plan.bind(arena.data());
     plan.prepare(context, parameters.data());
     std::vector<std::vector<float>> seen;
-    plan.forward_each(context, images.data(), parameters.data(), nullptr, {},
+    plan.forward_each(context, images.data(), parameters.data(), {}, {},
                       [&](std::size_t row, const float* values, std::int64_t elements) {
                           CHECK(row == seen.size());
                           CHECK(elements == 5 * Every::rows[row].output.size());

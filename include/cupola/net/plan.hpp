@@ -46,6 +46,9 @@ struct PassKey {
 struct PassBuffers {
     const float* running = nullptr;
     float* batch = nullptr;
+    /// Of all replicas that ran in step, from `batch`: a stage that merges statistics takes these for its batch's own,
+    /// so that what `forward_each` shows is what the step computed.
+    const float* merged = nullptr;
 };
 
 /// Bytes of a plan's arena by what they hold.
@@ -112,13 +115,13 @@ public:
     /// visit(row, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
     /// written over, can be looked at. For a plan made with `inspect`.
     template <class Visit>
-    void forward_each(Context& context, const float* batch, const float* parameters, const float* buffers,
+    void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
                       const PassKey& key, Visit&& visit) {
         require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
-        check_buffers(key, {.running = buffers});
+        check_buffers(key, buffers);
         const T* const samples = ends_.take_batch(context, batch);
         for (std::size_t i = 0; i < stages_.size(); ++i) {
-            run_forward(context, i, i + 1, samples, parameters, key, {.running = buffers});
+            run_forward(context, i, i + 1, samples, parameters, key, buffers);
             visit(infos_[i].row, value(i + 1, samples), options_.batch * infos_[i].output.size());
         }
     }

@@ -382,7 +382,7 @@ private:
                typename Inspection<D>::VisitOutput visit) {
                 auto& self = *static_cast<DataParallel*>(object);
                 Worker& its = self.at(0).worker;
-                its.inspect(its.template inspection_plan<Net>(batch.size), self.inspected_samples_, key,
+                its.inspect(its.template inspection_plan<Net>(batch.size), self.inspected_samples_, key, nullptr,
                             [&](std::size_t layer, std::span<const float> values) {
                                 visit(visitor, layer, on_host(its.context(), values.data(), values.size()));
                             });

@@ -287,7 +287,6 @@ private:
     }
 
     [[nodiscard]] Inspection<D> inspection(DeviceState& state) {
-        using Worker = impl::DeviceWorker<D, Element>;
         constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
         const Replica& r = replicas_[0];
         return {step_,
@@ -296,12 +295,14 @@ private:
                 std::span<const float>(average_row(0), elements),
                 r.batch,
                 r.key,
-                &state.worker,
+                this,
                 [](void* object, const BatchView& batch, const PassKey& key, void* visitor,
                    typename Inspection<D>::VisitOutput visit) {
-                    auto& worker = *static_cast<Worker*>(object);
+                    auto& self = *static_cast<DataParallel*>(object);
+                    auto& worker = self.at(0).worker;
                     worker.inspect(
                         worker.template inspection_plan<Net>(batch.size), batch.samples, key,
+                        synchronized ? self.replica_at(0).statistics : nullptr,
                         [&](std::size_t layer, std::span<const float> values) { visit(visitor, layer, values); });
                 }};
     }
@@ -326,13 +327,7 @@ private:
     }
 
     void finish_step() {
-        for (std::size_t r = 0; r < replicas_.size(); ++r) {
-            const double loss = tally_.report().replicas[r].total;
-            if (!replicas_[r].not_finite.empty() || !std::isfinite(loss)) {
-                impl::throw_diverged(step_, text("the loss of replica ", r, " is ", loss), replicas_[r].not_finite,
-                                     static_cast<int>(r));
-            }
-        }
+        if (!all_finite_losses()) throw_loss_not_finite();
         tally_.finish(step_, options_.optimizer.learning_rate_at(step_));
         if (!all_averaged()) throw_gradient_not_finite();
         if (checks_after(step_)) require_equal_parameters(step_);
@@ -342,7 +337,10 @@ private:
 
     [[nodiscard]] bool all_ready() const {
         return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; }) &&
-               std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.not_finite.empty(); }) &&
+               all_finite_losses();
+    }
+    [[nodiscard]] bool all_finite_losses() const {
+        return std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.not_finite.empty(); }) &&
                std::all_of(tally_.report().replicas.begin(), tally_.report().replicas.end(),
                            [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
     }
@@ -358,6 +356,19 @@ private:
         return impl::first_not_finite(state.worker, plan, Net::rows, r.batch, r.key, gradient);
     }
 
+    /// Statistics that replicas share make every loss no number: the culprit is the replica whose own batch shows one.
+    [[noreturn, gnu::cold]] void throw_loss_not_finite() const {
+        const std::vector<ReplicaReport>& reports = tally_.report().replicas;
+        std::size_t found = 0;
+        while (replicas_[found].not_finite.empty() && std::isfinite(reports[found].total)) ++found;
+        for (std::size_t r = replicas_.size(); r-- > 0;) {
+            const std::string& where = replicas_[r].not_finite;
+            if (!where.empty() && where != impl::nothing_found) found = r;
+        }
+        impl::throw_diverged(step_, text("the loss of replica ", found, " is ", reports[found].total),
+                             replicas_[found].not_finite, static_cast<int>(found));
+    }
+
     /// Finds whose gradient it is: the slow way, for the step that failed.
     [[noreturn, gnu::cold]] void throw_gradient_not_finite() {
         int found = -1;
@@ -368,6 +379,8 @@ private:
                 if (tally_.of(r).samples == 0 || all_finite(at(0).worker.context(), values)) continue;
                 found = r;
                 where = where_not_finite(at(0), replica_at(r), row(r));
+                if (options_.accumulation > 1)
+                    where += text(", in the last of its ", options_.accumulation, " batches");
             }
         });
         impl::throw_diverged(

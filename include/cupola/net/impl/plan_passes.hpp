@@ -215,7 +215,11 @@ Pass<Device, T> Plan<Device, T>::pass(Context& context, std::size_t i, const T* 
         p.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
     }
     p.scratch = scratch_;
-    p.training = trains(key);
+    const bool takes_merged = buffers.merged != nullptr && stages_[i]->exchange_size() > 0;
+    for (std::size_t k = 0; takes_merged && k < row.buffers.count; ++k) {
+        p.buffers[k] = buffers.merged + row.buffer_offsets[k];
+    }
+    p.training = trains(key) && !takes_merged;
     p.seed = key.seed;
     p.step = key.step;
     p.first_sample = key.first_sample;

@@ -89,12 +89,12 @@ public:
         return inspection_plan(&Plan<Device, T>::template make<Net>, batch);
     }
 
-    /// Calls visit(row, values) with each layer's output for a batch.
+    /// Calls visit(row, values) with each layer's output for a batch; see PassBuffers for `merged`.
     template <class Visit>
-    void inspect(Plan<Device, T>& plan, const float* samples, const PassKey& key, Visit&& visit) {
+    void inspect(Plan<Device, T>& plan, const float* samples, const PassKey& key, const float* merged, Visit&& visit) {
         plan.prepare(*context_, parameters());
         plan.forward_each(
-            *context_, samples, parameters(), buffers(), key,
+            *context_, samples, parameters(), {.running = buffers(), .merged = merged}, key,
             [&](std::size_t row, const T* values, std::int64_t elements) {
                 visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
             });

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <cupola/core/error.hpp>
 #include <cupola/net/table.hpp>
@@ -27,6 +28,8 @@ namespace impl {
         step, replica);
 }
 
+inline constexpr std::string_view nothing_found = "every layer's output is finite";
+
 /// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is.
 /// `all_finite` is found by the device's context.
 template <class Device, class T>
@@ -42,7 +45,7 @@ template <class Device, class T>
         if (!finite(batch.samples + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
     }
     std::string found;
-    worker.inspect(plan, batch.samples, key, [&](std::size_t row, std::span<const float> values) {
+    worker.inspect(plan, batch.samples, key, nullptr, [&](std::size_t row, std::span<const float> values) {
         if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
         found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ",
                      rows[row].type, ") is the first that is not finite");
@@ -54,7 +57,7 @@ template <class Device, class T>
             return text("every output is finite; the gradient of ", parameter_name(rows, row, p), " is not");
         }
     }
-    return "every layer's output is finite";
+    return std::string(nothing_found);
 }
 
 }  // namespace impl
