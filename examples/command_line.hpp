@@ -37,9 +37,12 @@ inline CLI::Validator not_empty(const std::string& what = "path") {
 
 /// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
 inline std::string sentence_of(const CLI::ParseError& error) {
-    const std::string said = error.what();
-    const bool no_value = said.find(": 1 required ") != std::string::npos && said.ends_with(" missing");
-    return (no_value ? said.substr(0, said.find(':')) + " needs a value" : said) + "; --help lists what there is";
+    const std::string said = error.what(), name = said.substr(0, said.find(':'));
+    const auto has = [&](const char* words) { return said.find(words) != std::string::npos; };
+    const std::string sentence = has(": 1 required ") && said.ends_with(" missing") ? name + " needs a value"
+                                 : has(": At Most 1 required but received ")        ? name + " is given twice"
+                                                                                    : said;
+    return sentence + "; --help lists what there is";
 }
 
 /// Parses the arguments and runs the program. Returns its exit status: 2 for arguments that cannot be, 1 for any other

@@ -4,24 +4,47 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include <cupola/core/error.hpp>
 
-/// A text between quotes, as JSON has it.
+/// The bytes of the UTF-8 character at `i`, or 0 where none is.
+inline std::size_t utf8_length(const std::string& text, std::size_t i) {
+    const auto byte = [&](std::size_t k) -> unsigned {
+        return k < text.size() ? static_cast<unsigned char>(text[k]) : 0;
+    };
+    const unsigned first = byte(i), second = byte(i + 1);
+    if (first < 0x80) return 1;
+    const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    for (std::size_t k = 1; k < length; ++k) {
+        if ((byte(i + k) & 0xC0) != 0x80) return 0;
+    }
+    // Too long for its character, half of a UTF-16 pair, or beyond the last character.
+    const bool wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) ||
+                       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second >= 0x90);
+    return wrong ? 0 : length;
+}
+
+/// A text between quotes, as JSON has it: a byte that is no UTF-8, as a file's name may have, becomes U+FFFD.
 inline std::string json_string(const std::string& text) {
     std::string result = "\"";
-    for (const char c : text) {
-        if (static_cast<unsigned char>(c) < 0x20) {
+    for (std::size_t i = 0; i < text.size();) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const std::size_t length = utf8_length(text, i);
+        if (byte < 0x20) {
             char escape[8];
-            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+            std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(byte));
             result += escape;
-            continue;
+        } else if (length == 0) {
+            result += "\\ufffd";
+        } else {
+            if (byte == '"' || byte == '\\') result += '\\';
+            result.append(text, i, length);
         }
-        if (c == '"' || c == '\\') result += '\\';
-        result += c;
+        i += length == 0 ? 1 : length;
     }
     return result + '"';
 }

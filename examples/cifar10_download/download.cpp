@@ -105,11 +105,13 @@ std::string wrong_checksum(const std::string& path, const std::string& what, con
     return {};
 }
 
+/// Makes the names in a folder last beyond a power failure.
 void sync_folder(const std::string& path) {
     const int handle = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (handle < 0) return;
-    fsync(handle);
-    close(handle);
+    const bool synced = handle >= 0 && (fsync(handle) == 0 || errno == EINVAL);  // or there is nothing to sync
+    const int error = errno;
+    if (handle >= 0) close(handle);
+    require<DataError>(synced, "the folder ", path, " cannot be written: ", std::strerror(error));
 }
 
 std::string counted(const ImageData& data) {
@@ -166,6 +168,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     unpack(archive, folder_name, temporary);
     try {
         talk.line(text(folder, ": ", counted(read_cifar10(temporary))));
+        sync_folder(temporary);
         require<DataError>(std::rename(temporary.c_str(), folder.c_str()) == 0, folder,
                            " cannot be written: ", std::strerror(errno));
     } catch (...) {

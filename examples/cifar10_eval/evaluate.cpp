@@ -4,15 +4,18 @@
 // one.
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <omp.h>
 #include <sys/stat.h>
 
+#include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/train/stop_on_signal.hpp>
@@ -42,6 +45,8 @@ public:
           output_(options.json),
           model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
         if (!options.eval_dir.empty()) events_ = std::make_unique<EventFile>(options.eval_dir);
+        if (!options.predictions.empty())
+            AtomicFile{options.predictions};  // one that cannot be written, before all else
     }
 
     /// Evaluates --checkpoint, or the newest sound checkpoint unless that was the last one too; false if a signal
@@ -152,6 +157,10 @@ int evaluate(const EvalOptions& options) {
             options.checkpoint.empty()
                 ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
                 : "--checkpoint takes the place of --train-dir: only one of them can be given");
+    std::error_code none;
+    require(options.eval_dir.empty() || !std::filesystem::equivalent(options.train_dir, options.eval_dir, none),
+            "--eval-dir is the training's folder: TensorBoard would leave out the training's events from the evaluated "
+            "step on; a folder in it will do");
     const ImageData data = load_images(options.data_dir, omp_get_num_procs());
     const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
     require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),

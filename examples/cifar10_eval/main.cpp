@@ -19,8 +19,8 @@ int main(int argc, char** argv) {
     app.add_option("--checkpoint", options.checkpoint, "This file instead, once; also one that PyTorch saved")
         ->check(not_empty());
     app.add_option("--data-dir", options.data_dir,
-                   "Images: a folder of CIFAR-10's .bin files, or a folder or archive with train/<class>/*.jpg and\n"
-                   "test/<class>/*.jpg. Default: the sample that comes with the examples")
+                   "Images: a folder of CIFAR-10's .bin files, or the one above it, or a folder or archive with\n"
+                   "train/<class>/*.jpg and test/<class>/*.jpg. Default: the sample that comes with the examples")
         ->check(not_empty());
     app.add_option("--eval-data", options.eval_data, "test or train: which of the images")->capture_default_str();
     app.add_option("--model", options.model, "tutorial or resnet: the network that was trained")->capture_default_str();

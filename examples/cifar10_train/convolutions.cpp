@@ -12,6 +12,8 @@ const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
     const bool direct = options.convolution == "direct";
     require(direct || options.convolution.empty() || options.convolution == "winograd",
             "--convolution is winograd or direct, not ", options.convolution);
+    require(direct || options.convolution.empty() || options.precision == "float",
+            "--convolution winograd is for --precision float");
     return !direct && options.precision == "float" ? &winograd : nullptr;
 }
 

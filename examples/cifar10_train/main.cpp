@@ -39,16 +39,17 @@ int main(int argc, char** argv) {
     constexpr std::int64_t most_steps = 1'000'000'000'000, most_images = 1'000'000'000;
     const auto count = whole_number<std::int64_t>(0, most_steps);
     app.add_option("--data-dir", options.data_dir,
-                   "Images: a folder of CIFAR-10's .bin files, or a folder or archive with train/<class>/*.jpg and\n"
-                   "test/<class>/*.jpg. Default: the sample that comes with this example")
+                   "Images: a folder of CIFAR-10's .bin files, or the one above it, or a folder or archive with\n"
+                   "train/<class>/*.jpg and test/<class>/*.jpg. Default: the sample that comes with this example")
         ->check(not_empty());
     app.add_flag("--download", options.download, "Fetch CIFAR-10 into --data-dir first, unless it is there");
-    app.add_option("--train-dir", options.train_dir,
-                   "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
-        ->check(not_empty());
+    CLI::Option* const train_dir =
+        app.add_option("--train-dir", options.train_dir,
+                       "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
+            ->check(not_empty());
     app.add_flag("--resume", options.resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
     app.add_flag("--resume-anyway", options.resume_anyway,
-                 "Go on though the checkpoint is of other settings, which are listed");
+                 "The same, though the checkpoint is of other settings, which are listed");
     app.add_option("--device", options.device, "What trains: host, this machine's processors, or cuda, NVIDIA's GPUs")
         ->capture_default_str();
     app.add_option("--model", options.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")
@@ -157,14 +158,20 @@ int main(int argc, char** argv) {
     app.add_option("--checkpoint-every", options.checkpoint_every,
                    "Steps between two checkpoints; 0 for one at the end")
         ->capture_default_str()
-        ->check(count);
+        ->check(count)
+        ->needs(train_dir);
     app.add_option("--keep-checkpoints", options.keep_checkpoints, "The newest ones that are kept")
         ->capture_default_str()
-        ->check(whole_number(1, most_replicas));
+        ->check(whole_number(1, most_replicas))
+        ->needs(train_dir);
     app.add_flag("--keep-best", options.keep_best,
                  "Evaluate at each checkpoint, and keep the best as model-best.safetensors");
     app.add_option("--summary-every", options.summary_every, "Steps between two summaries for TensorBoard; 0 for none")
         ->capture_default_str()
-        ->check(count);
-    return command_line::run(app, argc, argv, [&] { return train(options); });
+        ->check(count)
+        ->needs(train_dir);
+    return command_line::run(app, argc, argv, [&] {
+        options.resume = options.resume || options.resume_anyway;
+        return train(options);
+    });
 }

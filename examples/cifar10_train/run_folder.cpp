@@ -7,11 +7,19 @@
 #include <cstring>
 #include <string_view>
 
+#include <sys/stat.h>
+
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 
 namespace cifar10 {
+
+void require_folder_to_resume(const TrainOptions& options) {
+    struct stat status {};
+    require<DataError>(!options.resume || stat(options.train_dir.c_str(), &status) == 0 || errno != ENOENT,
+                       "the folder ", options.train_dir, " does not exist: there is nothing to resume from");
+}
 
 File open_log(const std::string& train_dir) {
     const std::string path = train_dir + "/train.log";
@@ -66,11 +74,17 @@ std::string placement(std::span<const Row> rows, int replicas, int devices, cons
                 "\nplacement: update: each device its copy of the parameters");
 }
 
+void say_cost_of_summaries(const StandardOutput& output, double seconds, double all) {
+    char line[96];
+    std::snprintf(line, sizeof line, "summaries took %.2f %% of the training's %.1f s", 100 * seconds / all, all);
+    output.say(line);
+}
+
 void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights) {
     const bool averages = weights == Weights::averages;
     char digits[32];
     std::snprintf(digits, sizeof digits, output.json() ? "%.6f" : "%.3f", result.accuracy());
-    output.print(output.json() ? text(R"({"step":)", step, R"(,"precision":)", digits, R"(,"correct":)", result.correct,
+    output.print(output.json() ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct,
                                       R"(,"images":)", result.samples, R"(,"weights":")",
                                       averages ? "moving averages" : "trained parameters", "\"}")
                                : text("test accuracy", averages ? " with moving averages" : "", " = ", digits, " (",

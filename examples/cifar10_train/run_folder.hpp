@@ -23,6 +23,9 @@ using namespace cupola;
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
+/// Throws DataError where --resume is given and --train-dir does not exist.
+void require_folder_to_resume(const TrainOptions& options);
+
 /// <train_dir>/train.log, appended to.
 File open_log(const std::string& train_dir);
 
@@ -38,6 +41,9 @@ std::string fingerprint(const ImageSet& images);
 /// A line for each operation, with the device of each replica that runs it: "host:0".
 std::string placement(std::span<const Row> rows, int replicas, int devices, const char* place,
                       const std::string& averaging);
+
+/// "summaries took 0.43 % of the training's 75.2 s".
+void say_cost_of_summaries(const StandardOutput& output, double seconds, double all);
 
 /// "test accuracy = 0.539 (1000 images)", or the object that cifar10_eval --json has for it.
 void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights);

@@ -19,6 +19,11 @@ using namespace cupola;
 
 /// The learning rate that --schedule names, scaled as --lr-scaling says.
 Schedule schedule_of(const TrainOptions& options, const std::string& name, std::int64_t images) {
+    constexpr std::int64_t most_images = 1'000'000'000'000;
+    const std::int64_t most_batches = most_images / options.batch_size / options.accumulation;
+    require(options.num_replicas <= most_batches / options.processes, "a step of ", options.batch_size,
+            " images, --accumulation ", options.accumulation, " and ", options.num_replicas, " x ", options.processes,
+            " replicas has more than ", most_images, " images");
     const std::int64_t global_batch = options.batch_size * options.all_replicas() * options.accumulation;
     const auto base = [&]() -> Schedule {
         if (name == "epochs") return epochs_decay(options.learning_rate, images, global_batch);

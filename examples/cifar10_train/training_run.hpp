@@ -67,6 +67,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     // The folder first: a second trainer on it, or one that cannot be written, is refused before anything is computed.
     std::optional<CheckpointDirectory> folder;
     const bool has_folder = !options.train_dir.empty();
+    require_folder_to_resume(options);
     if (has_folder && options.writes()) {
         folder.emplace(options.train_dir,
                        CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
@@ -158,12 +159,16 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         CheckpointEvery checkpoints(training, *folder,
                                     {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()},
                                     precision);
+        const double begun = monotonic_seconds();
         LogEvery to_output(log), to_log(to_file);
         to_output.losses() = to_log.losses() = losses;
         StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
         fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, side.callback(training), summaries,
             checkpoints, signals);
         signal = signals.signal();
+        if (options.summary_every > 0 && steps > 0) {
+            say_cost_of_summaries(output, summaries.seconds(), monotonic_seconds() - begun);
+        }
     } else {
         StopOnSignal signals;
         fit(training, batches, {.steps = steps}, LogEvery{log}, Progress{}, side.callback(training), signals);

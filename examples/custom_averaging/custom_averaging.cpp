@@ -32,7 +32,7 @@ struct TreeSum {
 
 struct Parity : Sequential<Input<3>, Linear<16>, ReLU, Linear<2>> {};
 
-int main() {
+int main() try {
     std::vector<float> bits;
     std::vector<std::int32_t> parities;
     for (int i = 0; i < 8; ++i) {
@@ -43,4 +43,7 @@ int main() {
     DataParallel<Parity, CrossEntropy<2>, Sgd, TreeSum, Host> training({.replicas = 4, .batch_size = 2, .seed = 3});
     InMemoryBatches batches(data, {.batch_size = 2, .replicas = 4, .seed = 3});
     fit(training, batches, {.steps = 2000}, LogEvery{500});
+} catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -12,7 +12,7 @@ using namespace cupola;
 struct Quadrants : Sequential<Input<2>, Linear<32>, ReLU, Linear<4>> {};
 static_assert(Quadrants::output == Extents<4>{} && Quadrants::parameter_count == 228);
 
-int main() {
+int main() try {
     std::vector<float> points;
     std::vector<std::int32_t> quadrants;
     for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -30,4 +30,7 @@ int main() {
 
     EvaluationBatches test(data, Unchanged{}, 50);
     std::printf("accuracy = %.3f\n", evaluate(training, test).accuracy());
+} catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -33,6 +33,7 @@ int main(int argc, char** argv) try {
         std::printf("%s: %s (%.0f %%)\n", argv[i], class_names[best - logits.begin()],
                     100.0 / static_cast<double>(sum));
     }
+    require<DataError>(std::fflush(stdout) == 0 && std::ferror(stdout) == 0, "standard output could not be written");
 } catch (const std::exception& error) {
     std::fprintf(stderr, "predict: %s\n", error.what());
     return 1;

@@ -6,8 +6,8 @@
 //   predictor.predict(samples, logits);
 //
 // The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
-// function may be called by any number of threads at once; `lanes` of them run at a time. After construction nothing is
-// allocated.
+// function may be called by any number of threads at once; `lanes` of them run at a time. After construction Cupola
+// allocates nothing; OpenMP may for the first call of a thread, where a lane has more than one.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@ step by part, the start of a process, Winograd's convolution, what compiling tak
 
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import tempfile
@@ -132,7 +133,7 @@ class WholeRun:
 
     @classmethod
     def one_run(cls, options, steps):
-        """Images a second of the steps from 11 on, all pauses between them included."""
+        """Images a second of the steps from 11 on, all pauses between them included; and the share of the summaries in percent."""
         with tempfile.TemporaryDirectory() as folder:
             command = [
                 EXAMPLES / "cifar10_train", "--train-dir", folder, "--max-steps", str(steps + 1), "--log-every", "10", "--json",
@@ -141,27 +142,36 @@ class WholeRun:
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         lines = [json.loads(line) for line in output.splitlines() if line.startswith('{"step"')]
         taken = [line for line in lines if line["step"] > 10]
-        return len(taken) * 10 * 128 / sum(10 * 128 / line["examples_per_second"] for line in taken)
+        rate = len(taken) * 10 * 128 / sum(10 * 128 / line["examples_per_second"] for line in taken)
+        return rate, float(re.search(r"summaries took ([\d.]+) %", output)[1])
 
     @classmethod
     def measure(cls, options, quiet):
         steps = max(30, min(cls.STEPS, round(cls.STEPS * options.turn / 10) * 10))
         bare = turns.Program("cupola", turns.cupola_step("lrn", "float", 128, options.threads, "winograd"), options.threads).ready()
         amount = turns.amount_for(bare.work(3), 2 * options.turn)
-        runs, steps_alone = [], []
+        runs, summaries, steps_alone = [], [], []
         for number in range(options.rounds):
             result, others, stolen, _ = turns.one_turn(options, bare, [bare], amount)
             quiet.note(others, stolen)
             steps_alone.append(128 / statistics.median(result["seconds"]))
             machine.wait_until_quiet(options.disturbed, options.wait, 0.3)
-            runs.append(cls.one_run(options, steps))
+            rate, share = cls.one_run(options, steps)
+            runs.append(rate)
+            summaries.append(share)
             print(f"round {number + 1}: a run {runs[-1]:.0f}, the bare step {steps_alone[-1]:.0f} images/s", flush=True)
         bare.stop()
-        return {"steps": steps, "run": turns.spread(runs), "bare": turns.spread(steps_alone), "ratio": turns.ratios(runs, steps_alone)}
+        return {
+            "steps": steps, "run": turns.spread(runs), "bare": turns.spread(steps_alone), "ratio": turns.ratios(runs, steps_alone),
+            "summaries": turns.spread(summaries),
+        }  # fmt: skip
 
     @staticmethod
     def bars(r):
-        return [machine.bar("a whole cifar10_train run (prefetch, logs, summaries) over the bare step", r.get("ratio"), least=0.95)]
+        return [
+            machine.bar("a whole cifar10_train run (prefetch, logs, summaries) over the bare step", r.get("ratio"), least=0.95),
+            machine.bar("the summaries' share of its time, a summary every 100 steps", r.get("summaries"), most=2, unit=" %"),
+        ]
 
     @staticmethod
     def text(r):

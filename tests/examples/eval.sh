@@ -139,7 +139,10 @@ refuses 'has no moving averages; --no-averages runs the trained parameters' --tr
 trains --train-dir "$work/plain" --run-once --no-averages
 refuses "$work/no/folder/predictions.csv cannot be written: No such file or directory" --train-dir "$work/run" --run-once \
     --predictions "$work/no/folder/predictions.csv"
-refuses ' cannot be ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
+mkfifo "$work/pipe"
+refuses "$work/pipe cannot be written: it is there and no regular file" --train-dir "$work/run" --run-once --predictions "$work/pipe"
+refuses ' cannot be made: ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
+refuses "--eval-dir is the training's folder: " --train-dir "$work/run" --run-once --eval-dir "$work/../$(basename "$work")/run"
 refuses '/no/such/data does not exist' --train-dir "$work/run" --run-once --data-dir /no/such/data
 status=0
 "$program" --train-dir "$work/run" --run-once >/dev/full 2>"$work/errors" || status=$?

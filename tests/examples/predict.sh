@@ -39,6 +39,10 @@ head -c 3000 "$checkpoint" >"$work/cut.safetensors"
 refuses "$work/cut.safetensors is cut short" "$work/cut.safetensors" "$image"
 refuses "$image" "$image" "$image"
 
+status=0
+"$program" "$checkpoint" "$image" >/dev/full 2>"$work/errors" || status=$?
+[ "$status" = 1 ] && grep -q '^predict: standard output could not be written$' "$work/errors" || fail "a full standard output: exit status $status"
+
 lines=$(grep -cEv '^ *(//.*)?$' "$source_file")
 [ "$lines" -le 40 ] || fail "$source_file has $lines lines of code"
 echo "$checks runs; $lines lines of code"

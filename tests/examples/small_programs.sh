@@ -16,6 +16,10 @@ if [ "${program##*/}" = minimal ]; then
     awk -v accuracy="${accuracy:-0}" 'BEGIN { exit !(accuracy > 0.95) }' || fail "accuracy $accuracy"
 fi
 
+status=0
+"$program" >/dev/full 2>"$work/errors" || status=$?
+[ "$status" = 1 ] && grep -q 'could not be written: No space left on device$' "$work/errors" || fail "a full standard output: exit status $status"
+
 lines=$(grep -cEv '^ *(//.*)?$' "$source_file")
 [ "$lines" -le 40 ] || fail "$source_file has $lines lines of code"
 echo "learns; $lines lines of code"

@@ -56,6 +56,7 @@ else
     echo "not tested, for another user may not run the program: a folder that may not be written"
 fi
 through=
+mkdir "$work/none"
 refuses "$work/none has no checkpoint to resume from" "${base[@]}" --train-dir "$work/none" --resume
 
 # A folder that has checkpoints.
@@ -83,7 +84,7 @@ refuses_to_go_on "going on from $folder/model-4.safetensors here would not give 
     --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on 'model' "${goes_on[@]}" --model resnet
 cp -r "$folder" "$work/anyway"
-trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume --resume-anyway --seed 2
+trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume-anyway --seed 2
 grep -q "^warning: going on from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||
     fail "--resume-anyway does not say what differs"
 [ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
@@ -223,7 +224,7 @@ END
 }
 header=(data: name memory: replicas: 'optimiser: sgd' 'learning rate: ')
 trains "${two[@]}" --json --train-dir "$work/json"
-others "${header[@]}" 'precision trained parameters' 'precision moving averages'
+others "${header[@]}" 'summaries took ' 'precision trained parameters' 'precision moving averages'
 objects "$work/output" >"$work/objects"
 [ "$(cut -d ' ' -f 1,2,4 "$work/objects" | xargs)" = '0 2 16 1 2 16 2 2 16' ] || fail "not the steps, replicas and images of three objects"
 objects "$work/json/train.log" | diff "$work/objects" - || fail "train.log has other objects than standard output"
@@ -232,6 +233,6 @@ objects "$work/json/train.log" | diff "$work/objects" - || fail "train.log has o
 awk 'NR == 1 { off = $6 * 10 - $5; if (off > 1e-6 || off < -1e-6) exit 1 }' "$work/objects" || fail "the first smoothed loss is not a tenth of the raw one"
 trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 1
 trains "${two[@]:0:8}" --log-every 1 --json --train-dir "$work/parted" --max-steps 3 --resume
-others "${header[@]}" "resumed from $work/parted/model-1.safetensors: step 1 comes next" 'precision trained parameters' 'precision moving averages'
+others "${header[@]}" "resumed from $work/parted/model-1.safetensors: step 1 comes next" 'summaries took ' 'precision trained parameters' 'precision moving averages'
 objects "$work/parted/train.log" | diff "$work/objects" - || fail "the smoothed losses do not go on after a resume"
 echo "$checks command lines"

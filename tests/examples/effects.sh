@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: effects.sh CIFAR10_TRAIN SAMPLE. That what a flag says reaches the training: the schedules know all images of a step,
+# each policy for batch statistics trains and resumes, the best checkpoint is the best, a terminal's lines stay whole.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
+small_data "$work/data" "$2"
+base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1 --max-steps 1)
+
+# 96 images: 12 steps of 8 an epoch. Each line: the schedule, the replicas, the accumulation, and what the log says.
+while IFS='|' read -r schedule replicas accumulation words; do
+    trains "${base[@]}" --schedule "$schedule" --num-replicas "$replicas" --accumulation "$accumulation"
+    grep -q "^learning rate: $words; learning rate not scaled: " "$work/output" || fail "--schedule $schedule, $replicas replicas, $accumulation batches"
+done <<'END'
+epochs|1|1|0.1, times 0.1 every 4200 steps: 350 epochs of 96 images seen, 8 a step
+epochs|2|1|0.1, times 0.1 every 2100 steps: 350 epochs of 96 images seen, 16 a step
+epochs|2|2|0.1, times 0.1 every 1050 steps: 350 epochs of 96 images seen, 32 a step
+historic|1|1|0.1, times 0.1 every 4200 steps: 350 epochs by one replica's batch of 8, which is 350 epochs of 96 images seen by 1 replica
+historic|2|1|0.1, times 0.1 every 4200 steps: 350 epochs by one replica's batch of 8, which is 700 epochs of 96 images seen by 2 replicas
+resnet|1|1|0.1, 0.01 from step 984, 0.001 from step 1476, 0.0002 from step 3600: epochs of 12 steps, 96 images, 8 a step
+resnet|2|2|0.1, 0.01 from step 246, 0.001 from step 369, 0.0002 from step 900: epochs of 3 steps, 96 images, 32 a step
+END
+
+# A difference in the last digits is one: not the same bits, and not the same run.
+trains "${base[@]}" --train-dir "$work/exact" --learning-rate 0.1 --ema-decay 0.9999999 --clip-norm 1
+same=("${base[@]}" --max-steps 2 --train-dir "$work/exact" --resume)
+same=("${same[@]:0:6}" "${same[@]:8}")
+refuses 'learning_rate was 0.1, ' "${same[@]}" --learning-rate 0.10000004 --ema-decay 0.9999999 --clip-norm 1
+refuses 'moving_average was moving averages, decay 0.9999999 ' "${same[@]}" --ema-decay 0.99999999 --clip-norm 1
+refuses 'optimizer was sgd, gradient clipped to norm 1 and is sgd, gradient clipped to norm 1.0000004' "${same[@]}" --ema-decay 0.9999999 --clip-norm 1.0000004
+trains "${same[@]}" --ema-decay 0.9999999 --clip-norm 1
+
+# The policies for batch statistics: the same parameters, but for synchronized; other statistics; a resumed run is the whole.
+resnet=(--data-dir "$work/data" --batch-size 4 --threads-per-device 1 --model resnet --num-replicas 2)
+for policy in first last all merged synchronized; do
+    trains "${resnet[@]}" --bn-stats $policy --max-steps 2 --train-dir "$work/$policy"
+done
+python3 - "$work" <<'END' || fail "not the parameters and statistics that the policies' names say"
+import json, struct, sys
+def tensors(policy):
+    data = open(f"{sys.argv[1]}/{policy}/model-2.safetensors", "rb").read()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    assert header["__metadata__"]["bn_stats"] == policy
+    values = {k: data[8 + length + v["data_offsets"][0] : 8 + length + v["data_offsets"][1]] for k, v in header.items() if k != "__metadata__"}
+    running = {k: v for k, v in values.items() if k.split(".")[-1] in ("running_mean", "running_var") and not k.startswith("ema.")}
+    plain = {k: v for k, v in values.items() if k not in running and not k.startswith(("ema.", "optimizer."))}
+    assert len(running) == 86 and len(plain) == 131, (len(running), len(plain))
+    return running, plain
+found = {policy: tensors(policy) for policy in ("first", "last", "all", "merged", "synchronized")}
+for policy, (running, plain) in found.items():
+    assert (plain == found["first"][1]) == (policy != "synchronized"), policy
+    for other in found:
+        assert (running == found[other][0]) == (policy == other), (policy, other)
+END
+trains "${resnet[@]}" --bn-stats synchronized --max-steps 1 --train-dir "$work/parted"
+trains "${resnet[@]}" --bn-stats synchronized --max-steps 2 --train-dir "$work/parted" --num-devices 1 --resume
+cmp "$work/parted/model-2.safetensors" "$work/synchronized/model-2.safetensors" || fail "not the same bits after a resume"
+refuses 'bn_stats was synchronized and is merged; ' "${resnet[@]}" --bn-stats merged --max-steps 3 --train-dir "$work/parted" --resume
+
+# The best checkpoint has the metric that its own evaluation gives.
+trains "${base[@]:0:6}" --max-steps 3 --train-dir "$work/best" --checkpoint-every 1 --keep-best --ema-decay 0.5
+python3 - "$work/best/model-best.safetensors" >"$work/metric" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+metadata = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
+print(metadata["cupola.step"], float(metadata["metric"]))
+END
+best=-1
+for step in 1 2 3; do
+    trains "${base[@]:0:6}" --max-steps $step --ema-decay 0.5
+    accuracy=$(sed -nE 's/^test accuracy with moving averages = ([0-9.]+) .*/\1/p' "$work/output")
+    better=$(awk -v a="$accuracy" -v b="$best" 'BEGIN { print (a > b) }')
+    [ "$better" = 0 ] || { best=$accuracy; best_step=$step; }
+done
+awk -v step="$best_step" -v best="$best" '{ exit !($1 == step && $2 - best < 0.0006 && best - $2 < 0.0006) }' "$work/metric" ||
+    fail "the best is step $best_step with $best, and kept is: $(cat "$work/metric")"
+
+# Which device runs what.
+trains "${base[@]}" --num-replicas 3 --num-devices 2 --log-device-placement
+grep -q '^placement: conv1 Conv2d<64, 5>: replica 0 on host:0, replica 1 on host:0, replica 2 on host:1$' "$work/output" ||
+    grep -q '^placement: conv1 Conv2d<64, 5>: replica 0 on host:0, replica 1 on host:1, replica 2 on host:1$' "$work/output" || fail "not where conv1 runs"
+grep -q '^placement: averaging: ConcatMean, ' "$work/output" || fail "not who averages"
+
+# Data that are there already are not downloaded.
+mkdir "$work/fetched"
+cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
+trains --download --data-dir "$work/fetched" "${base[@]:2}"
+grep -q "^$work/fetched/cifar-10-batches-bin is there already: 96 training and 16 test images$" "$work/output" || fail "it is not said that the data are there"
+
+# What the summaries cost is said, and only where there are any.
+trains "${base[@]}" --train-dir "$work/summaries"
+grep -Eq '^summaries took [0-9]+\.[0-9]{2} % of the training.s [0-9.]+ s$' "$work/output" || fail "it is not said what summaries cost"
+trains "${base[@]}" --train-dir "$work/none" --summary-every 0
+! grep -q '^summaries took' "$work/output" || fail "a cost of no summaries"
+
+# Flags that would do nothing.
+for flag in --checkpoint-every --keep-checkpoints --summary-every; do refuses "$flag requires --train-dir" "${base[@]}" $flag 1; done
+refuses '--convolution winograd is for --precision float' "${base[@]}" --convolution winograd --precision bf16
+refuses '--resume needs --train-dir' "${base[@]}" --resume-anyway
+refuses '--seed is given twice' "${base[@]}" --seed 1 --seed 2
+refuses 'has more than 1000000000000 images' "${base[@]:0:2}" --batch-size 1000000000 --num-replicas 1048576 --accumulation 1048576
+refuses "the folder $work/mistyped does not exist: there is nothing to resume from" "${base[@]}" --train-dir "$work/mistyped" --resume
+[ ! -e "$work/mistyped" ] || fail "a folder was made for a run that does not exist"
+
+# JSON stays JSON whatever a folder is called.
+strange=$work/$(printf 'caf\351 "\\')
+cp -r "$work/data" "$strange"
+trains --data-dir "$strange" "${base[@]:2}" --json
+python3 -c 'import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+assert "caf\ufffd \"\\" in lines[0]["message"], lines[0]' "$work/output" || fail "a line that is no JSON"
+
+# On a terminal the progress is written over by whole lines of the log.
+if command -v script >/dev/null; then
+    script -qec "'$program' ${base[*]:0:6} --max-steps 60 --log-every 1" "$work/terminal" >/dev/null </dev/null || fail "the run on a terminal failed"
+    grep -q ' of 60 steps, loss ' "$work/terminal" || fail "no progress on a terminal"
+    tr '\r' '\n' <"$work/terminal" | grep -E ': step [0-9]+, loss' >"$work/lines"
+    [ "$(wc -l <"$work/lines")" = 60 ] || fail "not 60 lines of the log on a terminal"
+    ! grep -Ev '^[0-9]{4}-[0-9-]+ [0-9:.]+: step ' "$work/lines" || fail "a line of the log does not begin a line of the terminal"
+else
+    echo "not tested, for there is no script(1): a terminal"
+fi
+echo "$checks runs"
