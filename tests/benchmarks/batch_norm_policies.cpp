@@ -4,15 +4,17 @@
 // 128, once with each replica normalising by its own batch and once synchronised. The policies first, last, all and
 // merged train the same parameters and differ in the running statistics that they keep: one training keeps all four.
 // Prints a line a policy: name, test accuracy, mean loss of the last 20 steps; then, ROUNDS times, the time of a step
-// with each policy in turn.
+// with each policy. Without STEPS (0) only the times.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cupola/cupola.hpp>
@@ -99,20 +101,49 @@ void print_accuracy(const char* name, Training<Statistics>& training, const Imag
     std::fflush(stdout);
 }
 
-/// Seconds of a step, the median of five.
+/// One policy's training, a step at a time.
 template <class Statistics>
-void print_time(const ImageData& images, int replicas) {
-    Training<Statistics> training(options<Statistics>(replicas));
-    auto batches = batches_of(images, replicas);
-    std::vector<double> seconds;
-    for (int i = 0; i < 6; ++i) {
+struct Stepping {
+    Training<Statistics> training;
+    decltype(batches_of(std::declval<const ImageData&>(), 1)) batches;
+    std::vector<double> seconds{};
+
+    Stepping(const ImageData& images, int replicas)
+        : training(options<Statistics>(replicas)), batches(batches_of(images, replicas)) {
+        training.step(batches);  // makes the plans
+    }
+    void step() {
         const double begun = monotonic_seconds();
         training.step(batches);
-        if (i > 0) seconds.push_back(monotonic_seconds() - begun);
+        seconds.push_back(monotonic_seconds() - begun);
     }
-    std::ranges::sort(seconds);
-    std::printf("time %s %.6f\n", std::string(Statistics::name).c_str(), seconds[seconds.size() / 2]);
-    std::fflush(stdout);
+    void print() {
+        std::ranges::sort(seconds);
+        std::printf("time %s %.6f\n", std::string(Statistics::name).c_str(), seconds[seconds.size() / 2]);
+        seconds.clear();
+    }
+};
+
+/// The median step of each policy in each round. They take turns step by step, each first in its turn, so that a
+/// machine whose speed changes by the second changes all of them.
+void print_times(const ImageData& images, int replicas, int rounds) {
+    Stepping<FirstReplica> first(images, replicas);
+    Stepping<LastReplica> last(images, replicas);
+    Stepping<AllReplicas> all(images, replicas);
+    Stepping<Merged> merged(images, replicas);
+    Stepping<Synchronized> synchronized(images, replicas);
+    const std::array<std::function<void()>, 5> steps{[&] { first.step(); }, [&] { last.step(); }, [&] { all.step(); },
+                                                     [&] { merged.step(); }, [&] { synchronized.step(); }};
+    for (int round = 0; round < rounds; ++round) {
+        for (std::size_t turn = 0; turn < 5 * steps.size(); ++turn)
+            steps[(turn + turn / steps.size()) % steps.size()]();
+        first.print();
+        last.print();
+        all.print();
+        merged.print();
+        synchronized.print();
+        std::fflush(stdout);
+    }
 }
 
 }  // namespace
@@ -122,7 +153,7 @@ int main(int argc, char** argv) try {
     const ImageData images = open_image_data(argv[1], omp_get_num_procs());
     const int replicas = std::atoi(argv[2]);
     const std::int64_t steps = std::atoll(argv[3]);
-    {
+    if (steps > 0) {
         Each each;
         auto with = options<Each>(replicas);
         with.statistics = each;
@@ -136,18 +167,12 @@ int main(int argc, char** argv) try {
             print_accuracy(names[i], training, images, loss);
         }
     }
-    {
+    if (steps > 0) {
         Training<Synchronized> training(options<Synchronized>(replicas));
         const double loss = train(training, images, steps);
         print_accuracy("synchronized", training, images, loss);
     }
-    for (int round = 0; round < std::atoi(argv[4]); ++round) {
-        print_time<FirstReplica>(images, replicas);
-        print_time<LastReplica>(images, replicas);
-        print_time<AllReplicas>(images, replicas);
-        print_time<Merged>(images, replicas);
-        print_time<Synchronized>(images, replicas);
-    }
+    print_times(images, replicas, std::atoi(argv[4]));
 } catch (const std::exception& error) {
     std::fprintf(stderr, "batch_norm_policies: %s\n", error.what());
     return 1;
