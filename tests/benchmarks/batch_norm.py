@@ -30,7 +30,7 @@ def main():
     before = json.loads(page.read_text()) if options.times else {}
     commit = before.get("accuracies_at", before["machine"]["commit"]) if options.times else computer["commit"]
     if options.times:
-        options.steps, options.data = before["options"]["steps"], before["options"]["data"]
+        options.steps = before["options"]["steps"]
     figures, rows = {}, []
     for replicas in (2, 4):
         command = [PROGRAM, options.data, str(replicas), str(0 if options.times else options.steps), str(options.rounds)]
@@ -65,7 +65,7 @@ def main():
     machine.MEASUREMENTS.mkdir(parents=True, exist_ok=True)
     (machine.MEASUREMENTS / "batch-norm.md").write_text("\n".join(text))
     page.write_text(
-        json.dumps({"machine": computer, "accuracies_at": commit, "options": vars(options), "figures": figures}, indent=1) + "\n"
+        json.dumps({"machine": computer, "accuracies_at": commit, "options": {**vars(options), "data": pathlib.Path(options.data).name}, "figures": figures}, indent=1) + "\n"
     )
 
 
