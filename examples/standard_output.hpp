@@ -60,7 +60,7 @@ public:
         print(json_ ? "{\"message\":" + json_string(lines) + '}' : lines);
     }
 
-    /// The same, as it is given.
+    /// Writes the lines as they are, ended by a newline. Throws DataError if they cannot be written.
     void print(const std::string& lines) const {
         const bool written = std::fwrite(lines.data(), 1, lines.size(), stdout) == lines.size() &&
                              (lines.ends_with('\n') || std::fputc('\n', stdout) != EOF) && std::fflush(stdout) == 0;

@@ -45,7 +45,7 @@ std::string placement(std::span<const Row> rows, int replicas, int devices, cons
 /// "summaries took 0.43 % of the training's 75.2 s".
 void say_cost_of_summaries(const StandardOutput& output, double seconds, double all);
 
-/// "test accuracy = 0.539 (1000 images)", or the object that cifar10_eval --json has for it.
+/// "test accuracy = 0.539 (1000 images)", or an object with keys of cifar10_eval --json.
 void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights);
 
 /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with

@@ -31,6 +31,8 @@ def main():
     commit = before.get("accuracies_at", before["machine"]["commit"]) if options.times else computer["commit"]
     if options.times:
         options.steps = before["options"]["steps"]
+        if (measured := pathlib.Path(before["options"]["data"]).name) != pathlib.Path(options.data).name:
+            sys.exit(f"the accuracies of {machine.MEASUREMENTS.name}/batch-norm.json are of {measured}")
     figures, rows = {}, []
     for replicas in (2, 4):
         command = [PROGRAM, options.data, str(replicas), str(0 if options.times else options.steps), str(options.rounds)]

@@ -105,7 +105,10 @@ TEST_CASE("What is there and no regular file is refused and not replaced") {
               folder.path(name) + " cannot be written: it is there and no regular file");
     }
     CHECK(std::filesystem::is_fifo(folder.path("pipe")));
-    CHECK(folder.names() == std::set<std::string>{"folder", "link", "pipe"});
+    std::filesystem::create_symlink("nothing", folder.path("dangling"));
+    CHECK(message_of<DataError>([&] { AtomicFile file(folder.path("dangling")); }) ==
+          folder.path("dangling") + " cannot be written: it is a link to nothing");
+    CHECK(folder.names() == std::set<std::string>{"dangling", "folder", "link", "pipe"});
 }
 
 TEST_CASE("A folder that takes the name in the meantime is not replaced") {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What makes a file last beyond a power failure, which no killed process shows: its bytes are synced before it gets its
-// name, and the folder after. This program's own fsync and rename stand before the system's and keep a list.
+// name, and the folder after. This program's own fsync, rename and unlink stand before the system's and keep a
+// list.
+#include <cstddef>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>

@@ -14,6 +14,14 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+/// Whether a name has a space or another character that no one sees.
+[[nodiscard]] constexpr bool has_space(std::string_view name) {
+    for (const char c : name) {
+        if (static_cast<unsigned char>(c) <= ' ') return true;
+    }
+    return false;
+}
+
 /// Text of bounded length that can be written in constant evaluation.
 struct Sentence {
     static constexpr std::size_t capacity = 400;

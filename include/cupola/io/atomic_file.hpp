@@ -7,7 +7,7 @@
 // the temporary file is removed. A process that is killed leaves at most a temporary file (`name_of_temporary_file`).
 //
 // A name that is a link is followed, so that the link stays. What is there and no regular file is refused: a folder, a
-// pipe or a device would not be written to but replaced.
+// pipe, a device or a link to nothing would not be written to but replaced.
 #pragma once
 
 #include <cerrno>
@@ -52,7 +52,12 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 /// The file that `path` names, which a rename is to replace: without the link, if it is one.
 [[nodiscard]] inline std::string regular_file_at(const std::string& path) {
     struct stat status {};
-    if (stat(path.c_str(), &status) != 0) return path;
+    if (stat(path.c_str(), &status) != 0) {
+        const int error = errno;
+        require<DataError>(error == ENOENT, path, " cannot be written: ", std::generic_category().message(error));
+        require<DataError>(lstat(path.c_str(), &status) != 0, path, " cannot be written: it is a link to nothing");
+        return path;
+    }
     require<DataError>(S_ISREG(status.st_mode), path, " cannot be written: it is there and no regular file");
     const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr), &std::free);
     return resolved == nullptr ? path : std::string(resolved.get());

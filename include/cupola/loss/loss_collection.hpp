@@ -98,7 +98,10 @@ struct LossCollection {
             (require_regularizer<Regularizers>(sentence), ...);
             return sentence;
         } else {
-            return mistake(rows, output);
+            if (!has_space(Data::name)) return mistake(rows, output);
+            Sentence sentence;
+            sentence << "the name " << Data::name << " has a space, at which lists of losses are told apart";
+            return sentence;
         }
     }
 

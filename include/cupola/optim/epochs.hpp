@@ -41,6 +41,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// ResNet for CIFAR as TensorFlow's estimator trained it: rate times 1, 0.1, 0.01 and 0.002, changed after 82, 123 and
 /// 300 epochs of 45,000 images.
 [[nodiscard]] inline Schedule resnet_epochs(double rate, std::int64_t global_batch, std::int64_t images = 45'000) {
+    // Divided, for 0.1 / 10 is 0.01 and 0.1 * 0.1 is not: the description has every digit.
     return piecewise_epochs(images, global_batch, {82, 123, 300}, {rate, rate / 10, rate / 100, rate / 500});
 }
 

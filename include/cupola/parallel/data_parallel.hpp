@@ -141,7 +141,8 @@ private:
         }
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             replica_at(replica).samples = 0;
-            replica_at(replica).not_finite.clear();
+            replica_at(replica).has_finite_loss = true;
+            replica_at(replica).culprit.clear();
             tally_.begin(replica);
         }
     }
@@ -159,7 +160,7 @@ private:
         Replica& r = replica_at(replica);
         batch_samples(part, replica) = 0;
         r.batch = {};
-        if (!r.not_finite.empty()) return nullptr;
+        if (!r.has_finite_loss) return nullptr;
         const std::int64_t place = step_ * options_.accumulation + part;
         const BatchView batch = [&]() -> BatchView {
             const Stopwatch watch(state.worker.times(), StepPart::data);
@@ -191,7 +192,8 @@ private:
         report.correct += result.correct;
         report.parts[0].value += result.sum;
         if (!std::isfinite(result.sum)) {
-            r.not_finite = where_not_finite(state, r, nullptr);
+            r.has_finite_loss = false;
+            r.culprit = where_not_finite(state, r, nullptr);
             return false;
         }
         // The loss's gradient is that of the mean over this batch; several batches count by their samples.
@@ -260,7 +262,7 @@ private:
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             const Replica& r = replica_at(replica);
             ReplicaReport& report = tally_.of(replica);
-            if (!r.not_finite.empty()) report.total = report.parts[0].value;
+            if (!r.has_finite_loss) report.total = report.parts[0].value;
             if (r.samples == 0) continue;
             const std::int64_t expected = options_.batch_size * options_.accumulation;
             if (options_.accumulation > 1 && r.samples != expected) {
@@ -340,7 +342,7 @@ private:
                all_finite_losses();
     }
     [[nodiscard]] bool all_finite_losses() const {
-        return std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.not_finite.empty(); }) &&
+        return std::all_of(replicas_.begin(), replicas_.end(), [](const Replica& r) { return r.has_finite_loss; }) &&
                std::all_of(tally_.report().replicas.begin(), tally_.report().replicas.end(),
                            [](const ReplicaReport& replica) { return std::isfinite(replica.total); });
     }
@@ -360,13 +362,14 @@ private:
     [[noreturn, gnu::cold]] void throw_loss_not_finite() const {
         const std::vector<ReplicaReport>& reports = tally_.report().replicas;
         std::size_t found = 0;
-        while (replicas_[found].not_finite.empty() && std::isfinite(reports[found].total)) ++found;
+        while (replicas_[found].has_finite_loss && std::isfinite(reports[found].total)) ++found;
         for (std::size_t r = replicas_.size(); r-- > 0;) {
-            const std::string& where = replicas_[r].not_finite;
-            if (!where.empty() && where != impl::nothing_found) found = r;
+            if (!replicas_[r].culprit.empty()) found = r;
         }
-        impl::throw_diverged(step_, text("the loss of replica ", found, " is ", reports[found].total),
-                             replicas_[found].not_finite, static_cast<int>(found));
+        impl::throw_diverged(
+            step_, text("the loss of replica ", found, " is ", reports[found].total),
+            replicas_[found].has_finite_loss ? std::string() : impl::shown_culprit(replicas_[found].culprit),
+            static_cast<int>(found));
     }
 
     /// Finds whose gradient it is: the slow way, for the step that failed.
@@ -378,9 +381,10 @@ private:
                 const std::span<const float> values(row(r), static_cast<std::size_t>(Net::parameter_elements));
                 if (tally_.of(r).samples == 0 || all_finite(at(0).worker.context(), values)) continue;
                 found = r;
-                where = where_not_finite(at(0), replica_at(r), row(r));
-                if (options_.accumulation > 1)
-                    where += text(", in the last of its ", options_.accumulation, " batches");
+                where = impl::shown_culprit(where_not_finite(at(0), replica_at(r), row(r)));
+                if (options_.accumulation > 1) {
+                    where += text("; of its ", options_.accumulation, " batches the last was searched");
+                }
             }
         });
         impl::throw_diverged(

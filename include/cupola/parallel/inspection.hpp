@@ -22,19 +22,19 @@ public:
     using Context = typename Device::Context;
     /// Visits a layer's output: `visitor` is the one that `EachOutput` was called with.
     using VisitOutput = void (*)(void* visitor, std::size_t row, std::span<const float> values);
-    /// Computes the layers' outputs for a batch on `worker`, whose type is the training's own affair.
-    using EachOutput = void (*)(void* worker, const BatchView& batch, const PassKey& key, void* visitor,
+    /// Computes the layers' outputs for a batch; `training` is who made the inspection.
+    using EachOutput = void (*)(void* training, const BatchView& batch, const PassKey& key, void* visitor,
                                 VisitOutput visit);
 
     Inspection(std::int64_t step, Context& context, std::span<const float> parameters, std::span<const float> gradient,
-               const BatchView& batch, const PassKey& key, void* worker, EachOutput each)
+               const BatchView& batch, const PassKey& key, void* training, EachOutput each)
         : step_(step),
           context_(&context),
           parameters_(parameters),
           gradient_(gradient),
           batch_(batch),
           key_(key),
-          worker_(worker),
+          training_(training),
           each_(each) {}
 
     [[nodiscard]] std::int64_t step() const { return step_; }
@@ -49,7 +49,7 @@ public:
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
         auto* const visitor = const_cast<void*>(static_cast<const void*>(std::addressof(visit)));
-        each_(worker_, batch_, key_, visitor, [](void* object, std::size_t row, std::span<const float> values) {
+        each_(training_, batch_, key_, visitor, [](void* object, std::size_t row, std::span<const float> values) {
             (*static_cast<std::remove_reference_t<Visit>*>(object))(row, values);
         });
     }
@@ -60,7 +60,7 @@ private:
     std::span<const float> parameters_, gradient_;
     BatchView batch_;
     PassKey key_;
-    void* worker_;
+    void* training_;
     EachOutput each_;
 };
 

@@ -71,7 +71,8 @@ struct NoMetric {
 };
 
 /// `Directory` has `save(rows, checkpoint)` and `save_best(rows, checkpoint, metric)`, as CheckpointDirectory does.
-/// `metric()` is asked once a checkpoint is saved: it may take long, and whoever stops the run may not wait.
+/// `metric()` is asked once a checkpoint is saved: it may take long, and whoever stops the run may not wait. A process
+/// that ends in it leaves that checkpoint out of the search for the best.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Progress{}: on a terminal, one line of standard error that is written over: steps made, the loss, the time left. The
-// cursor waits at its begin, for a line of the log to be written over it.
+// cursor waits at its beginning, for a line of the log to be written over it.
 // Where standard error is no terminal it prints nothing.
 #pragma once
 

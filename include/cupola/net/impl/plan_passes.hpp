@@ -203,8 +203,11 @@ Pass<Device, T> Plan<Device, T>::pass(Context& context, std::size_t i, const T* 
         p.parameters[k] = parameters + row.offsets[k];
         if (gradients != nullptr) p.parameter_gradients[k] = gradients + row.offsets[k];
     }
+    // Merged statistics are read as running ones are, which is what a stage does outside training.
+    const bool takes_merged = buffers.merged != nullptr && stages_[i]->exchange_size() > 0;
+    const float* const read = takes_merged ? buffers.merged : buffers.running;
     for (std::size_t k = 0; k < row.buffers.count; ++k) {
-        if (buffers.running != nullptr) p.buffers[k] = buffers.running + row.buffer_offsets[k];
+        if (read != nullptr) p.buffers[k] = read + row.buffer_offsets[k];
         if (buffers.batch != nullptr) p.statistics[k] = buffers.batch + row.buffer_offsets[k];
     }
     p.saved = saved_ + saved_at_[i];
@@ -215,10 +218,6 @@ Pass<Device, T> Plan<Device, T>::pass(Context& context, std::size_t i, const T* 
         p.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
     }
     p.scratch = scratch_;
-    const bool takes_merged = buffers.merged != nullptr && stages_[i]->exchange_size() > 0;
-    for (std::size_t k = 0; takes_merged && k < row.buffers.count; ++k) {
-        p.buffers[k] = buffers.merged + row.buffer_offsets[k];
-    }
     p.training = trains(key) && !takes_merged;
     p.seed = key.seed;
     p.step = key.step;

@@ -198,10 +198,9 @@ constexpr void check_names(Walk<layers>& walk) {
     for (const Row& row : walk.rows) {
         if (row.name.empty()) continue;
         std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-        for (const char c : row.name) {
-            hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-            if (static_cast<unsigned char>(c) > ' ') continue;
-            walk.mistake << "the name " << row.name << " has a space: it stands in checkpoints and logs";
+        for (const char c : row.name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+        if (has_space(row.name)) {
+            walk.mistake << "the name " << row.name << " has a space, at which lists of losses are told apart";
             return;
         }
         hashes[named++] = hash;

@@ -262,8 +262,9 @@ struct Replica {
     PassKey key{};
     /// Where its statistics of that batch go.
     float* statistics = nullptr;
-    /// Where a number that is not finite came from; empty while there is none.
-    std::string not_finite{};
+    bool has_finite_loss = true;
+    /// Where in its own batch a number that is not finite came from; empty where it shows none.
+    std::string culprit{};
 };
 
 /// A device's part in a step. No member of DataParallel, so that it is one type for every network.

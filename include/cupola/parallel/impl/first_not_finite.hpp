@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include <cupola/core/error.hpp>
 #include <cupola/net/table.hpp>
@@ -28,9 +28,13 @@ namespace impl {
         step, replica);
 }
 
-inline constexpr std::string_view nothing_found = "every layer's output is finite";
+/// A result of `first_not_finite` for a sentence.
+[[nodiscard, gnu::cold]] inline std::string shown_culprit(std::string found) {
+    return found.empty() ? "every layer's output is finite" : std::move(found);
+}
 
-/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is.
+/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is; empty where
+/// everything is finite.
 /// `all_finite` is found by the device's context.
 template <class Device, class T>
 [[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan,
@@ -57,7 +61,7 @@ template <class Device, class T>
             return text("every output is finite; the gradient of ", parameter_name(rows, row, p), " is not");
         }
     }
-    return std::string(nothing_found);
+    return {};
 }
 
 }  // namespace impl

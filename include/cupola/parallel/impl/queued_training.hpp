@@ -348,7 +348,7 @@ protected:
             const PassKey key = key_of(step, part, replica);
             queue_set(worker.context(), ReportBlock::step(queue.on_device()), key.step);
             auto& plan = worker.template inspection_plan<Net>(batch.size);
-            where = first_not_finite(worker, plan, Net::rows, batch, key, gradient);
+            where = shown_culprit(first_not_finite(worker, plan, Net::rows, batch, key, gradient));
         });
         return where;
     }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lists of losses by name, in checkpoints and logs, are told apart at spaces.
+//
+// expect: the name hinge loss has a space
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+#ifdef MISTAKE
+    static constexpr std::string_view name = "hinge loss";
+#else
+    static constexpr std::string_view name = "hinge_loss";
+#endif
+    static constexpr Sentence mistake(const Shape&) { return {}; }
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
