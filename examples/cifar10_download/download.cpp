@@ -15,6 +15,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/cifar10.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/io/atomic_file.hpp>
 
 #include "../standard_output.hpp"
 #include "checksum.hpp"
@@ -103,15 +104,6 @@ std::string wrong_checksum(const std::string& path, const std::string& what, con
             return text(what, " has the ", algorithm, ' ', found, " and not ", lower(expected));
     }
     return {};
-}
-
-/// Makes the names in a folder last beyond a power failure.
-void sync_folder(const std::string& path) {
-    const int handle = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = handle >= 0 && (fsync(handle) == 0 || errno == EINVAL);  // or there is nothing to sync
-    const int error = errno;
-    if (handle >= 0) close(handle);
-    require<DataError>(synced, "the folder ", path, " cannot be written: ", std::strerror(error));
 }
 
 std::string counted(const ImageData& data) {

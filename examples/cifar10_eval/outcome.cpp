@@ -38,8 +38,6 @@ std::string padded(const std::string& cell, std::size_t width) {
     return std::string(width - std::min(width, cell.size()), ' ') + cell;
 }
 
-const char* name_of(Weights weights) { return weights == Weights::averages ? "moving averages" : "trained parameters"; }
-
 }  // namespace
 
 Outcome count_correct(const Logits& logits, const ImageSet& images, bool tutorial_count) {
@@ -121,7 +119,7 @@ void write_predictions(const std::string& path, const Outcome& outcome, const Lo
 
 std::string lines_of(const Outcome& outcome, const ImageSet& images) {
     return text(local_time(), ": precision @ 1 = ", rounded(outcome.precision(), 3), "\nstep ", outcome.step, ": ",
-                outcome.correct, " of ", outcome.counted, " images correct, ", name_of(outcome.weights), " of ",
+                outcome.correct, " of ", outcome.counted, " images correct, ", to_string(outcome.weights), " of ",
                 outcome.checkpoint, ", data ", images.name(), '\n');
 }
 
@@ -129,7 +127,7 @@ std::string json_of(const Outcome& outcome, const ImageSet& images, const Confus
     std::string json =
         text(R"({"time":)", json_string(local_time()), R"(,"step":)", outcome.step, R"(,"precision":)",
              rounded(outcome.precision(), 6), R"(,"correct":)", outcome.correct, R"(,"images":)", outcome.counted,
-             R"(,"weights":)", json_string(name_of(outcome.weights)), R"(,"checkpoint":)",
+             R"(,"weights":)", json_string(to_string(outcome.weights)), R"(,"checkpoint":)",
              json_string(outcome.checkpoint), R"(,"data":)", json_string(images.name()));
     if (!confusion.empty()) {
         json += R"(,"confusion":[)";

@@ -81,14 +81,12 @@ void say_cost_of_summaries(const StandardOutput& output, double seconds, double 
 }
 
 void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights) {
-    const bool averages = weights == Weights::averages;
     char digits[32];
     std::snprintf(digits, sizeof digits, output.json() ? "%.6f" : "%.3f", result.accuracy());
     output.print(output.json() ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct,
-                                      R"(,"images":)", result.samples, R"(,"weights":")",
-                                      averages ? "moving averages" : "trained parameters", "\"}")
-                               : text("test accuracy", averages ? " with moving averages" : "", " = ", digits, " (",
-                                      result.samples, " images)"));
+                                      R"(,"images":)", result.samples, R"(,"weights":")", to_string(weights), "\"}")
+                               : text("test accuracy", weights == Weights::averages ? " with moving averages" : "",
+                                      " = ", digits, " (", result.samples, " images)"));
 }
 
 void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,

@@ -40,7 +40,7 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// Makes the names in a folder last beyond a power failure; returns an errno, 0 for success.
+/// `cupola::sync_folder`, but returns an errno, 0 for success.
 [[nodiscard]] inline int sync_folder(const std::string& folder) {
     const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (handle < 0) return errno;
@@ -64,6 +64,13 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 }
 
 }  // namespace impl
+
+/// Makes the names in a folder last beyond a power failure; throws a DataError.
+inline void sync_folder(const std::string& folder) {
+    const int error = impl::sync_folder(folder);
+    require<DataError>(error == 0, "the folder ", folder,
+                       " cannot be written: ", std::generic_category().message(error));
+}
 
 /// The name of the file that `AtomicFile` had not finished under this one; empty for any other name.
 [[nodiscard]] inline std::string_view name_of_temporary_file(std::string_view name) {

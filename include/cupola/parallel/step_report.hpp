@@ -40,6 +40,10 @@ struct StepReport {
 /// Which parameters a network is run with: those that are trained, or their moving averages.
 enum class Weights : std::uint8_t { trained, averages };
 
+[[nodiscard]] constexpr const char* to_string(Weights weights) {
+    return weights == Weights::averages ? "moving averages" : "trained parameters";
+}
+
 /// What evaluation says: means over the samples.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;
