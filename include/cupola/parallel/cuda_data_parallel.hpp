@@ -106,7 +106,7 @@ public:
 private:
     using Base::at, Base::plan_options, Base::row, Base::average_row, Base::first_replica, Base::columns_of,
         Base::checks_after;
-    using Base::elements, Base::loss_scale, Base::captures_update, Base::sums_in_group;
+    using Base::elements, Base::loss_scale, Base::captures_update, Base::sums_on_devices;
     using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::step_;
     using Base::queue_of, Base::local, Base::size_of, Base::sizes_of, Base::samples_of, Base::key_of, Base::wait_for,
         Base::wait_for_queue;
@@ -147,7 +147,7 @@ private:
             if (state.error) std::rethrow_exception(state.error);
             return;
         }
-        if (!sums_in_group) {
+        if (!sums_on_devices) {
             std::int64_t samples = 0;
             for (int r = 0; r < options_.replicas; ++r) samples += samples_of(step_, r);
             require(samples > 0, "step ", step_, " has no samples on any replica");
@@ -223,7 +223,7 @@ private:
         const float* divisor;
     };
     [[nodiscard]] Sums sums_of(int device) {
-        if constexpr (sums_in_group) {
+        if constexpr (sums_on_devices) {
             const std::span<const float> sums = queue_of(device).sums();
             return {sums.first(elements), sums.data() + elements};
         } else {
@@ -233,7 +233,7 @@ private:
 
     void average(int device) {
         DeviceState& state = at(device);
-        if constexpr (sums_in_group) {
+        if constexpr (sums_on_devices) {
             state.attempt([&] { sum_replicas(device); });
             state.ready = state.error == nullptr;
             meet();
@@ -364,7 +364,7 @@ private:
         using Worker = impl::DeviceWorker<D, Element>;
         auto& worker = state.worker;
         const std::int64_t size = size_of(step_, options_.accumulation - 1, 0);
-        if constexpr (sums_in_group) {  // the copies would wait without an end for a process that is gone
+        if constexpr (sums_on_devices) {  // the copies would wait without an end for a process that is gone
             queue_of(0).gradients_ready().record(worker.context());
             Base::group().wait(0, queue_of(0).gradients_ready().get(), step_);
         }

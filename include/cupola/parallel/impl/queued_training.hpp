@@ -57,7 +57,7 @@ public:
         : Base(options), queued_(static_cast<std::size_t>(options.devices)), running_(initial_buffers(Net::rows)) {
         for (auto& sizes : sizes_) sizes.resize(static_cast<std::size_t>(options.replicas * options.accumulation));
         threads_.run([&](int device) { make_queue(device); });
-        if constexpr (sums_in_group) {
+        if constexpr (sums_on_devices) {
             std::vector<int> first;
             for (int device = 0; device < options.devices; ++device)
                 first.push_back(first_replica_of_all() + first_replica(device));
@@ -124,7 +124,7 @@ public:
     /// Whether the parameters are those after a whole step; never again after NCCL has failed, as its sums were broken
     /// off.
     [[nodiscard]] bool sound() const {
-        if constexpr (sums_in_group) {
+        if constexpr (sums_on_devices) {
             if (group_ != nullptr && group_->failed()) return false;
         }
         return Base::sound();
@@ -146,11 +146,10 @@ public:
 
 protected:
     using Base::at, Base::row, Base::first_replica, Base::device_of;
-    using Base::checks_after, Base::require_equal_parameters;
+    using Base::checks_after, Base::require_equal_parameters, Base::sums_on_devices;
     using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::tally_, Base::step_;
     using typename Base::DeviceState, typename Base::Element;
 
-    static constexpr bool sums_in_group = !std::same_as<Group, NoGroup>;
     static constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
     static constexpr float loss_scale = Net::Precision::loss_scale;
     /// An optimiser may launch with arguments that a captured step would repeat; those that take them from
@@ -163,7 +162,7 @@ protected:
     [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
     /// The first of this process's replicas among those of all processes.
     [[nodiscard]] int first_replica_of_all() const {
-        if constexpr (sums_in_group) return options_.averaging.process * options_.replicas;
+        if constexpr (sums_on_devices) return options_.averaging.process * options_.replicas;
         return 0;
     }
 
@@ -187,7 +186,7 @@ protected:
     /// Until a step that was queued is done on a device; called on its thread.
     void wait_for(int device, std::int64_t step) {
         if (step < checked_ || step >= step_) return;  // done, or not queued
-        if constexpr (sums_in_group) {
+        if constexpr (sums_on_devices) {
             group_->wait(device, queue_of(device).finished(step).get(), step);
         } else {
             poll(device, queue_of(device).finished(step), step);
@@ -381,7 +380,7 @@ private:
                                         .accumulation = options_.accumulation,
                                         .features = Net::input.size(),
                                         .batch_size = options_.batch_size,
-                                        .sums = sums_in_group ? Net::parameter_elements + 1 : 0};
+                                        .sums = sums_on_devices ? Net::parameter_elements + 1 : 0};
         queue = std::make_unique<QueuedDevice>(block, sizes, device);
         queue_set(state.worker.context(), ReportBlock::sound(queue->on_device()), std::int32_t{1});
         queue_set(state.worker.context(), ReportBlock::loss_scale(queue->on_device()), loss_scale);
