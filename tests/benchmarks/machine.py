@@ -59,7 +59,7 @@ def describe():
 def lines(machine):
     """The same for a page."""
     return [
-        f"- processor: {machine['processor']}; {machine['cores']} cores; {', '.join(machine['instructions'])}; "
+        f"- processor: {machine['processor']}; {machine['cores']} core{'s' * (machine['cores'] != 1)}; {', '.join(machine['instructions'])}; "
         f"{machine['memory_gib']} GiB of memory",
         f"- system: {machine['system']}; {'; '.join(machine['compilers'])}",
         f"- measured on {machine['date']}, commit {machine['commit']}",
