@@ -7,7 +7,8 @@
 //
 // The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
 // function may be called by any number of threads at once; `lanes` of them run at a time. After construction Cupola
-// allocates nothing; OpenMP may for the first call of a thread, where a lane has more than one.
+// allocates nothing; OpenMP may for the first call of a thread, where a lane has more than one, and oneDNN in matrix
+// products where there is no AVX-512.
 #pragma once
 
 #include <cstddef>

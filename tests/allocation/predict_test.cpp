@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A predictor allocates nothing after its construction, from the first call on and in any thread.
+// A predictor allocates nothing after its construction, from the first call on and in any thread. Where there is no
+// AVX-512 this holds for Cupola alone: oneDNN makes the code of some products when they are first computed.
 #include <cupola/predict.hpp>
 
 #include <algorithm>
@@ -21,6 +22,10 @@ TEST_CASE("predicting allocates nothing, for any size of batch and from several 
     const Predictor<tutorial::Net> predictor(checkpoint, "x", {.max_batch = 16, .lanes = 2});
     const std::vector<float> samples(16 * static_cast<std::size_t>(tutorial::Net::input_shape.size()), 0.5F);
     std::vector<std::vector<float>> outputs(4, std::vector<float>(160));
+    const bool avx512 = Host::library_isa().starts_with("avx512");
+    // What libstdc++ allocates for oneDNN then would count as ours.
+    if (!avx512) predictor.predict(std::span(samples).first(7 * samples.size() / 16), std::span(outputs[0]).first(70));
+    if (!avx512) predictor.predict(samples, outputs[0]);
     std::barrier edge(5);
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t < 4; ++t) {
@@ -45,6 +50,6 @@ TEST_CASE("predicting allocates nothing, for any size of batch and from several 
     constexpr std::size_t team_of_a_thread = 0;
 #endif
     constexpr std::size_t most = std::max<std::size_t>(4096, team_of_a_thread);
-    if (Host::library_isa().starts_with("avx512")) CHECK(count.others_largest <= most);
+    if (avx512) CHECK(count.others_largest <= most);
     CHECK(outputs[0] == outputs[3]);
 }

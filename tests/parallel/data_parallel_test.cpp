@@ -2,6 +2,7 @@
 #include <cupola/parallel/data_parallel.hpp>
 
 #include <limits>
+#include <span>
 
 #include <doctest/doctest.h>
 
@@ -171,7 +172,9 @@ TEST_CASE("training goes on with the same bits after an evaluation and after pre
         const auto three = disturbed.predict(TensorView<const float, Extents<24, 24, 3>>(pixels.data(), 3));
         const auto two = disturbed.predict(TensorView<const float, Extents<24, 24, 3>>(pixels.data(), 2));
         REQUIRE(three.size() == 30);
-        CHECK(std::equal(two.begin(), two.end(), three.begin()));
+        // Without AVX-512, oneDNN adds up a product of two samples in another order than one of three.
+        if (Host::library_isa().starts_with("avx512")) CHECK(std::equal(two.begin(), two.end(), three.begin()));
+        CHECK(tutorial::difference(two, std::span(three).first(20)) < 1e-6);
     }
     CHECK(plain.parameters() == disturbed.parameters());
 }
