@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cupola/io/checkpoint_files.hpp>
 #include <throws_with.hpp>
@@ -100,4 +104,46 @@ TEST_CASE("A newest checkpoint of another network is an error, and no older one 
     write_checkpoint(folder.path("model-1000.safetensors"), OtherNet::rows, small_checkpoint<OtherNet>());
     CHECK(contains(message_of<DataError>([&] { (void)newest_sound_checkpoint(folder.path(), Net::rows); }),
                    "model-1000.safetensors is a checkpoint of another network: "));
+}
+
+TEST_CASE("A newest checkpoint that may not be read is an error, and no older one is taken") {
+    const TemporaryFolder folder;
+    save(folder, 900);
+    const std::string newest = save(folder, 1000);
+    REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+    REQUIRE(chmod(newest.c_str(), 0) == 0);
+    const std::string said = in_child([&] {
+        constexpr uid_t nobody = 65534;
+        if (geteuid() == 0 && setuid(nobody) != 0) return std::string("(setuid failed)");
+        return message_of<DataError>([&] { (void)newest_sound_checkpoint(folder.path(), Net::rows); });
+    });
+    CHECK(said == newest + " cannot be read: Permission denied");
+}
+
+TEST_CASE("A name that leads nowhere is passed over with a sentence") {
+    const TemporaryFolder folder;
+    const std::string sound = save(folder, 900), nowhere = folder.path("model-1000.safetensors");
+    REQUIRE(symlink("nowhere", nowhere.c_str()) == 0);
+    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    CHECK(found.path == sound);
+    CHECK(found.damaged == std::vector<std::string>{nowhere + " does not exist"});
+}
+
+TEST_CASE("A training that removes old checkpoints while they are looked for hides none") {
+    const TemporaryFolder folder;
+    save(folder, 0);
+    std::jthread training([&] {
+        for (std::int64_t step = 1; step <= 300; ++step) {
+            save(folder, step);
+            (void)unlink(folder.path("model-" + std::to_string(step - 1) + ".safetensors").c_str());
+        }
+    });
+    bool all = true;
+    for (std::int64_t step = 0; step < 300;) {
+        const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+        all = all && found.checkpoint.has_value() && found.damaged.empty();
+        if (!all) break;
+        step = found.checkpoint->state.step;
+    }
+    CHECK(all);
 }

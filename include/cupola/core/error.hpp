@@ -33,6 +33,13 @@ public:
     using Error::Error;
 };
 
+/// A file that the system does not give: `code` is its errno.
+class UnreadableFile : public DataError {
+public:
+    UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}
+    int code;
+};
+
 /// A device, or the library that computes on it, refused a call; the message names the call and its status.
 class DeviceError : public Error {
 public:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -73,15 +74,24 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
     return files;
 }
 
-/// The newest checkpoint in `folder` that is not damaged. One that is sound but of another network or version throws:
-/// an older one would not be what was meant.
+/// The newest checkpoint in `folder` that is not damaged. One that is sound but of another network or version throws,
+/// and so does one that the system does not give: an older one would not be what was meant.
 [[nodiscard]] inline FoundCheckpoint newest_sound_checkpoint(const std::string& folder, std::span<const Row> rows) {
     FoundCheckpoint found;
-    for (CheckpointFile& candidate : list_checkpoints(folder)) {
+    std::vector<CheckpointFile> files = list_checkpoints(folder);
+    const std::int64_t newest = files.empty() ? -1 : files.front().step;
+    for (CheckpointFile& candidate : files) {
         std::optional<SafetensorsFile> file;
         try {
             file.emplace(candidate.path);
             require<DataError>(file->has_checksum(), candidate.path, " is damaged: it has lost its checksum");
+        } catch (const UnreadableFile& error) {
+            if (error.code != ENOENT) throw;
+            // Removed since the folder was listed, by a training that has written a newer one; or a link to nowhere.
+            const std::vector<CheckpointFile> now = list_checkpoints(folder);
+            if (!now.empty() && now.front().step > newest) return newest_sound_checkpoint(folder, rows);
+            found.damaged.emplace_back(error.what());
+            continue;
         } catch (const DataError& error) {
             found.damaged.emplace_back(error.what());
             continue;

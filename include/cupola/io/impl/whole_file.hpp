@@ -42,8 +42,8 @@ private:
 
 [[nodiscard]] inline FileBytes read_whole_file(const std::string& path) {
     const auto refuse = [&](int error) {
-        if (error == ENOENT || error == ENOTDIR) throw DataError(text(path, " does not exist"));
-        throw DataError(text(path, " cannot be read: ", std::generic_category().message(error)));
+        if (error == ENOENT || error == ENOTDIR) throw UnreadableFile(text(path, " does not exist"), error);
+        throw UnreadableFile(text(path, " cannot be read: ", std::generic_category().message(error)), error);
     };
     const FileHandle file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) refuse(errno);
