@@ -50,7 +50,11 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
     require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
     require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
     require_same_run(options, found.path, found.checkpoint->info, info);
-    training.restore(found.checkpoint->state);
+    try {
+        training.restore(found.checkpoint->state);
+    } catch (const InvalidArgument& mistake) {  // --resume-anyway, with another optimiser or averages begun or given up
+        throw InvalidArgument(text(found.path, " cannot be gone on from: ", mistake.what()));
+    }
     restore_losses(found.checkpoint->info, losses);
     output.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
 }

@@ -83,6 +83,28 @@ refuses_to_go_on "; accumulation was 1 and is 2; seed was 1 and is 7; " "${goes_
 refuses_to_go_on "going on from $folder/model-4.safetensors here would not give the same bits: threads_per_device was 1 and is 2" \
     --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on 'model' "${goes_on[@]}" --model resnet
+# A processor without bfloat16 says that first.
+refuses_to_go_on "$(grep -q avx512_bf16 /proc/cpuinfo && echo 'precision was float and is bf16' || echo 'bfloat16 ')" "${goes_on[@]}" --precision bf16
+refuses_to_go_on "data was " --data-dir "$2" "${goes_on[@]:2}"
+# Of the machine: another instruction set, another algorithm for convolutions.
+through='env ONEDNN_MAX_CPU_ISA=SSE41'
+refuses_to_go_on "here would not give the same bits: " "${goes_on[@]}"
+grep -Eq "isa was .* and is sse41 \(oneDNN\), " "$work/errors" || fail "the instruction set is not named"
+through=
+trains "${base[@]}" --train-dir "$work/direct" --max-steps 4 --convolution direct
+"$program" "${base[@]}" --train-dir "$work/direct" --max-steps 6 --resume --convolution winograd >"$work/output" 2>"$work/errors" && fail "another algorithm is taken"
+grep -q 'would not give the same bits: convolution was direct and is winograd; ' "$work/errors" || fail "the algorithm is not named"
+cp -r "$folder" "$work/threads"
+trains --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$work/threads" --max-steps 6 --resume-anyway
+grep -q "with other settings: threads_per_device was 1 and is 2$" "$work/output" || fail "--resume-anyway does not say what differs of the machine"
+# What --resume-anyway cannot go on with: another optimiser's state, averages that there are none of.
+refuses_to_go_on "$folder/model-4.safetensors cannot be gone on from: this optimiser keeps exp_avg, exp_avg_sq, and the state has none" \
+    "${base[@]}" --train-dir "$folder" --max-steps 6 --resume-anyway --optimizer adam
+refuses_to_go_on "$folder/model-4.safetensors cannot be gone on from: this training keeps no moving averages, and the state has them" \
+    "${base[@]}" --train-dir "$folder" --max-steps 6 --resume-anyway --ema-decay 0
+trains "${base[@]}" --train-dir "$work/squares" --max-steps 2 --optimizer rmsprop
+refuses "cannot be gone on from: this optimiser keeps momentum_buffer, and the state has square_avg" \
+    "${base[@]}" --train-dir "$work/squares" --max-steps 4 --resume-anyway --optimizer momentum
 cp -r "$folder" "$work/anyway"
 trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume-anyway --seed 2
 grep -q "^warning: going on from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||

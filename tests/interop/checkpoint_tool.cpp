@@ -65,8 +65,7 @@ Checkpoint random_checkpoint(std::span<const Row> rows) {
     checkpoint.state.step = 1234;
     checkpoint.state.parameters = random_arena(rows, 1);
     checkpoint.state.averages = random_arena(rows, 2);
-    checkpoint.state.optimizer = {random_arena(rows, 3)};
-    checkpoint.optimizer_states = {"momentum_buffer"};
+    checkpoint.state.optimizer = {{"momentum_buffer", random_arena(rows, 3)}};
     checkpoint.state.buffers = initial_buffers(rows);
     for (std::size_t i = 0; i < checkpoint.state.buffers.size(); ++i) {
         checkpoint.state.buffers[i] += 0.01F * static_cast<float>(i % 7);

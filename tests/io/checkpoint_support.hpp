@@ -49,8 +49,7 @@ Checkpoint small_checkpoint(std::int64_t step = 1000) {
     checkpoint.state.step = step;
     checkpoint.state.parameters = arena<N>(1);
     checkpoint.state.averages = arena<N>(1001);
-    checkpoint.state.optimizer = {arena<N>(2001), arena<N>(3001)};
-    checkpoint.optimizer_states = {"exp_avg", "exp_avg_sq"};
+    checkpoint.state.optimizer = {{"exp_avg", arena<N>(2001)}, {"exp_avg_sq", arena<N>(3001)}};
     checkpoint.info.set("seed", "1");
     checkpoint.info.set("schedule", "0.1, decayed by 0.1 after 350 epochs");
     return checkpoint;

@@ -80,7 +80,6 @@ TEST_CASE("A checkpoint is read as it was written") {
     CHECK(read.state.averages == written.state.averages);
     CHECK(read.state.optimizer == written.state.optimizer);
     CHECK(read.state.buffers.empty());
-    CHECK(read.optimizer_states == written.optimizer_states);
     CHECK(read.info == written.info);
     CHECK(folder.names() == std::set<std::string>{"x"});
 }
@@ -90,7 +89,6 @@ TEST_CASE("A checkpoint without averages and without optimiser state has none of
     Checkpoint written = small_checkpoint();
     written.state.averages.clear();
     written.state.optimizer.clear();
-    written.optimizer_states.clear();
     write_checkpoint(folder.path("x"), Net::rows, written);
     const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
     CHECK(read.resumable);
@@ -367,10 +365,10 @@ TEST_CASE("A state that is not of the network is not written") {
     checkpoint.state.averages.pop_back();
     CHECK(contains(refused(checkpoint), ": an arena of the state has " + std::to_string(Net::parameter_elements - 1)));
     checkpoint = small_checkpoint();
-    checkpoint.optimizer_states.pop_back();
-    CHECK(contains(refused(checkpoint), "would have 2 optimiser states and 1 names for them"));
+    checkpoint.state.optimizer[1].values.pop_back();
+    CHECK(contains(refused(checkpoint), ": an arena of the state has " + std::to_string(Net::parameter_elements - 1)));
     checkpoint = small_checkpoint();
-    checkpoint.optimizer_states[1] = "exp avg";
+    checkpoint.state.optimizer[1].name = "exp avg";
     CHECK(contains(refused(checkpoint), "cannot have an optimiser state named 'exp avg': a name is of letters"));
     checkpoint = small_checkpoint();
     checkpoint.state.buffers.resize(1);
@@ -381,12 +379,4 @@ TEST_CASE("A state that is not of the network is not written") {
     checkpoint.info.set("cupola.step", "1");
     CHECK(contains(refused(checkpoint), "cannot have the text cupola.step"));
     CHECK(folder.names().empty());
-}
-
-TEST_CASE("The names of the optimiser's states are asked of it") {
-    struct Optimizer {
-        static int state_arenas() { return 2; }
-        static std::string_view state_name(int arena) { return arena == 0 ? "exp_avg" : "exp_avg_sq"; }
-    };
-    CHECK(optimizer_state_names(Optimizer{}) == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
 }

@@ -98,12 +98,25 @@ TEST_CASE("a state of another network, optimiser or average is refused by its nu
     state.parameters.pop_back();
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "parameter arena has"));
     state = training.state();
-    state.averages.clear();
+    state.averages.pop_back();
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "moving average has"));
+    state.averages.clear();
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
+                   "this training keeps moving averages, and the state has none"));
+    Training without({.batch_size = batch_size, .optimizer = {.momentum = 0.9}});
+    CHECK(contains(message_of<InvalidArgument>([&] { without.restore(training.state()); }),
+                   "this training keeps no moving averages, and the state has them"));
     state = training.state();
     state.optimizer.clear();
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
-                   "this optimiser has 1 state arenas, and the state has 0"));
+                   "this optimiser keeps momentum_buffer, and the state has none"));
+    state = training.state();
+    state.optimizer[0].name = "square_avg";
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
+                   "this optimiser keeps momentum_buffer, and the state has square_avg"));
+    state = training.state();
+    state.optimizer[0].values.pop_back();
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "optimiser's state arena has"));
     state = training.state();
     state.step = -1;
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "step 0 or later, not -1"));

@@ -30,12 +30,6 @@ struct Training {
     struct Options {
         std::int64_t batch_size = 8;
         int replicas = 2, accumulation = 3;
-        struct {
-            [[nodiscard]] static int state_arenas() { return 2; }
-            [[nodiscard]] static std::string_view state_name(int arena) {
-                return arena == 0 ? "exp_avg" : "exp_avg_sq";
-            }
-        } optimizer;
     };
     StepReport report{.replicas = {{.samples = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
     Options given{};
@@ -148,7 +142,7 @@ TEST_CASE("a checkpoint that cannot be written ends the run with the directory's
     CHECK(training.step() == 3);
 }
 
-TEST_CASE("a checkpoint has the optimiser's states by name, what the run says of itself, and how far it has come") {
+TEST_CASE("a checkpoint has the training's state, what the run says of itself, and how far it has come") {
     Training training;
     Directory directory;
     CheckpointOptions options{.every = 2};
@@ -158,7 +152,6 @@ TEST_CASE("a checkpoint has the optimiser's states by name, what the run says of
                                 [&]() -> std::optional<double> { return metric += 0.25; });
     fit(training, batches, {.steps = 4}, checkpoints);
     REQUIRE(directory.saved.size() == 2);
-    CHECK(directory.saved[1].optimizer_states == std::vector<std::string>{"exp_avg", "exp_avg_sq"});
     CHECK(directory.saved[1].state.parameters == std::vector<float>{4});
     CHECK(*directory.saved[0].info.find("seed") == "7");
     CHECK(*directory.saved[0].info.find(images_seen_key) == "96");  // 2 steps of 2 replicas of 3 batches of 8

@@ -32,21 +32,11 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The names of an optimiser's state arenas, for `Checkpoint::optimizer_states`.
-template <class Optimizer>
-[[nodiscard]] std::vector<std::string> optimizer_state_names(const Optimizer& optimizer) {
-    std::vector<std::string> names;
-    for (int arena = 0; arena < optimizer.state_arenas(); ++arena) names.emplace_back(optimizer.state_name(arena));
-    return names;
-}
-
 /// Writes the state of a training of the network `Net::rows`. The file is there as a whole or not at all.
 inline void write_checkpoint(const std::string& path, std::span<const Row> rows, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     const impl::StoredTensors tensors = impl::stored_tensors(rows);
-    require(state.optimizer.size() == checkpoint.optimizer_states.size(), path, " would have ", state.optimizer.size(),
-            " optimiser states and ", checkpoint.optimizer_states.size(), " names for them");
-    const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), checkpoint.optimizer_states);
+    const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer);
     std::vector<TensorHeader> headers;
     std::size_t largest = 0;
     for (std::size_t a = 0; a < arenas.size(); ++a) {
@@ -78,10 +68,9 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
     const impl::StoredTensors tensors = impl::stored_tensors(rows);
     const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
                           file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;
-    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.optimizer_states);
+    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer);
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas);
-    checkpoint.state.optimizer.resize(checkpoint.optimizer_states.size());
     std::vector<float> piece;
     for (std::size_t a = 0; a < arenas.size(); ++a) {
         std::vector<float>& values = impl::arena_of(checkpoint.state, a);

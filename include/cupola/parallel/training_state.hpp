@@ -6,11 +6,23 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+/// One of an optimiser's state arenas: its `state_name`, and the values in the layout of the network's parameter arena.
+struct OptimizerState {
+    std::string name{};
+    std::vector<float> values{};
+
+    bool operator==(const OptimizerState&) const = default;
+};
 
 struct TrainingState {
     /// The step that comes next.
@@ -19,10 +31,26 @@ struct TrainingState {
     std::vector<float> parameters{};
     /// The parameters' moving averages, in the same layout; empty where none are kept.
     std::vector<float> averages{};
-    /// The optimiser's state arenas, each in the same layout.
-    std::vector<std::vector<float>> optimizer{};
+    /// In the optimiser's order.
+    std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
 };
+
+namespace impl {
+
+/// Throws InvalidArgument unless these are the states that `optimizer` keeps. Two optimisers may keep as many that mean
+/// other things: they are told apart by their names.
+template <class Optimizer>
+[[gnu::cold]] void require_states_of(const Optimizer& optimizer, std::span<const OptimizerState> states) {
+    const auto add = [](std::string& list, std::string_view name) { list += text(list.empty() ? "" : ", ", name); };
+    std::string kept, given;
+    for (int arena = 0; arena < optimizer.state_arenas(); ++arena) add(kept, optimizer.state_name(arena));
+    for (const OptimizerState& state : states) add(given, state.name);
+    require(kept == given, "this optimiser keeps ", kept.empty() ? "no state" : kept, ", and the state has ",
+            given.empty() ? "none" : given);
+}
+
+}  // namespace impl
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -101,10 +101,6 @@ private:
     [[gnu::cold]] void save() {
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
         const auto& options = training_->options();
-        const auto& optimizer = options.optimizer;
-        for (int arena = 0; arena < optimizer.state_arenas(); ++arena) {
-            checkpoint.optimizer_states.emplace_back(optimizer.state_name(arena));
-        }
         std::int64_t images_a_step = options.batch_size * options.replicas * options.accumulation;
         if constexpr (requires { options.averaging.processes; }) images_a_step *= options.averaging.processes;
         checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_a_step));

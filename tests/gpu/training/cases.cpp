@@ -229,6 +229,19 @@ TEST_CASE("the running statistics of batch normalisation") {
     }
 }
 
+TEST_CASE("a network with layers on the host beside it") {
+    check_against_host({.model = Model::placed, .momentum = 0.9, .ahead = 2, .evaluates = true}, 1e-4, 1e-3);
+    check_against_host({.model = Model::placed,
+                        .replicas = 2,
+                        .devices = std::min(2, gpus()),
+                        .accumulation = 2,
+                        .moving_average = 0.9,
+                        .sizes = {{}, {}, {8, 3}},
+                        .ahead = 2,
+                        .evaluates = true},
+                       1e-4, 1e-3);
+}
+
 TEST_CASE("a network in bfloat16") {
     if (!host_has_bfloat16()) return;
     Run run{.model = Model::convolutions_bfloat16, .steps = 10, .keeps_gradients = true};

@@ -29,6 +29,15 @@ struct Convolutions
                          cupola::Named<"softmax_linear", cupola::Linear<10>>> {};
 struct Convolutions16 : cupola::InPrecision<cupola::MixedBFloat16, Convolutions> {};
 struct ConvolutionsHalf : cupola::InPrecision<cupola::MixedFloat16, Convolutions> {};
+#ifdef __CUDACC__  // nvcc cannot read Host's convolutions
+using Conv2OnHost = cupola::Named<"conv2", cupola::Conv2d<8, 3>>;
+#else
+using Conv2OnHost = cupola::On<cupola::Host, cupola::Named<"conv2", cupola::Conv2d<8, 3>>>;
+#endif
+struct Placed
+    : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>, cupola::ReLU,
+                         cupola::MaxPool2d<3, 2>, cupola::On<cupola::Host, cupola::LocalResponseNorm<2>>, Conv2OnHost,
+                         cupola::ReLU, cupola::Flatten, cupola::Named<"local3", cupola::Linear<10>>> {};
 struct Normalized
     : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>,
                          cupola::Named<"norm1", cupola::BatchNorm2d<>>, cupola::ReLU, cupola::MaxPool2d<3, 2>,
@@ -234,7 +243,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
     result.parameters = std::move(state.parameters);
     result.averages = std::move(state.averages);
     result.buffers = std::move(state.buffers);
-    result.optimizer = std::move(state.optimizer);
+    for (auto& kept : state.optimizer) result.optimizer.push_back(std::move(kept.values));
     for (int device = 0; device < run.devices; ++device)
         result.device_parameters.push_back(training->parameters(device));
     return result;
@@ -354,6 +363,7 @@ Result run_on(const Run& run) {
     if constexpr (requires { requires D::queued; }) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
     }
+    if (run.model == Model::placed) return by_any.template operator()<Placed, FirstReplica>();
     if (run.model == Model::normalized) {
         if (run.statistics == Statistics::merged) return by_any.template operator()<Normalized, Merged>();
         return by_any.template operator()<Normalized, FirstReplica>();

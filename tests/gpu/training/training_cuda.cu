@@ -3,6 +3,8 @@
 // The trainings of training_runs.hpp on `Cuda`: a GPU's, or that of on_host/ where training_on_host.cpp includes this.
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
 #ifdef CUPOLA_TEST_NCCL
 #include <cupola/nccl.hpp>
 #endif

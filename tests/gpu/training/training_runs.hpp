@@ -13,8 +13,8 @@ namespace training_runs {
 
 using Floats = std::vector<float>;
 
-/// In half there are convolutions on `Cuda` alone.
-enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized };
+/// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is.
+enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized, placed };
 /// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
 /// that makes another update in step 4.
 enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty };

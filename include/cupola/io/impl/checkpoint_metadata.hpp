@@ -24,8 +24,6 @@ inline constexpr std::string_view checkpoint_version = "1";
 
 struct Checkpoint {
     TrainingState state{};
-    /// The names of the optimiser's state arenas, one for each in `state.optimizer`.
-    std::vector<std::string> optimizer_states{};
     CheckpointInfo info{};
     /// Read from a file that a Cupola training wrote; without it only parameters and running statistics are there.
     bool resumable = true;
@@ -46,10 +44,10 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
 
 [[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint) {
     std::string states;
-    for (const std::string& state : checkpoint.optimizer_states) {
-        require(is_state_name(state), path, " cannot have an optimiser state named '", shown(state),
+    for (const OptimizerState& state : checkpoint.state.optimizer) {
+        require(is_state_name(state.name), path, " cannot have an optimiser state named '", shown(state.name),
                 "': a name is of letters, digits and _");
-        states += text(states.empty() ? "" : " ", state);
+        states += text(states.empty() ? "" : " ", state.name);
     }
     require(checkpoint.state.step >= 0, path, " would have the step ", checkpoint.state.step);
     SafetensorsWriter::Metadata metadata{{"format", "pt"},  // what other tools look for: the layouts are PyTorch's
@@ -71,18 +69,19 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return step;
 }
 
-[[nodiscard]] inline std::vector<std::string> split_state_names(const SafetensorsFile& file, std::string_view names) {
-    std::vector<std::string> result;
+/// The optimiser's states that the file has, by their names alone.
+[[nodiscard]] inline std::vector<OptimizerState> named_states(const SafetensorsFile& file, std::string_view names) {
+    std::vector<OptimizerState> result;
     while (!names.empty()) {
         const std::size_t space = names.find(' ');
         const std::string_view name = names.substr(0, space);
         require<DataError>(is_state_name(name), file.path(), " has an optimiser state named '", shown(name),
                            "', which is no name");
-        result.emplace_back(name);
+        result.push_back({.name = std::string(name)});
         names.remove_prefix(space == std::string_view::npos ? names.size() : space + 1);
         require<DataError>(result.size() <= 16, file.path(), " has more than 16 optimiser states");
         for (std::size_t i = 0; i + 1 < result.size(); ++i) {
-            require<DataError>(result[i] != name, file.path(), " has the optimiser state ", name, " twice");
+            require<DataError>(result[i].name != name, file.path(), " has the optimiser state ", name, " twice");
         }
     }
     return result;
@@ -101,7 +100,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             checkpoint.state.step = parse_step(file, value);
             has_step = true;
         } else if (key == optimizer_states_key) {
-            checkpoint.optimizer_states = split_state_names(file, value);
+            checkpoint.state.optimizer = named_states(file, value);
         } else if (key != checksum_key && key != "format") {
             checkpoint.info.set(key, std::string(value));
         }
@@ -111,7 +110,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
                        " is damaged: it lacks its checksum or its step");
     if (checkpoint.resumable) return;
     checkpoint.state.step = 0;
-    checkpoint.optimizer_states.clear();
+    checkpoint.state.optimizer.clear();
 }
 
 }  // namespace impl

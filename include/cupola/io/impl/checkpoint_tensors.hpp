@@ -16,6 +16,7 @@
 #include <cupola/io/impl/checkpoint_layout.hpp>
 #include <cupola/io/impl/stored_floats.hpp>
 #include <cupola/io/safetensors.hpp>
+#include <cupola/parallel/training_state.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -30,13 +31,13 @@ struct StoredArena {
 
 /// The arenas of a checkpoint, in the file's order: each is in `TrainingState` under the same index (`arena_of`).
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
-                                                            std::span<const std::string> optimizer_states) {
+                                                            std::span<const OptimizerState> optimizer) {
     std::vector<StoredArena> arenas{{"", tensors.parameters, tensors.parameter_elements},
                                     {"", tensors.buffers, tensors.buffer_elements},
                                     {std::string(averages_prefix), tensors.parameters, tensors.parameter_elements}};
     if (!averages) arenas.back() = {};
-    for (const std::string& state : optimizer_states) {
-        arenas.push_back({text(optimizer_prefix, state, '.'), tensors.parameters, tensors.parameter_elements});
+    for (const OptimizerState& state : optimizer) {
+        arenas.push_back({text(optimizer_prefix, state.name, '.'), tensors.parameters, tensors.parameter_elements});
     }
     return arenas;
 }
@@ -45,7 +46,7 @@ template <class State>
 [[nodiscard]] auto& arena_of(State& state, std::size_t index) {
     if (index == 0) return state.parameters;
     if (index == 1) return state.buffers;
-    return index == 2 ? state.averages : state.optimizer[index - 3];
+    return index == 2 ? state.averages : state.optimizer[index - 3].values;
 }
 
 [[noreturn]] inline void refuse_network(const std::string& path, const std::string& difference) {

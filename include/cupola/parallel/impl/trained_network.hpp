@@ -149,9 +149,10 @@ public:
             state.averages = copied(Net::parameter_elements, 0, [](DeviceState& d) { return d.worker.averages(); });
         }
         for (int arena = 0; arena < options_.optimizer.state_arenas(); ++arena) {
-            state.optimizer.push_back(copied(Net::parameter_elements, 0, [&](DeviceState& d) {
-                return d.worker.state() + arena * Net::parameter_elements;
-            }));
+            state.optimizer.push_back({std::string(options_.optimizer.state_name(arena)),
+                                       copied(Net::parameter_elements, 0, [&](DeviceState& d) {
+                                           return d.worker.state() + arena * Net::parameter_elements;
+                                       })});
         }
         state.buffers = copied(Net::buffer_elements, 0, [](DeviceState& d) { return d.worker.buffers(); });
         return state;
@@ -161,22 +162,24 @@ public:
     void restore(const TrainingState& state) {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
         impl::require_elements("parameter arena", state.parameters.size(), Net::parameter_elements);
-        impl::require_elements("moving average", state.averages.size(),
-                               options_.moving_average.on() ? Net::parameter_elements : 0);
+        const bool averages = options_.moving_average.on();
+        require(state.averages.empty() != averages,
+                averages ? "this training keeps moving averages, and the state has none"
+                         : "this training keeps no moving averages, and the state has them");
+        if (averages) impl::require_elements("moving average", state.averages.size(), Net::parameter_elements);
         impl::require_elements("buffer arena", state.buffers.size(), Net::buffer_elements);
-        const int arenas = options_.optimizer.state_arenas();
-        require(state.optimizer.size() == static_cast<std::size_t>(arenas), "this optimiser has ", arenas,
-                " state arenas, and the state has ", state.optimizer.size());
-        for (const auto& arena : state.optimizer)
-            impl::require_elements("optimiser's state arena", arena.size(), Net::parameter_elements);
+        impl::require_states_of(options_.optimizer, state.optimizer);
+        for (const OptimizerState& kept : state.optimizer)
+            impl::require_elements("optimiser's state arena", kept.values.size(), Net::parameter_elements);
         threads_.run([&](int device) {
             auto& worker = at(device).worker;
             worker.set(worker.parameters(), state.parameters);
             worker.set(worker.averages(), state.averages);
             worker.set(worker.buffers(), state.buffers);
-            for (int arena = 0; arena < arenas; ++arena) {
-                worker.set(worker.state() + arena * Net::parameter_elements,
-                           state.optimizer[static_cast<std::size_t>(arena)]);
+            float* arena = worker.state();
+            for (const OptimizerState& kept : state.optimizer) {
+                worker.set(arena, kept.values);
+                arena += Net::parameter_elements;
             }
         });
         for (DeviceState& device : devices_) device.updating = false;
@@ -344,7 +347,9 @@ protected:
         TrainingState state{.parameters = impl::initial_parameters(Net::rows, options_.seed, options_.initializers)};
         if (options_.moving_average.on()) state.averages = state.parameters;
         for (int arena = 0; arena < options_.optimizer.state_arenas(); ++arena) {
-            state.optimizer.emplace_back(state.parameters.size(), state_start_of(options_.optimizer, arena));
+            state.optimizer.push_back(
+                {std::string(options_.optimizer.state_name(arena)),
+                 std::vector<float>(state.parameters.size(), state_start_of(options_.optimizer, arena))});
         }
         state.buffers = initial_buffers(Net::rows);
         return state;
