@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/data/cifar10.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/io/atomic_file.hpp>
@@ -75,8 +76,16 @@ public:
         if (!terminal_ || whole == 0) return;
         const auto percent = static_cast<int>(100 * there / whole);
         if (percent == shown_) return;
+        const double now = monotonic_seconds();
+        if (shown_ < 0) {
+            begun_ = now;
+            first_ = there;
+        }
         shown_ = percent;
+        const double came = static_cast<double>(there - first_), rest = static_cast<double>(whole - there);
+        const auto left = static_cast<long long>(came > 0 ? (now - begun_) / came * rest : 0);
         std::printf("\r%3d %% of %s", percent, bytes_text(whole).c_str());
+        if (came > 0) std::printf(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
         std::fflush(stdout);
     }
 
@@ -88,6 +97,9 @@ private:
     bool talks_, terminal_;
     StandardOutput output_;
     int shown_ = -1;
+    /// When the first share was shown, and of how many bytes.
+    double begun_ = 0;
+    std::uint64_t first_ = 0;
 };
 
 std::string lower(std::string digits) {
@@ -129,11 +141,13 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     require<DataError>(!error, "the folder ", data_dir, " cannot be made: ", error.message());
 
     const PartFile file(part);
-    for (const auto& entry : std::filesystem::directory_iterator(data_dir, error)) {
+    for (std::filesystem::directory_iterator entry(data_dir, error), end; !error && entry != end;
+         entry.increment(error)) {
         // What an unpacking that was killed has left; the lock says that none is at work.
-        if (entry.path().filename().string().starts_with(text(folder_name, ".part-")))
-            remove_folder(entry.path().string());
+        if (entry->path().filename().string().starts_with(text(folder_name, ".part-")))
+            remove_folder(entry->path().string());
     }
+    require<DataError>(!error, "the folder ", data_dir, " cannot be read: ", error.message());
     std::string archive = whole;
     if (std::filesystem::exists(whole, error)) {
         talk.line(text(whole, " is there already"));

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
                    "Checksum of the archive. Default, without --md5: the one of the author's file")
         ->check(hexadecimal(64));
     app.add_option("--md5", options.md5, "Checksum of the archive")->check(hexadecimal(32));
+    app.add_flag("--json", options.json, "Each line as a JSON object");
     return run(app, argc, argv, [&] {
         if (options.sha256.empty() && options.md5.empty()) options.sha256 = author;
         cifar10::ensure_cifar10(data_dir, options);

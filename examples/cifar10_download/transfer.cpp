@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -95,7 +96,9 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     set(curl, CURLOPT_XFERINFOFUNCTION, &tell_progress);
     set(curl, CURLOPT_XFERINFODATA, &state);
 
+    // Tries without a byte more than all before them: a server without ranges sends the same bytes each time.
     constexpr int most_tries = 5;
+    std::uint64_t furthest = 0;
     for (int tries = 1;;) {
         const off_t end = lseek(handle, 0, SEEK_END);
         require<DataError>(end >= 0, path, " cannot be read: ", std::strerror(errno));
@@ -118,7 +121,8 @@ void transfer(const std::string& url, const std::string& path, int handle, const
         }
         constexpr long first_server_error = 500;
         const bool again = connection_broke(code) || status >= first_server_error;
-        tries = state.size > before ? 1 : tries + 1;
+        tries = state.size > furthest ? 1 : tries + 1;
+        furthest = std::max(furthest, state.size);
         if (!again || tries > most_tries) {
             const std::string reason = code == CURLE_HTTP_RETURNED_ERROR
                                            ? text("the server answered with status ", status)

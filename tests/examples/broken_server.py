@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage: broken_server.py FOLDER LOG. Serves FOLDER's files on a free port of this machine, which it prints, as good and bad servers
-do: /good/NAME takes ranges; /norange/NAME ignores them; /break/NAME ends each connection after 100,000 bytes; /stop/NAME sends 50,000
+do: /good/NAME takes ranges; /norange/NAME ignores them; /break/NAME ends each connection after 100,000 bytes;
+/always/NAME does both; /stop/NAME sends 50,000
 bytes once and then none; /hang/NAME sends 50,000 bytes and then waits; /moved/NAME redirects to /good; /status/503 has that status.
 LOG gets a line for each request: the path and the first byte that was asked for."""
 
@@ -31,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not (folder / name).is_file():
             return self.send_error(404)
         data = (folder / name).read_bytes()
-        if how == "norange":
+        if how in ("norange", "always"):
             start = 0
         elif start >= len(data):
             return self.send_error(416)
@@ -41,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
         self.end_headers()
         part = data[start:]
-        if how == "break":
+        if how in ("break", "always"):
             part = part[:100_000]
         elif how == "stop":
             part = b"" if name in stopped else part[:50_000]

@@ -43,6 +43,28 @@ fresh
 trains --data-dir "$data/deep/er" --url "$site/moved/good" --md5 "$(md5 good | tr a-f A-F)"
 [ -f "$data/deep/er/cifar-10-batches-bin/test_batch.bin" ] || fail "nothing came from where the archive has moved"
 
+# JSON; and in a terminal the share that has come with the time left.
+fresh
+trains $good --url "$site/good/good" --json
+python3 -c 'import json, sys
+lines = [json.loads(line)["message"] for line in open(sys.argv[1])]
+assert len(lines) == 3 and lines[-1].endswith(": 100 training and 20 test images"), lines' "$work/output" || fail "not a JSON object a line"
+fresh
+python3 - "$program" $good --url "$site/break/good" >"$work/terminal" <<'END' || fail "the download failed in a terminal"
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+try:
+    while piece := os.read(terminal, 4096):
+        sys.stdout.buffer.write(piece)
+except OSError:  # its other end is closed
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+END
+whole
+grep -Eqa ' 50 % of [0-9.]+ kB, 0:00:[0-9]{2} left|[0-9]+ % of [0-9.]+ [kM]B, 0:[0-9]{2}:[0-9]{2} left' "$work/terminal" || fail "no share and time left in a terminal"
+
 # Connections that break: the rest is asked for, never all again.
 fresh
 trains $good --url "$site/break/good"
@@ -66,6 +88,9 @@ mkdir "$data"
 head -c 70000 "$work/server/good" >"$part"
 trains $good --url "$site/norange/good"
 whole
+fresh
+refuses '100000 bytes are kept, and the next try goes on from them' $good --url "$site/always/good"
+nothing
 mkdir "$work/before"
 for url in "$site/good/good" "file://$work/server/good"; do
     fresh
@@ -206,5 +231,5 @@ refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--url: the address is empty' --url ''
 refuses 'surplus' surplus
 trains --help
-for flag in --data-dir --url --sha256 --md5; do grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"; done
+for flag in --data-dir --url --sha256 --md5 --json; do grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"; done
 echo "$checks downloads"
