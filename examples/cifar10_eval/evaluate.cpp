@@ -37,6 +37,12 @@ std::string identity_of(const std::string& path) {
     return text(path, ' ', status.st_ino, ' ', status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec);
 }
 
+/// The same for all names of a folder, whether it is there or not.
+std::filesystem::path place_of(const std::string& folder) {
+    std::error_code none;
+    return weakly_canonical(std::filesystem::absolute(folder, none) / "", none);
+}
+
 class Evaluator {
 public:
     Evaluator(const EvalOptions& options, const ImageSet& images)
@@ -126,8 +132,10 @@ private:
     }
 
     void write_event(const Outcome& outcome) {
-        if (!begun_) events_->start(outcome.step);
-        begun_ = true;
+        // A training that went on from a damaged checkpoint comes to the same steps again: TensorBoard is to leave out
+        // what was said of the first time.
+        if (outcome.step <= last_step_ || last_step_ < 0) events_->start(outcome.step);
+        last_step_ = outcome.step;
         StepSummary summary;
         summary.scalars.push_back({"Precision @ 1", outcome.precision()});
         events_->write(outcome.step, summary);
@@ -138,7 +146,8 @@ private:
     StandardOutput output_;
     Model model_;
     std::unique_ptr<EventFile> events_;
-    bool begun_ = false;
+    /// Of the last event.
+    std::int64_t last_step_ = -1;
     std::string last_;
     std::vector<std::string> warned_;
 };
@@ -157,8 +166,8 @@ int evaluate(const EvalOptions& options) {
             options.checkpoint.empty()
                 ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
                 : "--checkpoint takes the place of --train-dir: only one of them can be given");
-    std::error_code none;
-    require(options.eval_dir.empty() || !std::filesystem::equivalent(options.train_dir, options.eval_dir, none),
+    const std::string train_dir = options.train_dir.empty() ? impl::folder_of(options.checkpoint) : options.train_dir;
+    require(options.eval_dir.empty() || cifar10::place_of(options.eval_dir) != cifar10::place_of(train_dir),
             "--eval-dir is the training's folder: TensorBoard would leave out the training's events from the evaluated "
             "step on; a folder in it will do");
     const ImageData data = load_images(options.data_dir, omp_get_num_procs());

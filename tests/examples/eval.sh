@@ -82,12 +82,12 @@ grep -qa 'Precision @ 1' "$work/events"/events.out.tfevents.* || fail "no scalar
 
 # For ever: waits for a checkpoint, evaluates each once, ends on SIGTERM. Lines are waited for, not times.
 mkdir "$work/later"
-"$program" --train-dir "$work/later" --interval 1 >"$work/output" 2>"$work/errors" &
+"$program" --train-dir "$work/later" --interval 1 --eval-dir "$work/said" >"$work/output" 2>"$work/errors" &
 evaluator=$!
 wait_for() {
     local try
     for try in $(seq 600); do
-        if grep -q "$1" "$work/output"; then return 0; fi
+        if [ "$(grep -c "$1" "$work/output")" -ge "${2:-1}" ]; then return 0; fi
         kill -0 "$evaluator" 2>/dev/null || fail "the evaluator ended before it said '$1'"
         sleep 0.1
     done
@@ -103,13 +103,20 @@ wait_for '^step 20: '
 head -c 5000 "$work/run/model-20.safetensors" >"$work/later/new"
 mv "$work/later/new" "$work/later/model-30.safetensors"
 wait_for "^warning: $work/later/model-30.safetensors is cut short"
+# A training that comes to step 20 once more: TensorBoard is told to leave out what was said of it before.
+cp "$work/run/model-20.safetensors" "$work/later/new"
+mv "$work/later/new" "$work/later/model-20.safetensors"
+wait_for '^step 20: ' 2
 kill -TERM "$evaluator"
 status=0
 wait "$evaluator" || status=$?
 evaluator=
 [ "$status" = 0 ] || fail "exit status $status after SIGTERM"
 [ ! -s "$work/errors" ] || fail "something on standard error"
-[ "$(grep -c '^step ' "$work/output")" = 2 ] || fail "a checkpoint was not evaluated once"
+[ "$(grep -c '^step ' "$work/output")" = 3 ] || fail "a checkpoint was not evaluated once"
+python3 -c 'import pathlib, sys
+(events,) = pathlib.Path(sys.argv[1]).iterdir()
+assert events.read_bytes().count(b"\x3a\x02\x08\x01") == 2' "$work/said" || fail "not one START of a session for each beginning"
 [ "$(grep -c '^warning: ' "$work/output")" = 1 ] || fail "the warning is not said once"
 checks=$((checks + 1))
 
@@ -143,6 +150,9 @@ mkfifo "$work/pipe"
 refuses "$work/pipe cannot be written: it is there and no regular file" --train-dir "$work/run" --run-once --predictions "$work/pipe"
 refuses ' cannot be made: ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
 refuses "--eval-dir is the training's folder: " --train-dir "$work/run" --run-once --eval-dir "$work/../$(basename "$work")/run"
+refuses "--eval-dir is the training's folder: " --checkpoint "$work/run/model-10.safetensors" --eval-dir "$work/run/"
+refuses "--eval-dir is the training's folder: " --train-dir "$work/unborn" --eval-dir "$work/unborn/"
+[ ! -e "$work/unborn" ] || fail "a folder was made for a training"
 refuses '/no/such/data does not exist' --train-dir "$work/run" --run-once --data-dir /no/such/data
 status=0
 "$program" --train-dir "$work/run" --run-once >/dev/full 2>"$work/errors" || status=$?
