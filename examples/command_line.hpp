@@ -15,14 +15,17 @@
 
 namespace command_line {
 
-/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed and cuts large numbers off.
+/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed, cuts large numbers off, and
+/// reads 010 as eight.
 template <class Integer>
 CLI::Validator whole_number(Integer least, Integer most) {
     const auto check = [=](const std::string& given) -> std::string {
         Integer number{};
         const char* const end = given.data() + given.size();
         const auto [stop, error] = std::from_chars(given.data(), end, number);
-        if (stop == end && error == std::errc{} && number >= least && number <= most) return {};
+        const bool octal = given.size() > 1 && given.front() == '0';
+        if (stop == end && error == std::errc{} && number >= least && number <= most && !octal) return {};
+        if (octal) return given + " begins with a zero: leave it out";
         return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
     };
     return {check, ""};

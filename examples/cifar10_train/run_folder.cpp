@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -81,6 +82,9 @@ void say_cost_of_summaries(const StandardOutput& output, double seconds, double 
 }
 
 void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluation& result, Weights weights) {
+    // What the last update made of the parameters no later step has looked at.
+    require<DataError>(std::isfinite(result.loss), "the loss on the test images is ", result.loss, ", with ",
+                       to_string(weights), ": the training has diverged");
     char digits[32];
     std::snprintf(digits, sizeof digits, output.json() ? "%.6f" : "%.3f", result.accuracy());
     output.print(output.json() ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct,

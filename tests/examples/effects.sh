@@ -87,6 +87,11 @@ cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
 trains --download --data-dir "$work/fetched" "${base[@]:2}"
 grep -q "^$work/fetched/cifar-10-batches-bin is there already: 96 training and 16 test images$" "$work/output" || fail "it is not said that the data are there"
 
+refuses '--download needs --data-dir, the folder to put the images in' --download
+
+# A last update that ruins the parameters: no later step would say so.
+refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 1e300
+
 # What the summaries cost is said, and only where there are any.
 trains "${base[@]}" --train-dir "$work/summaries"
 grep -Eq '^summaries took [0-9]+\.[0-9]{2} % of the training.s [0-9.]+ s$' "$work/output" || fail "it is not said what summaries cost"

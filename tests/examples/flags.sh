@@ -29,6 +29,8 @@ done
 for value in -1 18446744073709551616 abc; do
     refuses "--seed: $value is not a whole number from 0 to 18446744073709551615" --seed "$value"
 done
+refuses '--max-steps: 010 begins with a zero: leave it out' --max-steps 010
+refuses '--seed: 00 begins with a zero: leave it out' --seed 00
 refuses '--averaging is concat-mean on the CPU; nccl needs GPUs' --averaging nccl
 refuses '--averaging is concat-mean on the CPU; median is no averaging policy' --averaging median
 refuses '--profile makes a few steps and keeps nothing: leave out --train-dir' --profile --train-dir "$work/log"
