@@ -41,7 +41,7 @@ struct NcclAllReduce {
     int processes = 1, process = 0;
     /// Where process 0 puts NCCL's id for the others, on a disk of this machine: a name that no other start uses.
     /// Process 0 removes it once all have started. With the environment variable it only names the file of heartbeats;
-    /// over several machines the variable alone is set. One process needs neither.
+    /// over several machines, which nobody has tried, the variable alone is set. One process needs neither.
     std::string id_file{};
     /// How long the processes' starts may lie apart, and how long any may wait for the others in a step: all that only
     /// one of them does between two steps, such as an evaluation, lies within it.
