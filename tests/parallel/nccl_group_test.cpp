@@ -285,6 +285,19 @@ TEST_CASE("one process has a rank on each of its devices, and needs no file and 
     unsetenv(NcclAllReduce::id_variable);
 }
 
+TEST_CASE("a device that failed elsewhere breaks all sums off, once") {
+    FakeNccl nccl;
+    Group group(NcclAllReduce{}, 2, {0, 3}, FakeCalls{&nccl});
+    group.start();
+    CHECK(run_steps(group, nccl, 2, 0, 2, 2) == 4);
+    group.break_off(1, 2, "an illegal memory access was encountered");
+    group.break_off(0, 2, "something else");
+    CHECK(group.failed());
+    CHECK(nccl.aborted == 2);
+    CHECK(message_of<DeviceError>([&] { sums(group, nccl, 0, 0, 2, 2); }) ==
+          "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered");
+}
+
 TEST_CASE("child: the other process of two" * doctest::skip()) {
     const auto number = [](const char* variable) { return std::atoi(std::getenv(variable)); };
     const int process = number("CUPOLA_TEST_PROCESS"), devices = number("CUPOLA_TEST_DEVICES"),

@@ -182,6 +182,14 @@ public:
 
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
 
+    /// Ends all sums, because this rank will not come to them: its device failed elsewhere.
+    [[gnu::cold]] void break_off(std::size_t index, const NcclWork& work, const std::string& why) {
+        try {
+            fail(mine_[index], work, why);
+        } catch (const DeviceError&) {  // whoever waits is told
+        }
+    }
+
     /// Takes the communicators apart, with all other ranks; at the end of a training, or by the destructor.
     void finish() {
         if (!std::exchange(started_, false) || failed()) return;

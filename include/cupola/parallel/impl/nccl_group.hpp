@@ -64,6 +64,11 @@ public:
         communicators_.wait(index_of(device), event, {the_sum, step});
     }
 
+    /// Ends all sums, because this device will not come to them. Throws nothing.
+    void break_off(int device, std::int64_t step, const std::string& why) {
+        communicators_.break_off(index_of(device), {the_sum, step}, why);
+    }
+
     /// Whether a rank of this process has failed: the communicators are aborted, and no sum will come.
     [[nodiscard]] bool failed() const { return communicators_.failed(); }
 

@@ -202,12 +202,24 @@ protected:
                    step, " after ", patience_seconds, " s");
     }
 
-    /// Waits until nothing is queued any more, whatever became of it.
+    /// Waits until nothing is queued any more, whatever became of it. A step that came to nothing may have left a sum
+    /// on one device that another never comes to: what a device has queued is waited for with a deadline, and a device
+    /// that failed breaks the sums off.
     [[gnu::cold]] void end_steps() {
         threads_.run([&](int device) {
             try {
                 for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
-            } catch (const Error&) {  // with NCCL, its sums are broken off now
+                if constexpr (sums_on_devices) {
+                    if (group_ != nullptr) {
+                        StepEvent& event = queue_of(device).gradients_ready();
+                        event.record(at(device).worker.context());
+                        group_->wait(device, event.get(), step_);
+                    }
+                }
+            } catch (const Error& error) {
+                if constexpr (sums_on_devices) {
+                    if (group_ != nullptr) group_->break_off(device, step_, error.what());
+                }
             }
             try {
                 at(device).worker.context().synchronize();

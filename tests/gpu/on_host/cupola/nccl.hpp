@@ -4,11 +4,13 @@
 // when all streams have come to it. See device/cuda.hpp in this folder.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,31 +35,33 @@ public:
         const std::lock_guard guard(OnHost::lock);
         Rank& mine = (*ranks_)[static_cast<std::size_t>(device)];
         mine.stream = stream.get();
-        stream->queue_waiting([ranks = ranks_, device, values, number = ++mine.queued] {
+        stream->queue_waiting([ranks = ranks_, failed = failed_, device, values, number = ++mine.queued] {
             Rank& rank = (*ranks)[static_cast<std::size_t>(device)];
             rank.values = values;
             rank.reached = number;
             add(*ranks, number);
             for (Rank& other : *ranks) {
-                while (rank.done < number && other.stream != nullptr && other.stream->run(1) != 0) add(*ranks, number);
+                while (rank.done < number && other.stream != nullptr && other.stream->run_for_another(1) != 0)
+                    add(*ranks, number);
             }
-            return rank.done >= number;
+            return rank.done >= number || *failed;
         });
     }
     void wait(int device, cudaEvent_t event, std::int64_t step) {
         const double start = monotonic_seconds();
         try {
             while (cudaEventQuery(event) != cudaSuccess) {
-                require<DeviceError>(!failed_ && monotonic_seconds() - start < policy_.step_seconds, "device ", device,
+                require<DeviceError>(!*failed_ && monotonic_seconds() - start < policy_.step_seconds, "device ", device,
                                      " waits in vain for the sum of step ", step);
                 HostStream::pause();
             }
         } catch (...) {
-            failed_ = true;
+            *failed_ = true;
             throw;
         }
     }
-    [[nodiscard]] bool failed() const { return failed_; }
+    void break_off(int, std::int64_t, const std::string&) { *failed_ = true; }
+    [[nodiscard]] bool failed() const { return *failed_; }
     void finish() {}
 
 private:
@@ -79,7 +83,8 @@ private:
     }
 
     NcclAllReduce policy_;
-    std::atomic<bool> failed_ = false;
+    /// As ncclCommAbort, a failure ends the sums that were queued.
+    std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
     std::shared_ptr<std::vector<Rank>> ranks_;
 };
 

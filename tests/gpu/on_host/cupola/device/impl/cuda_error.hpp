@@ -110,16 +110,24 @@ public:
         check("cudaStreamQuery");
         int done = 0;
         if (running_) return done;
-        running_ = true;
+        const Running running(running_);
         for (; done < most && !list_.empty(); ++done) {
             if (OnHost::failing_device == ordinal_ && OnHost::work_until_failure-- <= 0) failed_ = true;
             if (failed_ || !(*list_.front())()) break;
             list_.pop_front();
             ++finished_;
         }
-        running_ = false;
         check("cudaStreamQuery");
         return done;
+    }
+    /// The same for a stream that another one's work waits for: if its device has failed it does not get on, and the
+    /// one that waits has no error of its own.
+    int run_for_another(int most) {
+        try {
+            return run(most);
+        } catch (const DeviceError&) {
+            return 0;
+        }
     }
 
     [[nodiscard]] std::uint64_t queued() const {
@@ -162,6 +170,14 @@ public:
     }
 
 private:
+    struct Running {
+        explicit Running(bool& flag) : of(flag) { of = true; }
+        Running(const Running&) = delete;
+        Running& operator=(const Running&) = delete;
+        ~Running() { of = false; }
+        bool& of;
+    };
+
     void add(std::shared_ptr<Work> work) {
         list_.push_back(std::move(work));
         ++queued_;
@@ -216,7 +232,7 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, const
 inline cudaError_t cudaStreamWaitEvent(const cudaStream_t& stream, cudaEvent_t event, unsigned = 0) {
     if (event->stream == nullptr) return cudaSuccess;
     stream->queue_waiting([other = event->stream, number = event->number] {
-        while (!other->reached(number) && other->run(1) != 0) {
+        while (!other->reached(number) && other->run_for_another(1) != 0) {
         }
         return other->reached(number);
     });
