@@ -13,8 +13,9 @@
 //   bool wants(std::int64_t step)              whether it wants to look into this step
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
-// Where steps are queued (`Cuda`), a report comes up to two steps later, and what on_step asks the training then is of
-// the newest step. A callback that needs the training as it is after a certain step says so:
+// Where steps are queued (`Cuda`), a report comes up to two steps later, but for a step that was looked into; and what
+// on_step asks the training then is of the newest step. A callback that needs the training as it is after a certain step
+// says so:
 //
 //   bool stands_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
 //
@@ -131,12 +132,14 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     try {
         while (training.step() < run.last_step && !run.stop) {
             if constexpr (QueuesSteps<Training>) {
-                if ((wants(callbacks, training.step()) || ...)) {
+                const bool wanted = (wants(callbacks, training.step()) || ...);
+                if (wanted) {
                     training.queue(batches, inspect);
                 } else {
                     training.queue(batches);
                 }
-                const bool stands = (stands_after(callbacks, training.step() - 1) || ...);
+                // The report of a step that was looked into comes before another is looked into.
+                const bool stands = wanted || (stands_after(callbacks, training.step() - 1) || ...);
                 const std::int64_t ahead = stands ? 0 : Training::most_ahead;
                 while (const StepReport* const report = training.collect(ahead)) (after(callbacks, *report), ...);
             } else if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {

@@ -53,8 +53,6 @@ public:
 
     /// Whether `step` is to be inspected.
     [[nodiscard]] bool wants(std::int64_t step) const { return options_.every > 0 && step % options_.every == 0; }
-    /// What is gathered in a step is written with its report: no other step is inspected before that has come.
-    [[nodiscard]] bool stands_after(std::int64_t step) const { return wants(step); }
 
     /// `inspection` has step(), parameters(), averaged_gradient(), batch() and for_each_activation(visit(row, values)).
     template <class Inspection>

@@ -471,15 +471,17 @@ TEST_CASE("fit() reports every step in its order, and the training stands where 
         CHECK(ours.ends == 1);
         CHECK(distance(ours.losses, host.losses) < 1e-4);
         CHECK(ours.losses.size() == host.losses.size());
-        REQUIRE(ours.inspected.size() == 3);
+        REQUIRE(ours.inspected.size() == 5);
         REQUIRE(ours.standing.size() == 3);
-        for (std::size_t i = 0; i < 3; ++i) {
-            CHECK(distance(ours.inspected[i], host.inspected[i]) < 1e-4);
-            CHECK(distance(ours.standing[i], host.standing[i]) < 1e-4);
-        }
+        for (std::size_t i = 0; i < 5; ++i) CHECK(distance(ours.inspected[i], host.inspected[i]) < 1e-4);
+        for (std::size_t i = 0; i < 3; ++i) CHECK(distance(ours.standing[i], host.standing[i]) < 1e-4);
+        CHECK(ours.looked_into == std::vector<std::int64_t>{1, 3, 5, 7, 9});
+        CHECK(host.looked_into == ours.looked_into);
         CHECK(distance(ours.parameters, host.parameters) < 1e-4);
         CHECK(host.queued == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-        CHECK(ours.queued == std::vector<std::int64_t>{3, 3, 3, 6, 6, 6, 9, 9, 9, 10});
+        CHECK(ours.queued == std::vector<std::int64_t>{2, 2, 3, 4, 6, 6, 8, 8, 9, 10});
+        run.inspects = false;
+        CHECK(fit_on_cuda(run).queued == std::vector<std::int64_t>{3, 3, 3, 6, 6, 6, 9, 9, 9, 10});
         run.stands_every = 100;
         CHECK(fit_on_cuda(run).queued == std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9, 10, 10, 10});
     }

@@ -260,14 +260,19 @@ struct Witness {
     void on_step(const cupola::StepReport& report, cupola::Run& its_run) {
         keep(report, result);
         result.queued.push_back(training.step());
+        if (wants(report.step)) result.looked_into.push_back(looked_into);
         if (report.step == run.throws_at) throw cupola::DataError("the disk is full");
         if (stands_after(report.step)) result.standing.push_back(training.parameters());
         if (report.step == run.stops_at) its_run.stop = true;
     }
     void on_end(cupola::Run&) { ++result.ends; }
     [[nodiscard]] bool stands_after(std::int64_t step) const { return (step + 1) % run.stands_every == 0; }
-    [[nodiscard]] bool wants(std::int64_t step) const { return run.inspects && step % 4 == 1; }
-    void inspect(const cupola::Inspection<D>& inspection) { result.inspected.push_back(gradient_of(inspection)); }
+    [[nodiscard]] bool wants(std::int64_t step) const { return run.inspects && step % 2 == 1; }
+    void inspect(const cupola::Inspection<D>& inspection) {
+        result.inspected.push_back(gradient_of(inspection));
+        looked_into = inspection.step();
+    }
+    std::int64_t looked_into = nowhere;
 };
 
 template <class D, class Training, class Memory, class Optimizer>

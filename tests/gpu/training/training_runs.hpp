@@ -95,6 +95,8 @@ struct Result {
     /// how often the run's end was told, and how many steps fit() says that it made.
     std::vector<Floats> standing{};
     std::vector<std::int64_t> queued{};
+    /// And, at each report of a step that was looked into, the last step that was.
+    std::vector<std::int64_t> looked_into{};
     int ends = 0;
     std::int64_t made = 0;
 };
