@@ -151,7 +151,7 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
     CHECK(Adam{}.state_name(1) == "exp_avg_sq");
     CHECK(AdamW{}.state_name(1) == "exp_avg_sq");
     CHECK(Lamb{}.state_name(0) == "exp_avg");
-    CHECK(Lars{}.state_name(0) == "momentum_buffer");
+    CHECK(Lars{}.state_name(0) == "scaled_momentum_buffer");
     CHECK(RmsProp{}.state_name(0) == "square_avg");
     CHECK(RmsProp{.momentum = 0.9}.state_name(1) == "momentum_buffer");
     CHECK(Clipped<Adam>{}.state_name(1) == "exp_avg_sq");

@@ -114,6 +114,11 @@ TEST_CASE("a state of another network, optimiser or average is refused by its nu
     state.optimizer[0].name = "square_avg";
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }),
                    "this optimiser keeps momentum_buffer, and the state has square_avg"));
+    Training plain({.batch_size = batch_size});
+    state = plain.state();
+    state.optimizer.push_back({.values = state.parameters});
+    CHECK(contains(message_of<InvalidArgument>([&] { plain.restore(state); }),
+                   "this optimiser keeps no state, and the state has one without a name"));
     state = training.state();
     state.optimizer[0].values.pop_back();
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "optimiser's state arena has"));

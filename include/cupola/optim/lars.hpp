@@ -27,7 +27,8 @@ struct Lars {
     bool adapt_biases = false;
 
     [[nodiscard]] int state_arenas() const { return 1; }
-    [[nodiscard]] std::string_view state_name(int) const { return "momentum_buffer"; }
+    /// Not momentum_buffer: the rate is in it already, where Sgd's is multiplied by the rate.
+    [[nodiscard]] std::string_view state_name(int) const { return "scaled_momentum_buffer"; }
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }
     [[nodiscard]] std::string description() const {

@@ -47,8 +47,11 @@ template <class Optimizer>
     std::string kept, given;
     for (int arena = 0; arena < optimizer.state_arenas(); ++arena) add(kept, optimizer.state_name(arena));
     for (const OptimizerState& state : states) add(given, state.name);
-    require(kept == given, "this optimiser keeps ", kept.empty() ? "no state" : kept, ", and the state has ",
-            given.empty() ? "none" : given);
+    const bool as_many = states.size() == static_cast<std::size_t>(optimizer.state_arenas());
+    require(as_many && kept == given, "this optimiser keeps ", kept.empty() ? "no state" : kept, ", and the state has ",
+            states.empty()  ? "none"
+            : given.empty() ? "one without a name"
+                            : given);
 }
 
 }  // namespace impl
