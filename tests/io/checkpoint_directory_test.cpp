@@ -173,6 +173,24 @@ TEST_CASE("A damaged best checkpoint is replaced by the next one") {
     CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::rows).state.step == 1);
 }
 
+TEST_CASE("A best checkpoint that may not be read is an error, and is not replaced") {
+    const TemporaryFolder folder;
+    {
+        CheckpointDirectory directory(folder.path(), {.keep_best = true});
+        directory.save_best(Net::rows, small_checkpoint(10), 0.5);
+    }
+    const std::string best = folder.path("model-best.safetensors");
+    std::filesystem::permissions(folder.path(), std::filesystem::perms(0777));
+    std::filesystem::permissions(folder.path("lock"), std::filesystem::perms(0666));
+    std::filesystem::permissions(best, std::filesystem::perms(0));
+    const std::string said = in_child([&] {
+        constexpr uid_t nobody = 65534;
+        if (geteuid() == 0 && setuid(nobody) != 0) return std::string("(setuid failed)");
+        return message_of<DataError>([&] { CheckpointDirectory directory(folder.path(), {.keep_best = true}); });
+    });
+    CHECK(said == best + " cannot be read: Permission denied");
+}
+
 TEST_CASE("A disk that fills up leaves the checkpoints that were there") {
     const TemporaryFolder folder;
     const std::string said = in_child([&] {

@@ -33,7 +33,7 @@ public:
     using Error::Error;
 };
 
-/// A file that the system does not give: `code` is its errno.
+/// A checkpoint that does not exist, or that the system does not let be read: `code` is its errno.
 class UnreadableFile : public DataError {
 public:
     UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}

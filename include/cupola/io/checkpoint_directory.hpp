@@ -138,6 +138,8 @@ private:
                     return metric;
                 }
             }
+        } catch (const UnreadableFile&) {
+            throw;
         } catch (const DataError& error) {
             remarks_.push_back(text(error.what(), "; the next checkpoint with a metric replaces it"));
         }

@@ -78,18 +78,17 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
 /// and so does one that the system does not give: an older one would not be what was meant.
 [[nodiscard]] inline FoundCheckpoint newest_sound_checkpoint(const std::string& folder, std::span<const Row> rows) {
     FoundCheckpoint found;
-    std::vector<CheckpointFile> files = list_checkpoints(folder);
-    const std::int64_t newest = files.empty() ? -1 : files.front().step;
-    for (CheckpointFile& candidate : files) {
+    const std::vector<CheckpointFile> files = list_checkpoints(folder);
+    for (const CheckpointFile& candidate : files) {
         std::optional<SafetensorsFile> file;
         try {
             file.emplace(candidate.path);
             require<DataError>(file->has_checksum(), candidate.path, " is damaged: it has lost its checksum");
         } catch (const UnreadableFile& error) {
-            if (error.code != ENOENT) throw;
-            // Removed since the folder was listed, by a training that has written a newer one; or a link to nowhere.
-            const std::vector<CheckpointFile> now = list_checkpoints(folder);
-            if (!now.empty() && now.front().step > newest) return newest_sound_checkpoint(folder, rows);
+            if (error.code != ENOENT && error.code != ESTALE) throw;
+            // A training has removed it since the folder was listed, and written a newer one; or it is a link to
+            // nowhere.
+            if (list_checkpoints(folder) != files) return newest_sound_checkpoint(folder, rows);
             found.damaged.emplace_back(error.what());
             continue;
         } catch (const DataError& error) {
@@ -97,7 +96,7 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
             continue;
         }
         found.checkpoint = read_checkpoint(*file, rows);
-        found.path = std::move(candidate.path);
+        found.path = candidate.path;
         break;
     }
     return found;
