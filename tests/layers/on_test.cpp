@@ -132,6 +132,9 @@ struct Placed
 struct Home : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU, Named<"norm", LocalResponseNorm<2>>,
                          MaxPool2d<2, 2>, Flatten, Named<"fc", Linear<3>>> {};
 static_assert(Placed::output == Extents<3>{} && Placed::parameter_count == Home::parameter_count);
+/// With a view among the layers that are placed.
+struct PlacedEnd : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, ReLU, Named<"norm", LocalResponseNorm<2>>,
+                              On<Host, MaxPool2d<2, 2>, Flatten, Named<"fc", Linear<3>>>> {};
 
 }  // namespace
 
@@ -146,6 +149,7 @@ TEST_CASE("a network with layers on the device that it runs on anyway trains wit
         return training.parameters();
     };
     CHECK(trained(Placed{}) == trained(Home{}));
+    CHECK(trained(PlacedEnd{}) == trained(Home{}));
 }
 
 TEST_CASE("the summary shows where a layer was placed and the copies that it costs") {

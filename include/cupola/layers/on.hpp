@@ -26,8 +26,9 @@ template <class Device, class L>
 struct PlacedLayer {
     static constexpr LayerTraits traits = [] {
         LayerTraits traits = traits_of<L>();
+        if (traits.view) return traits;  // nothing is computed, and so nowhere
         traits.activation = Activation::none;
-        traits.view = traits.absorbs_relu = traits.absorbs_norm = traits.masks_for_relu = false;
+        traits.absorbs_relu = traits.absorbs_norm = traits.masks_for_relu = false;
         traits.pools = traits.normalizes_locally = false;
         traits.placed_on = Device::name;
         return traits;
@@ -46,7 +47,7 @@ struct PlacedLayer {
                  (std::is_same_v<typename Site::DeviceType, Device> || std::is_same_v<typename Site::Element, float>))
     static auto operation(const Site& site) {
         using Here = typename Site::DeviceType;
-        if constexpr (std::is_same_v<Here, Device>) {
+        if constexpr (std::is_same_v<Here, Device> || traits.view) {
             return L::operation(site);
         } else {
             using Op = OperationOf<L, Device>;
