@@ -120,6 +120,23 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
     CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
 }
 
+TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
+    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+                                 {.batch_size = 8, .replicas = 1, .seed = 9});
+    std::vector<float> images(8 * 24 * 24 * 3);
+    std::vector<std::int32_t> labels(8);
+    source.fill(0, 0, images.data(), labels.data());
+    Training<Synchronized> training(
+        {.replicas = 2, .devices = 2, .batch_size = 8, .other_batch_sizes = {3}, .accumulation = 2, .seed = 4});
+    const std::vector<float> before = training.parameters();
+    CHECK(message_of<InvalidArgument>([&] {
+              training.step([&](std::int64_t, int replica, HostContext&) {
+                  return BatchView{images.data(), labels.data(), replica == 0 ? 8 : 3};
+              });
+          }) == "with synchronised statistics and accumulation every batch has batch_size samples, 8, or none, not 3");
+    CHECK(training.parameters() == before);
+}
+
 TEST_CASE("what is seen in a step of synchronised replicas was normalised by the statistics of the whole batch") {
     const auto logits_of = [](auto& training, int replicas, std::int64_t batch) {
         auto batches = batches_of(replicas, batch);

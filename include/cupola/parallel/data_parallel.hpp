@@ -171,6 +171,10 @@ private:
         Plan<D, Element>* const plan = state.worker.plan_for(plan_options(batch.size), state.worker.parameters(), lane);
         require(plan != nullptr, "a batch has ", batch.size, " samples, and plans were made for batch_size ",
                 options_.batch_size, " and other_batch_sizes only");
+        // Each batch's gradient is weighed by its samples before the replicas' sums are merged: equal weights cancel.
+        require(!synchronized || options_.accumulation == 1 || batch.size == options_.batch_size,
+                "with synchronised statistics and accumulation every batch has batch_size samples, ",
+                options_.batch_size, ", or none, not ", batch.size);
         r.batch = batch;
         r.key = {.seed = options_.seed,
                  .step = static_cast<std::uint32_t>(place),
