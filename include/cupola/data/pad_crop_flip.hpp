@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The distortions of the residual networks for CIFAR (He et al. 2015), as TensorFlow's cifar10_estimator has them: the
-// bytes of an image are scaled to x / 128 - 1, zeros are put around it, a piece of the image's own size is cut out,
-// every place with equal probability, and it is flipped left to right with probability 1/2. There is no
-// standardization. What is evaluated is scaled only.
+// image is put into a black frame, bytes of 0, a piece of its own size is cut out, every place with equal probability,
+// and it is flipped left to right with probability 1/2; bytes are scaled to x / 128 - 1, so that the frame is -1. There
+// is no standardization. What is evaluated is scaled only.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ inline void scale_row(const std::uint8_t* row, std::int64_t width, std::int64_t 
 
 /// For training. Each distortion can be switched off by itself; with `crop` off the image stays where it is.
 struct PadCropFlip {
-    /// Zeros on each side: 4 make 40 x 40 of 32 x 32.
+    /// Black pixels on each side: 4 make 40 x 40 of 32 x 32.
     std::int64_t padding = 4;
     bool crop = true, flip = true;
 
@@ -76,16 +76,17 @@ struct PadCropFlip {
         const std::int64_t begin = mirrored ? std::max<std::int64_t>(0, right) : std::max<std::int64_t>(0, -right);
         const std::int64_t end = mirrored ? std::min(width, width + right) : std::min(width, width - right);
         const std::int64_t first = mirrored ? width - end + right : begin + right;
+        constexpr float black = -1.0F;  // scaled_pixel(0)
         for (std::int64_t y = 0; y < height; ++y, to += width * channels) {
             const std::int64_t from_y = y + down;
             if (from_y < 0 || from_y >= height || begin >= end) {
-                std::fill(to, to + width * channels, 0.0F);
+                std::fill(to, to + width * channels, black);
                 continue;
             }
-            std::fill(to, to + begin * channels, 0.0F);
+            std::fill(to, to + begin * channels, black);
             impl::scale_row(image.data() + (from_y * width + first) * channels, end - begin, channels, mirrored,
                             to + begin * channels);
-            std::fill(to + end * channels, to + width * channels, 0.0F);
+            std::fill(to + end * channels, to + width * channels, black);
         }
     }
 

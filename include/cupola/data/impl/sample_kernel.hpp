@@ -161,18 +161,17 @@ private:
         int from_ = 0, skipped_rows_ = 0, skipped_bytes_ = 0;
     };
 
-    /// The next bytes of the walk, asked for together, and how many there were. Outside the image they are 0 and not
-    /// `in`.
+    /// The next bytes of the walk, asked for together, and how many there were. Outside the image they are 0, which
+    /// is black.
     struct Bytes {
         std::uint8_t value[at_once];
-        bool in[at_once];
         int count;
 
         CUPOLA_HOST_DEVICE Bytes(Walk& walk, const std::uint8_t* image) : count(0) {
             for (int k = 0; k < at_once; ++k) {
                 const bool more = !walk.ended();
-                in[k] = more && (by_sums || walk.inside());  // a crop lies within the image
-                value[k] = in[k] ? image[walk.byte()] : std::uint8_t{0};
+                const bool in = more && (by_sums || walk.inside());  // a crop lies within the image
+                value[k] = in ? image[walk.byte()] : std::uint8_t{0};
                 count += more ? 1 : 0;
                 walk.go_on();
             }
@@ -225,8 +224,7 @@ private:
         for (Walk walk(*this, thread, shared.piece); !walk.ended(); to += at_once * threads) {
             const Bytes bytes(walk, images.pixels + shared.image);
             for (int k = 0; k < at_once; ++k) {
-                if (k < bytes.count)
-                    to[k * threads] = bytes.in[k] ? static_cast<float>(bytes.value[k]) * scale + shift : 0.0F;
+                if (k < bytes.count) to[k * threads] = static_cast<float>(bytes.value[k]) * scale + shift;
             }
         }
     }
