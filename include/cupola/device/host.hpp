@@ -224,8 +224,16 @@ CUPOLA_INLINE std::size_t Host::available_memory() {
     constexpr std::size_t unlimited = ~std::size_t{0};
     const std::size_t system = impl::number_in_file("/proc/meminfo", "MemAvailable:", unlimited / 1024) * 1024;
     const std::size_t limit = impl::number_in_file("/sys/fs/cgroup/memory.max", "", unlimited);
-    const std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
-    const std::size_t group = limit == unlimited ? unlimited : limit - (used < limit ? used : limit);
+    std::size_t group = limit;
+    if (limit != unlimited) {
+        std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
+        // Files that are kept in memory give way.
+        for (const char* const files : {"active_file ", "inactive_file "}) {
+            const std::size_t kept = impl::number_in_file("/sys/fs/cgroup/memory.stat", files, 0);
+            used -= std::min(used, kept);
+        }
+        group -= std::min(used, limit);
+    }
     std::size_t space = unlimited;
     rlimit most{};
     if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
