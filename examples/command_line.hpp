@@ -23,8 +23,9 @@ CLI::Validator whole_number(Integer least, Integer most) {
         Integer number{};
         const char* const end = given.data() + given.size();
         const auto [stop, error] = std::from_chars(given.data(), end, number);
-        const bool octal = given.size() > 1 && given.front() == '0';
-        if (stop == end && error == std::errc{} && number >= least && number <= most && !octal) return {};
+        const bool whole = stop == end && error == std::errc{};
+        const bool octal = whole && given.size() > 1 && given.front() == '0';
+        if (whole && number >= least && number <= most && !octal) return {};
         if (octal) return given + " begins with a zero: leave it out";
         return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
     };

@@ -77,7 +77,7 @@ public:
         const auto percent = static_cast<int>(100 * there / whole);
         if (percent == shown_) return;
         const double now = monotonic_seconds();
-        if (shown_ < 0) {
+        if (shown_ < 0 || there < first_) {  // from a server that takes no ranges it comes anew
             begun_ = now;
             first_ = there;
         }

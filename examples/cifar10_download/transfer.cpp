@@ -99,6 +99,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     // Tries without a byte more than all before them: a server without ranges sends the same bytes each time.
     constexpr int most_tries = 5;
     std::uint64_t furthest = 0;
+    bool takes_ranges = true;
     for (int tries = 1;;) {
         const off_t end = lseek(handle, 0, SEEK_END);
         require<DataError>(end >= 0, path, " cannot be read: ", std::strerror(errno));
@@ -116,6 +117,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
         constexpr long range_not_satisfiable = 416;
         if (before > 0 && status == range_not_satisfiable) return;
         if (before > 0 && (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME)) {
+            takes_ranges = false;
             require<DataError>(ftruncate(handle, 0) == 0, path, " cannot be written: ", std::strerror(errno));
             continue;
         }
@@ -128,9 +130,10 @@ void transfer(const std::string& url, const std::string& path, int handle, const
                                            ? text("the server answered with status ", status)
                                            : std::string(problem[0] != '\0' ? problem : curl_easy_strerror(code));
             throw DataError(text(url, " cannot be downloaded: ", reason,
-                                 state.size == 0
-                                     ? std::string()
-                                     : text("; ", state.size, " bytes are kept, and the next try goes on from them")));
+                                 state.size == 0 ? std::string()
+                                 : takes_ranges
+                                     ? text("; ", state.size, " bytes are kept, and the next try goes on from them")
+                                     : std::string("; this server sends no part of a file: the next try begins anew")));
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(200 << tries));
     }

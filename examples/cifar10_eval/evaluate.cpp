@@ -167,9 +167,10 @@ int evaluate(const EvalOptions& options) {
                 ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
                 : "--checkpoint takes the place of --train-dir: only one of them can be given");
     const std::string train_dir = options.train_dir.empty() ? impl::folder_of(options.checkpoint) : options.train_dir;
-    require(options.eval_dir.empty() || cifar10::place_of(options.eval_dir) != cifar10::place_of(train_dir),
-            "--eval-dir is the training's folder: TensorBoard would leave out the training's events from the evaluated "
-            "step on; a folder in it will do");
+    require(
+        options.eval_dir.empty() || cifar10::place_of(options.eval_dir) != cifar10::place_of(train_dir),
+        "--eval-dir is the checkpoint's folder: TensorBoard would leave out the training's events from the evaluated "
+        "step on; a folder in it will do");
     const ImageData data = load_images(options.data_dir, omp_get_num_procs());
     const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
     require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),

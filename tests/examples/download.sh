@@ -89,7 +89,7 @@ head -c 70000 "$work/server/good" >"$part"
 trains $good --url "$site/norange/good"
 whole
 fresh
-refuses '100000 bytes are kept, and the next try goes on from them' $good --url "$site/always/good"
+refuses 'this server sends no part of a file: the next try begins anew' $good --url "$site/always/good"
 nothing
 mkdir "$work/before"
 for url in "$site/good/good" "file://$work/server/good"; do

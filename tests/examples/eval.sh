@@ -149,9 +149,9 @@ refuses "$work/no/folder/predictions.csv cannot be written: No such file or dire
 mkfifo "$work/pipe"
 refuses "$work/pipe cannot be written: it is there and no regular file" --train-dir "$work/run" --run-once --predictions "$work/pipe"
 refuses ' cannot be made: ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
-refuses "--eval-dir is the training's folder: " --train-dir "$work/run" --run-once --eval-dir "$work/../$(basename "$work")/run"
-refuses "--eval-dir is the training's folder: " --checkpoint "$work/run/model-10.safetensors" --eval-dir "$work/run/"
-refuses "--eval-dir is the training's folder: " --train-dir "$work/unborn" --eval-dir "$work/unborn/"
+refuses "--eval-dir is the checkpoint's folder: " --train-dir "$work/run" --run-once --eval-dir "$work/../$(basename "$work")/run"
+refuses "--eval-dir is the checkpoint's folder: " --checkpoint "$work/run/model-10.safetensors" --eval-dir "$work/run/"
+refuses "--eval-dir is the checkpoint's folder: " --train-dir "$work/unborn" --eval-dir "$work/unborn/"
 [ ! -e "$work/unborn" ] || fail "a folder was made for a training"
 refuses '/no/such/data does not exist' --train-dir "$work/run" --run-once --data-dir /no/such/data
 status=0

@@ -16,7 +16,7 @@ done
 for value in 0 -5 9223372036854775808; do
     refuses "--batch-size: $value is not a whole number from 1 to 1000000000" --batch-size "$value"
 done
-for value in 0 -1 many; do
+for value in 0 -1 many 0.5 0x10; do
     refuses "--max-steps: $value is not a whole number from 1 to 1000000000000" --max-steps "$value"
 done
 for value in -1 nan inf -inf abc 1e999 0.1x; do
