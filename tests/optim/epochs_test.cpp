@@ -36,6 +36,23 @@ TEST_CASE("350 epochs of images seen are the tutorial's decay steps, by the numb
     }
 }
 
+TEST_CASE("a number of steps that rounding takes below a whole number is that number") {
+    CHECK(steps_in_epochs(0.29, 50'000, 100) == 145);
+    CHECK(steps_in_epochs(2.3, 100, 1) == 230);
+    CHECK(steps_in_epochs(8.2, 45'000, 1) == 369'000);
+    // Every number of epochs with two decimals, against whole numbers.
+    for (std::int64_t hundredths = 1; hundredths <= 100'000; hundredths += 7) {
+        const double epochs = static_cast<double>(hundredths) / 100;
+        CAPTURE(epochs);
+        REQUIRE(steps_in_epochs(epochs, 45'000, 1) == hundredths * 450);
+        REQUIRE(steps_in_epochs(epochs, 50'000, 100) == hundredths * 5);
+        REQUIRE(steps_in_epochs(epochs, 1'281'167, 96) == hundredths * 1'281'167 / 9600);
+    }
+    // What is below it by more is not rounded up.
+    CHECK(steps_in_epochs(0.2899999999999, 50'000, 100) == 144);
+    CHECK(steps_in_epochs(1 - 1e-15, 1'000'000, 1) == 999'999);
+}
+
 TEST_CASE("the rates are the golden ones of the tutorial") {
     std::size_t checked = 0;
     for (const golden::ScheduleCase& golden : golden::schedules_cases) {

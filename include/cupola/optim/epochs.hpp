@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,9 +17,15 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// The whole steps of `batch` images in `epochs` epochs of `images`: 136718 in 350 epochs of 50000 in batches of 128.
+/// A result that is below a whole number only by rounding is that number: 0.29 epochs of 50000 in batches of 100 are 145
+/// steps, though the double nearest to 0.29 is less than 0.29.
 [[nodiscard]] inline std::int64_t steps_in_epochs(double epochs, std::int64_t images, std::int64_t batch) {
     require(images > 0 && batch > 0, "an epoch of ", images, " images in batches of ", batch, " has no steps");
-    const double steps = epochs * static_cast<double>(images) / static_cast<double>(batch);
+    double steps = epochs * static_cast<double>(images) / static_cast<double>(batch);
+    // The number of epochs, the product and the quotient are each rounded by at most half an ulp.
+    constexpr double rounding = 1.5 * std::numeric_limits<double>::epsilon();
+    const double nearest = std::round(steps);
+    if (nearest > steps && nearest - steps <= rounding * nearest) steps = nearest;
     require(std::isfinite(epochs) && steps >= 1 && steps < 9e15, epochs, " epochs of ", images,
             " images in batches of ", batch, " are ", steps, " steps, and a schedule needs 1 or more");
     return static_cast<std::int64_t>(steps);
