@@ -65,7 +65,8 @@ private:
 };
 
 /// rate * factor^floor(step / decay_steps), TensorFlow's exponential_decay with `staircase`; without it the exponent is
-/// not rounded.
+/// not rounded, and the description says so. Throws InvalidArgument for a rate or a factor that is negative or not
+/// finite, and for decay_steps below 1.
 [[nodiscard]] Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase = true);
 
 /// values[0] before boundaries[0], values[1] from boundaries[0] on, and so on; one value more than boundaries.
@@ -88,12 +89,14 @@ CUPOLA_INLINE Schedule::Schedule(double rate)
 CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase) {
     impl::require_rate(rate);
     require(decay_steps > 0, "a schedule decays every 1 or more steps, not every ", decay_steps);
+    require(std::isfinite(factor) && factor >= 0, "the factor of a decay is at least 0, not ", factor);
     return {[=](std::int64_t step) {
                 const double exponent = staircase ? static_cast<double>(step / decay_steps)
                                                   : static_cast<double>(step) / static_cast<double>(decay_steps);
                 return rate * std::pow(factor, exponent);
             },
-            text(exact_text(rate), ", times ", exact_text(factor), " every ", decay_steps, " steps")};
+            text(exact_text(rate), ", times ", exact_text(factor), " every ", decay_steps, " steps",
+                 staircase ? "" : ", smoothly")};
 }
 
 CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
