@@ -25,6 +25,17 @@ CLI::Validator rate() {
     return {check, ""};
 }
 
+/// Accepts what gradients can be clipped to: 0 for no limit, or what is more than 0 as a float, too.
+CLI::Validator clip_limit() {
+    const auto check = [](const std::string& given) -> std::string {
+        double number = 0;
+        std::from_chars(given.data(), given.data() + given.size(), number);
+        if (number == 0 || number >= std::numeric_limits<float>::min()) return {};
+        return given + " is too small a limit: it is 0 for none, or at least 1.18e-38";
+    };
+    return rate() & CLI::Validator(check, "");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -138,10 +149,10 @@ int main(int argc, char** argv) {
         ->check(count);
     app.add_option("--clip-norm", options.clip_norm, "Largest norm of the gradient; 0 for any")
         ->capture_default_str()
-        ->check(rate());
+        ->check(clip_limit());
     app.add_option("--clip-value", options.clip_value, "Largest magnitude in the gradient; 0 for any")
         ->capture_default_str()
-        ->check(rate());
+        ->check(clip_limit());
     app.add_option("--ema-decay", options.ema_decay, "Decay of the parameters' moving averages; 0 for none")
         ->capture_default_str()
         ->check(rate());

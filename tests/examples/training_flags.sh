@@ -31,6 +31,11 @@ refuses '--bn-stats is first, last, all, merged or synchronized, not median' "${
 for flag in --ema-decay --clip-norm --clip-value; do
     refuses "$flag: -1 is not a number of at least 0" $flag -1
 done
+for flag in --clip-norm --clip-value; do
+    for value in 1e-50 1e-40; do
+        refuses "$flag: $value is too small a limit: it is 0 for none, or at least 1.18e-38" $flag $value
+    done
+done
 refuses 'decay' "${base[@]}" --ema-decay 1.5
 for flag in --checkpoint-every --summary-every --warm-up-steps; do
     refuses "$flag: -1 is not a whole number from 0 to 1000000000000" $flag -1

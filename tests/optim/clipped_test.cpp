@@ -14,6 +14,7 @@
 #include <cupola/optim/sgd.hpp>
 
 #include "stepping.hpp"
+#include "throws_with.hpp"
 
 using namespace cupola;
 
@@ -60,6 +61,26 @@ TEST_CASE("a gradient of zeros stays one") {
     stepping::Arena arena(Clipped<Sgd>{.optimizer = {.learning_rate = 1.0}, .max_norm = 1, .max_value = 1}, {2});
     arena.scatter(arena.w, std::vector<float>{1, 2});
     CHECK(arena.step(0, std::vector<float>{0, 0}) == std::vector<float>{1, 2});
+}
+
+TEST_CASE("a limit that is no normal float is refused: 0 would be made of it, and switch clipping off") {
+    const auto refusal = [](const Clipped<Sgd>& optimizer) {
+        return message_of<InvalidArgument>([&] { optimizer.check(); });
+    };
+    CHECK(refusal({.max_value = 1e-50}) ==
+          "the value that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-50");
+    CHECK(refusal({.max_value = 1e-40}) ==
+          "the value that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-40");
+    CHECK(refusal({.max_norm = 1e-50}) ==
+          "the norm that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-50");
+    CHECK(refusal({.max_value = -1}) == "the value that a gradient is clipped to is at least 0, not -1");
+    constexpr double smallest = std::numeric_limits<float>::min();
+    CHECK_NOTHROW((Clipped<Sgd>{.max_norm = smallest, .max_value = smallest}.check()));
+    CHECK_NOTHROW(Clipped<Sgd>{}.check());
+    // The smallest that is accepted clips.
+    stepping::Arena arena(Clipped<Sgd>{.optimizer = {.learning_rate = 1.0}, .max_value = smallest}, {1});
+    arena.scatter(arena.w, std::vector<float>{0});
+    CHECK(arena.step(0, std::vector<float>{3})[0] == -std::numeric_limits<float>::min());
 }
 
 TEST_CASE("clipping does not hide a value that is not a number") {

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -33,9 +34,10 @@ concept NormStaysOn = requires(typename Device::Context& context, const float* o
 template <class Inner>
 struct Clipped {
     Inner optimizer{};
-    /// The largest norm of the whole gradient; 0 for any.
+    /// The largest norm of the whole gradient; 0 for any. At least the smallest normal float otherwise.
     double max_norm = 0.0;
-    /// The largest magnitude of one value; 0 for any.
+    /// The largest magnitude of one value; 0 for any. At least the smallest normal float otherwise: a smaller one would be
+    /// 0 as a float, or could be taken for it by the processor, and 0 means that nothing is clipped.
     double max_value = 0.0;
 
     static constexpr bool captured = requires { requires Inner::captured; };
@@ -53,8 +55,8 @@ struct Clipped {
     }
     void check() const {
         check_optimizer(optimizer);
-        impl::require_not_negative("the norm that a gradient is clipped to", max_norm);
-        impl::require_not_negative("the value that a gradient is clipped to", max_value);
+        check_limit("the norm that a gradient is clipped to", max_norm);
+        check_limit("the value that a gradient is clipped to", max_value);
     }
 
     /// The norm of the gradient that `update` is given, before clipping.
@@ -82,6 +84,12 @@ struct Clipped {
     }
 
 private:
+    [[gnu::cold]] static void check_limit(std::string_view what, double limit) {
+        impl::require_not_negative(what, limit);
+        constexpr double smallest = std::numeric_limits<float>::min();
+        require(limit == 0 || limit >= smallest, what, " is 0 for none, or at least ", smallest, ", not ", limit);
+    }
+
     /// The scale by the norm, on a device that computes it without a wait.
     template <class Device>
     [[nodiscard]] const float* queue_scale(const Update<Device>& u) const {
