@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The arithmetic of windows: TensorFlow's SAME and VALID.
+#include <cupola/ops/window.hpp>
+
 #include <cstdint>
+#include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/window.hpp>
+
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/net/sequential.hpp>
 
 #include "../reference/window.hpp"
 
@@ -47,6 +54,41 @@ static_assert(taps_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
 static_assert(taps_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);
 static_assert(taps_inside(window_axis(24, 3, 2, Padding::same)) == 12 * 3 - 1);
 static_assert(taps_inside(window_axis(1, 5, 1, Padding::same)) == 1);
+
+// An axis longer than a compiler's limit on the turns of a loop (262,144 in g++).
+static_assert(taps_inside(window_axis(480'000, 5, 1, Padding::same)) == 480'000 * 5 - 6);
+static_assert(taps_inside(window_axis(480'000, 400'000, 1, Padding::valid)) == 80'001LL * 400'000);
+static_assert(Sequential<Input<1, 480'000, 1>, Conv2d<2, 3>, GlobalAvgPool2d, Linear<2>>::rows.size() > 0);
+
+TEST_CASE("the taps inside an image are those that are counted one by one, for every small size and padding") {
+    const auto counted = [](const WindowAxis& axis) {
+        std::int64_t taps = 0;
+        for (std::int64_t o = 0; o < axis.output; ++o) {
+            for (std::int64_t k = 0; k < axis.window; ++k) {
+                const std::int64_t at = o * axis.stride - axis.pad_begin + k;
+                taps += at >= 0 && at < axis.input ? 1 : 0;
+            }
+        }
+        return taps;
+    };
+    std::int64_t axes = 0;
+    for (std::int64_t input = 1; input <= 12; ++input) {
+        for (std::int64_t window = 1; window <= 7; ++window) {
+            for (std::int64_t stride = 1; stride <= 5; ++stride) {
+                CAPTURE(input);
+                CAPTURE(window);
+                CAPTURE(stride);
+                std::vector<WindowAxis> cases{window_axis(input, window, stride, Padding::same),
+                                              window_axis(input, window, stride, Padding::valid)};
+                // Also padding that whole windows lie in.
+                for (std::int64_t pad = 0; pad <= 9; ++pad) cases.push_back(window_axis(input, window, stride, pad));
+                for (const WindowAxis& axis : cases) CHECK(taps_inside(axis) == counted(axis));
+                axes += static_cast<std::int64_t>(cases.size());
+            }
+        }
+    }
+    CHECK(axes == 12 * 7 * 5 * 12);
+}
 
 TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
     for (std::int64_t input = 1; input <= 30; ++input) {

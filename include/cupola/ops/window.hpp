@@ -43,16 +43,29 @@ struct WindowAxis {
     return axis;
 }
 
+namespace impl {
+
+/// The sum of clamp(first + i * stride, 0, limit) over i from 0 to count - 1, without a loop: compilers limit the turns of
+/// a loop in constant evaluation, and an axis may be long.
+[[nodiscard]] constexpr std::int64_t sum_of_clamped(std::int64_t first, std::int64_t stride, std::int64_t count,
+                                                    std::int64_t limit) {
+    // Terms [0, low) are 0, terms [low, high) are between the bounds, terms [high, count) are `limit`.
+    const auto at_most = [count](std::int64_t terms) { return terms < count ? terms : count; };
+    const std::int64_t low = first > 0 ? 0 : at_most(-first / stride + 1);
+    const std::int64_t high = first >= limit ? 0 : at_most((limit - 1 - first) / stride + 1);
+    const std::int64_t between = high - low;
+    return between * first + between * (low + high - 1) / 2 * stride + (count - high) * limit;
+}
+
+}  // namespace impl
+
 /// The multiply-adds along one axis whose tap lies inside the image, summed over the outputs.
 [[nodiscard]] constexpr std::int64_t taps_inside(const WindowAxis& axis) {
-    std::int64_t taps = 0;
-    for (std::int64_t o = 0; o < axis.output; ++o) {
-        for (std::int64_t k = 0; k < axis.window; ++k) {
-            const std::int64_t at = o * axis.stride - axis.pad_begin + k;
-            taps += at >= 0 && at < axis.input ? 1 : 0;
-        }
-    }
-    return taps;
+    // A window [begin, end) covers clamp(end) - clamp(begin) elements of an axis [0, input).
+    const auto sum = [&](std::int64_t first) {
+        return impl::sum_of_clamped(first, axis.stride, axis.output, axis.input);
+    };
+    return axis.input < 1 ? 0 : sum(axis.window - axis.pad_begin) - sum(-axis.pad_begin);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI
