@@ -5,12 +5,61 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <locale.h>
 #include <throws_with.hpp>
 
 #include "../files_support.hpp"
 
 using namespace cupola;
 using namespace cupola_tests;
+
+namespace {
+
+/// Says of every name in a zip that it is UTF-8, as the usual programs that make zips do: bit 11 of the flags, which
+/// libarchive sets only where the process's locale is UTF-8.
+Bytes with_utf8_names(Bytes zip) {
+    const auto mark = [&](const char* signature, std::size_t flags) {
+        const std::string text(zip.begin(), zip.end());
+        for (std::size_t at = text.find(signature); at != std::string::npos; at = text.find(signature, at + 4))
+            zip[at + flags + 1] |= 0x08;
+    };
+    mark("PK\x03\x04", 6);
+    mark("PK\x01\x02", 8);
+    return zip;
+}
+
+}  // namespace
+
+TEST_CASE("names are UTF-8 in every kind of archive, whatever the locale of the process, which stays as it is") {
+    const TemporaryFolder folder;
+    const std::map<std::string, Bytes> files{{"train/K\u00e4fer/\u4e00.jpg", jpeg(8, 6, 1, 2, 3)},
+                                             {"test/\u00de\u00fe/a.jpg", jpeg(8, 6, 1, 2, 3)}};
+    const auto check_names = [](const impl::ImageList& list) {
+        REQUIRE(list.splits[0].files.size() == 1);
+        REQUIRE(list.splits[1].files.size() == 1);
+        CHECK(list.splits[0].files[0].class_name == "K\u00e4fer");
+        CHECK(list.splits[0].files[0].name == "\u4e00.jpg");
+        CHECK(list.splits[1].files[0].class_name == "\u00de\u00fe");
+    };
+    const std::string before = setlocale(LC_ALL, nullptr);
+    for (const char* name : {"C", "C.UTF-8"}) {
+        REQUIRE(setlocale(LC_ALL, name) != nullptr);
+        CAPTURE(name);
+        for (const Packing packing : {Packing::tar, Packing::tar_gz, Packing::zip}) {
+            CAPTURE(static_cast<int>(packing));
+            write_archive(folder.path("a"), files, packing);
+            check_names(impl::list_archive(folder.path("a"), {}));
+            if (packing != Packing::zip) continue;
+            folder.write("a", with_utf8_names(read_bytes(folder.path("a"))));
+            check_names(impl::list_archive(folder.path("a"), {}));
+        }
+        CHECK(uselocale(locale_t{}) == LC_GLOBAL_LOCALE);
+        CHECK(setlocale(LC_ALL, nullptr) == std::string(name));
+        CHECK(message_of<DataError>([&] { (void)impl::list_archive(folder.path("none"), {}); }) != "(no exception)");
+        CHECK(uselocale(locale_t{}) == LC_GLOBAL_LOCALE);
+    }
+    setlocale(LC_ALL, before.c_str());
+}
 
 TEST_CASE("an archive with a control character in a name is refused, so that a sentence stays one line") {
     const TemporaryFolder folder;

@@ -4,7 +4,7 @@
 // bzip2, zstd or lzma) and zip. Nothing is written to disk.
 //
 // An archive that is cut short is an error wherever it is cut. So a tar is read to the end of its file and not only to
-// its end mark, and a zip by its directory, which is at its end.
+// its end mark, and a zip by its directory, which is at its end. Names are UTF-8 whatever the locale of the process.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 
 #include <cupola/data/impl/files.hpp>
 #include <cupola/data/impl/image_list.hpp>
@@ -124,7 +125,28 @@ inline void check_end_of_tar(const std::string& path, const OpenArchive& opened)
     require<DataError>(ended, path, " is cut short: the end mark of a tar archive is missing");
 }
 
+/// While it lives, the calling thread's characters are UTF-8. libarchive converts names to the thread's character set
+/// and gives none where that has no such character: in the locale "C", in which every program starts, a zip's name with
+/// an umlaut. Only the calling thread is affected, not the process. Where the system has no UTF-8 locale nothing changes.
+class Utf8Names {
+public:
+    Utf8Names() : utf8_(newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{})) {
+        if (utf8_ != locale_t{}) before_ = uselocale(utf8_);
+    }
+    Utf8Names(const Utf8Names&) = delete;
+    Utf8Names& operator=(const Utf8Names&) = delete;
+    ~Utf8Names() {
+        if (utf8_ == locale_t{}) return;
+        uselocale(before_);
+        freelocale(utf8_);
+    }
+
+private:
+    locale_t utf8_, before_{};
+};
+
 [[nodiscard]] inline ImageList list_archive(const std::string& path, const ImageFolderLimits& limits) {
+    const Utf8Names utf8;  // before the archive is opened, and until it is closed
     ImageList list;
     list.path = path;
     list.from_archive = true;
