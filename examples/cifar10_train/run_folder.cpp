@@ -10,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/event_file.hpp>
 #include <cupola/train/checkpoint_every.hpp>
@@ -93,18 +94,32 @@ void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluat
                                       " = ", digits, " (", result.samples, " images)"));
 }
 
-void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
-                      const CheckpointInfo& now) {
+namespace {
+
+/// What differs between two runs: of the run itself, and of the machine that it runs on.
+struct RunDifferences {
+    std::string run, bits;
+};
+
+RunDifferences differences_of_runs(const CheckpointInfo& before, const CheckpointInfo& now) {
     // The bits of a result depend on these, the run's course does not.
     constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
                                                       "cuda",        "deterministic",      "ranks"};
-    std::string run, bits;
+    RunDifferences result;
     for (const InfoDifference& difference : differences(before, now)) {
-        if (difference.key == images_seen_key || difference.key == losses_key) continue;
-        const bool of_machine = std::ranges::find(machine, difference.key) != machine.end();
-        std::string& list = of_machine ? bits : run;
+        const std::string& key = difference.key;
+        if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key) continue;
+        std::string& list = std::ranges::find(machine, key) != machine.end() ? result.bits : result.run;
         list += text(list.empty() ? "" : "; ", to_string(difference));
     }
+    return result;
+}
+
+}  // namespace
+
+void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
+                      const CheckpointInfo& now) {
+    const auto [run, bits] = differences_of_runs(before, now);
     if (run.empty() && bits.empty()) return;
     if (options.resume_anyway) {
         StandardOutput(options.json)
@@ -121,6 +136,22 @@ void require_same_run(const TrainOptions& options, const std::string& path, cons
     }
     throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits,
                                "; --resume-anyway goes on without that promise"));
+}
+
+void require_no_best(const std::string& path) {
+    struct stat status {};
+    require<DataError>(lstat(path.c_str(), &status) != 0, path,
+                       " is another run's best checkpoint: rename it, or begin in another --train-dir");
+}
+
+void require_best_of_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
+                              const CheckpointInfo& now) {
+    const std::string run = differences_of_runs(before, now).run;
+    if (run.empty()) return;
+    require(options.resume_anyway, path, " is the best checkpoint of a run with other settings: ", run,
+            "; rename it, or --resume-anyway compares with it and replaces it by a better one");
+    StandardOutput(options.json)
+        .say(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
 }
 
 }  // namespace cifar10

@@ -53,4 +53,12 @@ void say_accuracy(const StandardOutput& output, std::int64_t step, const Evaluat
 void require_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
                       const CheckpointInfo& now);
 
+/// Throws DataError where there is a file at `path`, a best checkpoint's: a new run would adopt it.
+void require_no_best(const std::string& path);
+
+/// The same as `require_same_run` for the best checkpoint, whose metric is to be compared with: on what machine it was
+/// computed makes no difference.
+void require_best_of_same_run(const TrainOptions& options, const std::string& path, const CheckpointInfo& before,
+                              const CheckpointInfo& now);
+
 }  // namespace cifar10

@@ -40,6 +40,7 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
         require<DataError>(files.empty(), options.train_dir, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step,
                            ": --resume goes on from it, another --train-dir begins anew");
+        require_no_best(folder->best_path());
         return;
     }
     FoundCheckpoint found = newest_sound_checkpoint(options.train_dir, Training::NetworkType::rows);
@@ -50,6 +51,7 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
     require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
     require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
     require_same_run(options, found.path, found.checkpoint->info, info);
+    if (folder && folder->best()) require_best_of_same_run(options, folder->best_path(), folder->best_info(), info);
     try {
         training.restore(found.checkpoint->state);
     } catch (const InvalidArgument& mistake) {  // --resume-anyway, with another optimiser or averages begun or given up

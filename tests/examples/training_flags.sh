@@ -116,6 +116,31 @@ grep -q "^warning: going on from $work/anyway/model-4.safetensors with other set
     fail "--resume-anyway does not say what differs"
 [ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
 
+# The best checkpoint of another run is neither compared with nor replaced.
+best=("${base[@]}" --keep-best --checkpoint-every 2)
+trains "${best[@]}" --train-dir "$work/best" --max-steps 2
+cp -r "$work/best" "$work/begins"
+rm "$work/begins/model-2.safetensors"
+folder=$work/begins
+refuses_to_go_on "$folder/model-best.safetensors is another run's best checkpoint: rename it, or begin in another --train-dir" \
+    "${best[@]}" --train-dir "$folder" --max-steps 2
+refuses_to_go_on "$folder/model-best.safetensors is another run's best checkpoint" "${base[@]}" --train-dir "$folder" --max-steps 2
+trains "${best[@]}" --train-dir "$work/seed" --max-steps 2 --seed 2
+folder=$work/seed
+cp "$work/best/model-best.safetensors" "$folder"
+refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2; rename it, or --resume-anyway" \
+    "${best[@]}" --train-dir "$folder" --max-steps 4 --seed 2 --resume
+trains "${best[@]}" --train-dir "$folder" --max-steps 4 --seed 2 --resume-anyway
+grep -q "^warning: $folder/model-best.safetensors is the best checkpoint of a run with other settings: seed was 1 and is 2$" "$work/output" ||
+    fail "--resume-anyway does not say that the best checkpoint is of another run"
+folder=$work/best
+cp "$work/run/model-4.safetensors" "$folder/model-best.safetensors"
+refuses_to_go_on "$folder/model-best.safetensors has no metric that others can be compared with" \
+    "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
+rm "$folder/model-best.safetensors"
+trains "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
+folder=$work/run
+
 # Damage: cut short, or one bit of the middle; the next sound one is taken, and the end is the same.
 trains "${base[@]}" --train-dir "$work/whole" --max-steps 6
 cut_short() { truncate -s -1 "$1"; }

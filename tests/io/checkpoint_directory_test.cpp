@@ -173,6 +173,55 @@ TEST_CASE("A damaged best checkpoint is replaced by the next one") {
     CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::rows).state.step == 1);
 }
 
+TEST_CASE("A best checkpoint of another network is neither compared with nor replaced") {
+    const TemporaryFolder folder;
+    const std::string best = folder.path("model-best.safetensors");
+    {
+        CheckpointDirectory directory(folder.path(), {.keep_best = true});
+        directory.save_best(WiderNet::rows, small_checkpoint<WiderNet>(10), 0.5);
+        CHECK_NOTHROW(directory.require_best_of(WiderNet::rows));
+    }
+    const std::string before = read_bytes(best);
+    for (const double metric : {0.25, 0.75}) {
+        CheckpointDirectory directory(folder.path(), {.keep_best = true});
+        const std::string sentence =
+            best +
+            " is a checkpoint of another network: its conv1.weight is [4,2,1,1], and this network's is 3 x 2 x 1 x 1; rename it, "
+            "or train in another folder";
+        CHECK(message_of<DataError>([&] { directory.require_best_of(Net::rows); }) == sentence);
+        CHECK(message_of<DataError>([&] { directory.save_best(Net::rows, small_checkpoint(20), metric); }) == sentence);
+        CHECK(read_bytes(best) == before);
+    }
+    CheckpointDirectory directory(folder.path(), {.keep_best = true});
+    directory.save_best(WiderNet::rows, small_checkpoint<WiderNet>(20), 0.75);
+    CHECK(read_checkpoint(best, WiderNet::rows).state.step == 20);
+}
+
+TEST_CASE("A best checkpoint says of what run it is") {
+    const TemporaryFolder folder;
+    {
+        CheckpointDirectory directory(folder.path(), {.keep_best = true});
+        CHECK(directory.best_info().entries().empty());
+        directory.save_best(Net::rows, small_checkpoint(10), 0.5);
+        CHECK(*directory.best_info().find("seed") == "1");
+    }
+    const CheckpointDirectory directory(folder.path(), {.keep_best = true});
+    CHECK(*directory.best_info().find("seed") == "1");
+    CHECK(*directory.best_info().find(CheckpointDirectory::metric_key) == "0.5");
+}
+
+TEST_CASE("A file of another's with the best checkpoint's name is refused, and not replaced") {
+    const TemporaryFolder folder;
+    const std::string best = folder.path("model-best.safetensors");
+    write_checkpoint(best, Net::rows, small_checkpoint(10));
+    CHECK(
+        refusal(folder.path(), {.keep_best = true}) ==
+        best +
+            " has no metric that others can be compared with: no training kept it as its best; rename it, or train in another folder");
+    CHECK(refusal(folder.path()) == "(no exception)");
+    CHECK(read_checkpoint(best, Net::rows).state.step == 10);
+}
+
 TEST_CASE("A best checkpoint that may not be read is an error, and is not replaced") {
     const TemporaryFolder folder;
     {

@@ -101,6 +101,17 @@ TEST_CASE("a run that goes on keeps the places of its checkpoints, and writes no
     CHECK(saved_steps(training, 0, 0).empty());
 }
 
+TEST_CASE("a directory whose best checkpoint is of another network is refused before the first step") {
+    struct OfAnotherNetwork : Directory {
+        static void require_best_of(std::span<const Row>) { throw DataError("of another network"); }
+    };
+    Training training;
+    OfAnotherNetwork directory;
+    CHECK(message_of<DataError>([&] { fit(training, batches, {.steps = 3}, CheckpointEvery(training, directory)); }) ==
+          "of another network");
+    CHECK(training.step() == 0);
+}
+
 TEST_CASE("a run that is stopped or that diverges leaves the parameters after its last whole step") {
     struct Stop {
         void on_step(const StepReport& report, Run& run) { run.stop = report.step == 4; }

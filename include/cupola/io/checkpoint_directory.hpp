@@ -8,8 +8,9 @@
 //   directory.save_best(Net::rows, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
 //
 // A new file is whole and synced before an old one is removed, so that a process that is killed, or a disk that fills
-// up, leaves every checkpoint that was there. The lock (`flock` on the file `lock`) ends with the process that holds
-// it.
+// up, leaves every checkpoint that was there. A best checkpoint of an earlier process is the one to be compared with:
+// `require_best_of` refuses one of another network, and `best_info()` says of what run it is. The lock (`flock` on the
+// file `lock`) ends with the process that holds it.
 #pragma once
 
 #include <cerrno>
@@ -50,12 +51,29 @@ public:
             remove(text(path_, '/', name));
             remarks_.push_back(text(path_, '/', name, " was removed: a training was ended while it wrote it"));
         }
-        if (options_.keep_best) best_ = metric_of_best();
+        if (options_.keep_best) read_best();
     }
 
+    /// The name of the best checkpoint's metric in its info.
+    static constexpr std::string_view metric_key = "metric";
+
     [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] std::string best_path() const { return impl::checkpoint_path(path_, "best"); }
     /// The largest metric so far, also of an earlier process.
     [[nodiscard]] std::optional<double> best() const { return best_; }
+    /// What the run of the best checkpoint so far says of itself; empty where there is none.
+    [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
+    /// Throws DataError where the best checkpoint is of another network than `Net::rows`: its metric does not compare, and
+    /// it is not to be replaced. `save_best` does so itself; a training asks before its first step.
+    void require_best_of(std::span<const Row> rows) {
+        if (!best_ || best_compared_) return;
+        try {
+            static_cast<void>(read_checkpoint(best_path(), rows));
+        } catch (const DataError& error) {
+            throw DataError(text(error.what(), "; rename it, or train in another folder"));
+        }
+        best_compared_ = true;
+    }
     /// What was found when the directory was opened and its user may want to know, a sentence each. Show them.
     [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
     /// The newest step first.
@@ -78,18 +96,21 @@ public:
     }
 
     /// With `keep_best`, a metric that is larger than all before it makes this checkpoint the best one: a file of its
-    /// own, for a second name of the same file would be lost with the file's contents.
+    /// own, for a second name of the same file would be lost with the file's contents. Throws DataError where the best one
+    /// is of another network.
     void save_best(std::span<const Row> rows, const Checkpoint& checkpoint, double metric) {
-        if (!options_.keep_best || std::isnan(metric) || (best_ && metric <= *best_)) return;
+        if (!options_.keep_best || std::isnan(metric)) return;
+        require_best_of(rows);
+        if (best_ && metric <= *best_) return;
         Checkpoint best = checkpoint;
         best.info.set(metric_key, exact_text(metric));
-        write_checkpoint(impl::checkpoint_path(path_, "best"), rows, best);
+        write_checkpoint(best_path(), rows, best);
         best_ = metric;
+        best_info_ = std::move(best.info);
+        best_compared_ = true;
     }
 
 private:
-    static constexpr std::string_view metric_key = "metric";
-
     [[nodiscard]] static int locked(const std::string& path, const CheckpointDirectoryOptions& options) {
         require(options.keep >= 1, "at least 1 checkpoint is kept, not ", options.keep);
         impl::make_folder(path);
@@ -125,31 +146,41 @@ private:
         throw DataError(text(file, " cannot be removed: ", std::generic_category().message(errno)));
     }
 
-    /// None where there is no best checkpoint yet, or where it is damaged: the next metric then replaces it.
-    [[nodiscard]] std::optional<double> metric_of_best() {
-        const std::string path = impl::checkpoint_path(path_, "best");
-        if (access(path.c_str(), F_OK) != 0) return {};
+    /// Finds no best checkpoint where there is none yet, or where it is damaged: the next metric then replaces it. One
+    /// without a metric was put there by someone else.
+    void read_best() {
+        const std::string path = best_path();
+        if (access(path.c_str(), F_OK) != 0) return;
+        std::optional<SafetensorsFile> file;
         try {
-            const SafetensorsFile file(path);
-            for (const auto& [key, value] : file.metadata()) {
-                double metric = 0;
-                if (key == metric_key &&
-                    std::from_chars(value.data(), value.data() + value.size(), metric).ec == std::errc()) {
-                    return metric;
-                }
-            }
+            file.emplace(path);
         } catch (const UnreadableFile&) {
             throw;
         } catch (const DataError& error) {
             remarks_.push_back(text(error.what(), "; the next checkpoint with a metric replaces it"));
+            return;
         }
-        return {};
+        Checkpoint found;
+        impl::read_metadata(*file, found);
+        const std::string* const digits = found.info.find(metric_key);
+        double metric = 0;
+        require<DataError>(
+            digits != nullptr &&
+                std::from_chars(digits->data(), digits->data() + digits->size(), metric).ec == std::errc(),
+            path,
+            " has no metric that others can be compared with: no training kept it as its best; rename it, or train in "
+            "another folder");
+        best_ = metric;
+        best_info_ = std::move(found.info);
     }
 
     std::string path_;
     CheckpointDirectoryOptions options_;
     impl::FileHandle lock_;
     std::optional<double> best_;
+    CheckpointInfo best_info_;
+    /// Whether the best checkpoint is known to be of the network that is trained.
+    bool best_compared_ = false;
     std::vector<std::string> remarks_;
 };
 

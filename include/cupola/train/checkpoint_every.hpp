@@ -82,7 +82,13 @@ public:
                 options_.every);
     }
 
-    void on_begin(Run& run) { saved_ = run.first_step; }
+    /// Throws where the directory's best checkpoint is of another network: now, and not after the first 1,000 steps.
+    void on_begin(Run& run) {
+        saved_ = run.first_step;
+        if constexpr (requires { directory_->require_best_of(Training::NetworkType::rows); }) {
+            directory_->require_best_of(Training::NetworkType::rows);
+        }
+    }
 
     /// The training is to stand after these steps: its steps are not queued ahead then.
     [[nodiscard]] bool stands_after(std::int64_t step) const {
