@@ -5,6 +5,7 @@
 #pragma once
 
 #include <charconv>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -53,6 +54,7 @@ inline std::string sentence_of(const CLI::ParseError& error) {
 /// error, each with one sentence on standard error.
 template <class Program>
 int run(CLI::App& app, int argc, char** argv, Program&& program) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk, and ends no program
     const auto fail = [&](const std::string& sentence, int status) {
         std::cerr << app.get_name() << ": " << sentence << '\n';
         return status;

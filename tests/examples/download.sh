@@ -183,6 +183,15 @@ refuses "$folder/data_batch_2.bin is cut short" $good --url "$site/good/good"
 grep -q "; remove $folder to download it again$" "$work/errors" || fail "it is not said what to do"
 [ -f "$folder/test_batch.bin" ] || fail "the user's files are gone"
 
+# A limit on the size of files is an error, and not the end by a signal.
+fresh
+through='prlimit --fsize=50000'
+refuses "$part cannot be written: File too large, after 50000 bytes" $good --url "$site/good/good"
+nothing
+through=
+trains $good --url "$site/good/good"
+whole
+
 # Places that cannot be written: a full disk at the download and at the unpacking, a folder of another user.
 fresh
 mkdir "$data"

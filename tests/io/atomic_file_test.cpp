@@ -133,6 +133,24 @@ TEST_CASE("A link is followed, and stays a link") {
     CHECK(folder.names() == std::set<std::string>{"elsewhere", "link"});
 }
 
+TEST_CASE("A limit on the size of files is an error, and does not end the process by its signal") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("file");
+    io_tests::write_bytes(path, "before");
+    const std::string said = io_tests::in_child([&] {
+        std::signal(SIGXFSZ, SIG_DFL);
+        const rlimit limit{1000, 1000};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        return message_of<DataError>([&] {
+            AtomicFile file(path);
+            file.write(bytes_of(std::string(2000, 'x')));
+        });
+    });
+    CHECK(said == path + " cannot be written: File too large, after 1000 bytes");
+    CHECK(io_tests::read_bytes(path) == "before");
+    CHECK(folder.names() == std::set<std::string>{"file"});
+}
+
 TEST_CASE("A disk that fills up leaves the file before, and a sentence with the place") {
     const TemporaryFolder folder;
     const std::string path = folder.path("file");

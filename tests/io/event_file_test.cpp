@@ -54,10 +54,11 @@ StepSummary one_of_each() {
     return summary;
 }
 
-/// No file grows past `bytes` while this lives: what a full disk does, without one.
+/// No file grows past `bytes` while this lives: what a full disk does, without one. A write that raised the limit's
+/// signal would end the test.
 class FileSizeLimit {
 public:
-    explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_DFL)) {
         getrlimit(RLIMIT_FSIZE, &before_);
         const rlimit limit{bytes, before_.rlim_max};
         setrlimit(RLIMIT_FSIZE, &limit);
@@ -173,4 +174,16 @@ TEST_CASE("a disk that fills up is an error, and what was written before stays r
     const auto read = read_events(bytes_of(events.path()));
     REQUIRE(read.size() == 3);
     CHECK(read[2].step == 3);
+}
+
+TEST_CASE("an event file of which not even the beginning can be written is not left there") {
+    const Folder folder;
+    std::string message;
+    {
+        const FileSizeLimit limit(5);
+        message = message_of<DataError>([&] { EventFile{folder.path}; });
+    }
+    CHECK(message.starts_with("the event file " + folder.path + "/events.out.tfevents."));
+    CHECK(message.ends_with(" could not be written: File too large"));
+    CHECK(folder.files().empty());
 }

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/train/log_every.hpp>
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <regex>
 #include <string>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "throws_with.hpp"
 
 using namespace cupola;
 
@@ -129,4 +136,30 @@ TEST_CASE("examples per second count all replicas since the last line, seconds a
     // Two seconds and what the test itself took.
     CHECK(time >= 2);
     CHECK(rate * time == doctest::Approx(16).epsilon(1e-6));
+}
+
+TEST_CASE(
+    "a log that may grow no further is an error with the step, and no signal ends the process, then or at its end") {
+    char name[] = "/tmp/cupola_log_XXXXXX";
+    close(mkstemp(name));
+    std::fflush(nullptr);  // or the child would print again what is waiting here
+    const pid_t child = fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_DFL);
+        const rlimit limit{10, 10};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        LogOptions options{.every = 1};
+        options.file = std::fopen(name, "ae");
+        LogEvery log(options);
+        Run run{.started = monotonic_seconds() - 1};
+        log.on_begin(run);
+        const std::string said = message_of<DataError>([&] { log.on_step(report_of(7), run); });
+        std::fflush(nullptr);  // as the process's end does
+        _exit(said == "the log line of step 7 could not be written: File too large" ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::remove(name);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }

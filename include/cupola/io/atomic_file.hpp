@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/file_size_signal.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -129,6 +130,7 @@ public:
 private:
     void write_at(std::uint64_t place, std::span<const std::byte> bytes) {
         require(handle_ >= 0, path_, " is finished: nothing can be added to it");
+        const FileSizeSignalBlock no_signal;  // a limit on the size is an error as a full disk is
         while (!bytes.empty()) {
             const ssize_t count = pwrite(handle_, bytes.data(), bytes.size(), static_cast<off_t>(place));
             if (count < 0 && errno == EINTR) continue;

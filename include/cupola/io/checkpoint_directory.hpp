@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/file_size_signal.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/impl/whole_file.hpp>
 
@@ -131,6 +132,7 @@ private:
                 text("the folder ", path, " is in use by another training, process ", pid.empty() ? "unknown" : pid));
         }
         const std::string pid = text(getpid());
+        const FileSizeSignalBlock no_signal;
         const bool written =
             ftruncate(handle, 0) == 0 && pwrite(handle, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
         if (!written) {

@@ -19,7 +19,9 @@
 #include <ctime>
 #include <string>
 
+#include <stdio_ext.h>
 #include <cupola/core/error.hpp>
+#include <cupola/core/file_size_signal.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/run.hpp>
 
@@ -96,9 +98,15 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
         write_text(report, rate, time);
     }
     line_ += '\n';
+    const FileSizeSignalBlock no_signal;
     const bool kept =
         std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
-    require<DataError>(kept, "the log line of step ", report.step, " could not be written: ", std::strerror(errno));
+    if (!kept) {
+        const int error = errno;
+        __fpurge(options_.file);  // or the end of the process would write it once more, and could be ended by a signal
+        impl::throw_joined<DataError>(
+            {"the log line of step ", report.step, " could not be written: ", std::strerror(error)});
+    }
     last_ = now;
     samples_ = steps_ = 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file of records in TensorFlow's framing: the length, its masked CRC-32C, the data, its masked CRC-32C. A record
-// that could not be written whole is cut off again, so that the file stays readable.
+// that could not be written whole is cut off again, so that the file stays readable; one without a record is removed.
 #pragma once
 
 #include <cerrno>
@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <cupola/core/error.hpp>
+#include <cupola/core/file_size_signal.hpp>
 #include <cupola/io/crc32c.hpp>
 #include <cupola/io/impl/folder.hpp>
 
@@ -67,6 +68,7 @@ public:
         append(std::string_view(reinterpret_cast<const char*>(&length), sizeof length));
         append(data);
         std::size_t done = 0;
+        const FileSizeSignalBlock no_signal;
         while (done < record_.size()) {
             const ssize_t written = ::write(descriptor_, record_.data() + done, record_.size() - done);
             if (written > 0) {
@@ -74,6 +76,7 @@ public:
             } else if (written == 0 || errno != EINTR) {
                 const int error = written == 0 ? ENOSPC : errno;
                 const bool whole = ftruncate(descriptor_, size_) == 0 && lseek(descriptor_, size_, SEEK_SET) == size_;
+                if (size_ == 0) unlink(path_.c_str());
                 throw_joined<DataError>({"the event file ", path_, " could not be written: ", std::strerror(error),
                                          whole ? "" : "; its last record is not whole"});
             }

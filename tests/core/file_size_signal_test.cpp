@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/core/file_size_signal.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+using cupola::FileSizeSignalBlock;
+
+namespace {
+
+/// How a process ends that may write files of 10 bytes: -1 for a signal, or what `f` returns.
+template <class Function>
+int exit_of(Function&& f) {
+    const pid_t child = fork();
+    if (child == 0) {
+        std::signal(SIGXFSZ, SIG_DFL);
+        const rlimit limit{10, 10};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        _exit(f());
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// A file without a name.
+class Nameless {
+public:
+    Nameless() : handle_(mkstemp(name_)) { unlink(name_); }
+    Nameless(const Nameless&) = delete;
+    Nameless& operator=(const Nameless&) = delete;
+    ~Nameless() { close(handle_); }
+    /// The error of a write beyond the limit, 0 for none.
+    [[nodiscard]] int write_beyond() const { return pwrite(handle_, "x", 1, 10) == 1 ? 0 : errno; }
+
+private:
+    char name_[32] = "/tmp/cupola_limit_XXXXXX";
+    int handle_;
+};
+
+bool pending() {
+    sigset_t signals;
+    sigpending(&signals);
+    return sigismember(&signals, SIGXFSZ) == 1;
+}
+
+volatile std::sig_atomic_t calls = 0;
+
+}  // namespace
+
+TEST_CASE("a write beyond the limit on the size of files is an error, and neither then nor later a signal") {
+    CHECK(exit_of([] { return Nameless().write_beyond(); }) == -1);
+    CHECK(exit_of([] {
+              const Nameless file;
+              int error = 0;
+              {
+                  const FileSizeSignalBlock block;
+                  error = file.write_beyond();
+                  if (error != EFBIG || file.write_beyond() != EFBIG) return 1;
+              }
+              return pending() ? 2 : 0;
+          }) == 0);
+}
+
+TEST_CASE("afterwards the signal does what it did before, and errno is what it was") {
+    CHECK(exit_of([] {
+              const Nameless file;
+              {
+                  const FileSizeSignalBlock outer;
+                  { const FileSizeSignalBlock inner; }
+                  if (file.write_beyond() != EFBIG) return 1;
+                  errno = ENOSPC;
+              }
+              return errno == ENOSPC ? 0 : 2;
+          }) == 0);
+    CHECK(exit_of([] {
+              { const FileSizeSignalBlock block; }
+              return Nameless().write_beyond();
+          }) == -1);
+    CHECK(exit_of([] {
+              std::signal(SIGXFSZ, [](int) { calls = calls + 1; });
+              const Nameless file;
+              {
+                  const FileSizeSignalBlock block;
+                  if (file.write_beyond() != EFBIG) return 1;
+              }
+              if (calls != 0) return 2;
+              return file.write_beyond() == EFBIG && calls == 1 ? 0 : 3;
+          }) == 0);
+}
+
+TEST_CASE("a signal that the caller held back before still waits for the caller") {
+    CHECK(exit_of([] {
+              const Nameless file;
+              sigset_t signal;
+              sigemptyset(&signal);
+              sigaddset(&signal, SIGXFSZ);
+              pthread_sigmask(SIG_BLOCK, &signal, nullptr);
+              if (file.write_beyond() != EFBIG || !pending()) return 1;
+              { const FileSizeSignalBlock block; }
+              return pending() ? 0 : 2;
+          }) == 0);
+}
+
+TEST_CASE("another thread's writes are not affected") {
+    CHECK(exit_of([] {
+              const FileSizeSignalBlock block;
+              // A thread inherits its maker's mask: it asks for the signal itself.
+              std::thread([] {
+                  sigset_t signal;
+                  sigemptyset(&signal);
+                  sigaddset(&signal, SIGXFSZ);
+                  pthread_sigmask(SIG_UNBLOCK, &signal, nullptr);
+                  (void)Nameless().write_beyond();
+              }).join();
+              return 0;
+          }) == -1);
+}
