@@ -51,6 +51,25 @@ struct Training {
     [[nodiscard]] TrainingState state() const { return {.step = made, .parameters = {static_cast<float>(made)}}; }
 };
 
+/// Its reports come two steps later.
+struct QueuedTraining : Training {
+    static constexpr std::int64_t most_ahead = 2;
+    std::int64_t reported = 0;
+    template <class Batches>
+    void queue(Batches&) {
+        ++made;
+    }
+    template <class Batches, class Inspect>
+    void queue(Batches&, Inspect&&) {
+        ++made;
+    }
+    const StepReport* collect(std::int64_t ahead = 0) {
+        if (made - reported <= ahead) return nullptr;
+        report.step = reported++;
+        return &report;
+    }
+};
+
 /// Keeps what it is given, or refuses it as a full disk does.
 struct Directory {
     std::vector<Checkpoint> saved{};
@@ -201,6 +220,63 @@ TEST_CASE("smoothed losses go through a checkpoint with every digit") {
         CHECK(restored.state()[i].name == losses.state()[i].name);
         CHECK(restored.state()[i].value == losses.state()[i].value);
     }
+}
+
+TEST_CASE("a callback that throws leaves out no step of the smoothed losses in the checkpoint at the end") {
+    struct FullDisk {
+        std::int64_t at;
+        void on_step(const StepReport& report, Run&) const {
+            require<DataError>(report.step != at, "the disk is full");
+        }
+    };
+    struct Smoothed {
+        LossAverages losses{};
+        std::int64_t steps = 0;
+        void on_step(const StepReport& report, Run&) {
+            losses.update(report);
+            ++steps;
+        }
+    };
+    const auto last_losses = [](std::int64_t steps, std::int64_t full_at) {
+        Training training;
+        training.report.samples = 8;
+        Directory directory;
+        Smoothed smoothed;
+        CHECK(message_of<DataError>([&] {
+                  fit(training, batches, {.steps = steps}, FullDisk{full_at}, smoothed,
+                      CheckpointEvery(training, directory, {.every = 0, .losses = &smoothed.losses}));
+              }) == (full_at < 0 ? "(no exception)" : "the disk is full"));
+        CHECK(smoothed.steps == training.step());
+        REQUIRE(directory.steps() == Steps{3});
+        return *directory.saved[0].info.find(losses_key);
+    };
+    CHECK(last_losses(10, 2) == last_losses(3, -1));
+}
+
+TEST_CASE("the first of several exceptions is thrown, and nothing is trained after it") {
+    struct Throws {
+        const char* what;
+        void on_step(const StepReport&, Run&) const { throw DataError(what); }
+    };
+    Training training;
+    CHECK(message_of<DataError>([&] { fit(training, batches, {.steps = 9}, Throws{"first"}, Throws{"second"}); }) ==
+          "first");
+    CHECK(training.step() == 1);
+}
+
+TEST_CASE("steps that were queued when a callback threw are reported, too") {
+    struct Seen {
+        Steps steps{};
+        void on_step(const StepReport& report, Run&) { steps.push_back(report.step); }
+    };
+    struct Throws {
+        void on_step(const StepReport& report, Run&) const { require<DataError>(report.step != 1, "the disk is full"); }
+    };
+    QueuedTraining training;
+    Seen seen;
+    CHECK(message_of<DataError>([&] { fit(training, batches, {.steps = 9}, Throws{}, seen); }) == "the disk is full");
+    CHECK(training.step() == 4);
+    CHECK(seen.steps == Steps{0, 1, 2, 3});
 }
 
 TEST_CASE("without smoothed losses in a checkpoint they begin anew, and losses that are none are refused") {

@@ -19,12 +19,14 @@
 //
 //   bool stands_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
 //
-// Callbacks are called in their order, on the thread that called `fit`. Lvalues are not copied: what a callback has
-// gathered is there afterwards.
+// Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but each
+// of them sees every step that was made: what they have gathered, and a checkpoint written at the end, is of the same
+// step. Lvalues are not copied: what a callback has gathered is there afterwards.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <type_traits>
 
 #include <cupola/core/error.hpp>
@@ -91,7 +93,7 @@ struct FitOptions {
 };
 
 /// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. What a step throws
-/// is thrown on, after `on_end`.
+/// is thrown on, after `on_end`; so is the first exception of an `on_step`.
 template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
@@ -102,8 +104,16 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
+    /// The first that a callback threw after a step.
+    std::exception_ptr thrown;
     [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
-        if constexpr (requires { callback.on_step(report, run); }) callback.on_step(report, run);
+        if constexpr (requires { callback.on_step(report, run); }) {
+            try {
+                callback.on_step(report, run);
+            } catch (...) {
+                if (thrown == nullptr) thrown = std::current_exception();
+            }
+        }
     };
     [[maybe_unused]] const auto end = [&](auto& callback) {
         if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
@@ -130,7 +140,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
             return false;
     };
     try {
-        while (training.step() < run.last_step && !run.stop) {
+        while (training.step() < run.last_step && !run.stop && thrown == nullptr) {
             if constexpr (QueuesSteps<Training>) {
                 const bool wanted = (wants(callbacks, training.step()) || ...);
                 if (wanted) {
@@ -153,6 +163,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         if constexpr (QueuesSteps<Training>) {
             while (const StepReport* const report = training.collect(0)) (after(callbacks, *report), ...);
         }
+        if (thrown != nullptr) std::rethrow_exception(thrown);
     } catch (...) {
         // The first error is the one to be told: what a callback's end throws on top of it (a full disk) is not.
         [[maybe_unused]] const auto end_quietly = [&](auto& callback) {
@@ -162,6 +173,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
             }
         };
         (end_quietly(callbacks), ...);
+        if (thrown != nullptr) std::rethrow_exception(thrown);
         throw;
     }
     (end(callbacks), ...);
