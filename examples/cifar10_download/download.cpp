@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <cupola/core/duration_text.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/data/cifar10.hpp>
@@ -83,9 +84,8 @@ public:
         }
         shown_ = percent;
         const double came = static_cast<double>(there - first_), rest = static_cast<double>(whole - there);
-        const auto left = static_cast<long long>(came > 0 ? (now - begun_) / came * rest : 0);
         std::printf("\r%3d %% of %s", percent, bytes_text(whole).c_str());
-        if (came > 0) std::printf(", %lld:%02lld:%02lld left", left / 3600, left / 60 % 60, left % 60);
+        if (came > 0) std::printf(", %s left", duration_text((now - begun_) / came * rest).c_str());
         std::fflush(stdout);
     }
 

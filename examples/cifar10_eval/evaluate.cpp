@@ -18,6 +18,7 @@
 #include <cupola/io/atomic_file.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/event_file.hpp>
+#include <cupola/train/progress_line.hpp>
 #include <cupola/train/stop_on_signal.hpp>
 
 #include "../cifar10_train/data.hpp"
@@ -111,8 +112,12 @@ private:
                            " has no moving averages; --no-averages runs the trained parameters");
         const Weights weights = averages ? Weights::averages : Weights::trained;
         const int threads = options_.threads != 0 ? options_.threads : omp_get_num_procs();
-        const auto logits =
-            model_.run({checkpoint, path, weights, threads, [&] { return signals.signal() != 0; }}, images_);
+        ProgressLine line;
+        const double begun = monotonic_seconds();
+        const auto logits = model_.run({checkpoint, path, weights, threads, [&] { return signals.signal() != 0; },
+                                        [&](std::int64_t done) { line.show(done, images_.size(), "images", begun); }},
+                                       images_);
+        line.clear();
         if (!logits) return false;
         Outcome outcome = count_correct(*logits, images_, options_.tutorial_count);
         outcome.step = checkpoint.state.step;

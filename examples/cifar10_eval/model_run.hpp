@@ -39,6 +39,7 @@ std::optional<Logits> run_model(const ModelRun& run, const ImageSet& images) {
             std::span(samples).first(static_cast<std::size_t>(count * sample)),
             std::span(logits.values)
                 .subspan(static_cast<std::size_t>(first * classes), static_cast<std::size_t>(count * classes)));
+        run.progress(first + count);
     }
     return logits;
 }

@@ -27,6 +27,8 @@ struct ModelRun {
     int threads = 1;
     /// Whether to stop before the next batch.
     std::function<bool()> stop;
+    /// Told after each batch how many images are done.
+    std::function<void(std::int64_t images)> progress;
 };
 
 /// What a network says of each image: one row of `classes` logits each.

@@ -80,6 +80,15 @@ assert sum(map(sum, found["confusion"])) == 1000 and sum(found["confusion"][c][c
 END
 grep -qa 'Precision @ 1' "$work/events"/events.out.tfevents.* || fail "no scalar for TensorBoard"
 
+# On a terminal the images that are done are written over by the result.
+if SHELL=/bin/sh script -qec true /dev/null >/dev/null 2>&1 </dev/null; then
+    SHELL=/bin/sh script -qec "'$program' --train-dir '$work/run' --run-once" "$work/terminal" >/dev/null </dev/null || fail "the evaluation on a terminal failed"
+    grep -qa ' of 1000 images, [0-9]*:[0-9][0-9]:[0-9][0-9] left' "$work/terminal" || fail "no progress on a terminal"
+    tr '\r' '\n' <"$work/terminal" | grep -qaE '^(.\[K)?[0-9]{4}-[0-9-]+ [0-9:.]+: precision @ 1 = ' || fail "the result does not begin a line of the terminal"
+else
+    echo "not tested, for script(1) is missing or makes none here: a terminal"
+fi
+
 # For ever: waits for a checkpoint, evaluates each once, ends on SIGTERM. Lines are waited for, not times.
 mkdir "$work/later"
 "$program" --train-dir "$work/later" --interval 1 --eval-dir "$work/said" >"$work/output" 2>"$work/errors" &

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ProgressLine: on a terminal, one line of standard error that is written over: how much is done of what, and the time
+// left. The cursor waits at its beginning, for a line of the log to be written over it. Where standard error is no
+// terminal nothing is printed.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include <cupola/core/duration_text.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+class ProgressLine {
+public:
+    ProgressLine() : ProgressLine(isatty(fileno(stderr)) != 0, stderr) {}
+    /// For a program that decides itself.
+    ProgressLine(bool shown, std::FILE* file) : shown_(shown), file_(file) {}
+
+    /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started` by `monotonic_seconds`: at most five
+    /// times per second, but always what is done at the end.
+    void show(std::int64_t done, std::int64_t all, const char* what, double started) {
+        if (!shown_) return;
+        const double now = monotonic_seconds();
+        constexpr double interval = 0.2;
+        if (now - last_ < interval && done < all) return;
+        last_ = now;
+        const double left = (now - started) / static_cast<double>(done) * static_cast<double>(all - done);
+        std::fprintf(file_, "\r\033[K%lld of %lld %s, %s left\r", static_cast<long long>(done),
+                     static_cast<long long>(all), what, duration_text(left).c_str());
+        std::fflush(file_);
+    }
+
+    /// Takes the line away.
+    void clear() {
+        if (!shown_) return;
+        std::fputs("\r\033[K", file_);
+        std::fflush(file_);
+    }
+
+private:
+    bool shown_;
+    std::FILE* file_;
+    double last_ = 0;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
