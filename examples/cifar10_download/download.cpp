@@ -122,6 +122,23 @@ std::string counted(const ImageData& data) {
     return text(data.train.size(), " training and ", data.test.size(), " test images");
 }
 
+/// Unpacks the archive into `folder` and says what it holds. One that was `downloaded` and is not the data set is removed:
+/// the next download would go on from it, and find the same.
+std::string unpacked(const std::string& archive, const std::string& folder, bool downloaded) {
+    try {
+        unpack(archive, folder_name, folder);
+        try {
+            return counted(read_cifar10(folder));
+        } catch (const DataError& mistake) {
+            throw BadArchive(mistake.what());
+        }
+    } catch (const BadArchive& mistake) {
+        if (!downloaded) throw;
+        unlink(archive.c_str());
+        throw DataError(text(mistake.what(), "; ", archive, " was removed"));
+    }
+}
+
 }  // namespace
 
 std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options) {
@@ -135,6 +152,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
         } catch (const DataError& mistake) {
             throw DataError(text(mistake.what(), "; remove ", folder, " to download it again"));
         }
+        unlink(part.c_str());  // a process that was killed when all was done may have left it
         return folder;
     }
     std::filesystem::create_directories(data_dir, error);
@@ -171,9 +189,9 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     }
 
     const std::string temporary = text(folder, ".part-", getpid());
-    unpack(archive, folder_name, temporary);
     try {
-        talk.line(text(folder, ": ", counted(read_cifar10(temporary))));
+        const std::string what = unpacked(archive, temporary, archive == part);
+        talk.line(text(folder, ": ", what));
         sync_folder(temporary);
         require<DataError>(std::rename(temporary.c_str(), folder.c_str()) == 0, folder,
                            " cannot be written: ", std::strerror(errno));

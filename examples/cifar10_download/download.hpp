@@ -22,8 +22,8 @@ struct DownloadOptions {
 
 /// Sees to it that <data_dir>/cifar-10-batches-bin holds CIFAR-10's binary files, and returns that folder's path. What
 /// is there is checked and left; else the archive is downloaded, going on where an earlier download broke off, its
-/// checksum compared, unpacked into a folder beside, checked and renamed. Throws cupola::DataError with one sentence;
-/// what was downloaded is kept then, unless its checksum is wrong.
+/// checksum compared, unpacked into a folder beside, checked and renamed. Throws cupola::DataError with one sentence; what
+/// was downloaded is kept then if the next download can go on from it, and removed otherwise.
 std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options = {});
 
 }  // namespace cifar10

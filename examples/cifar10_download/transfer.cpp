@@ -70,6 +70,10 @@ void set(const Curl& curl, CURLoption option, Value value) {
            code == CURLE_HTTP2_STREAM;
 }
 
+void empty_file(const std::string& path, int handle) {
+    require<DataError>(ftruncate(handle, 0) == 0, path, " cannot be written: ", std::strerror(errno));
+}
+
 }  // namespace
 
 void transfer(const std::string& url, const std::string& path, int handle, const TransferProgress& progress) {
@@ -110,15 +114,19 @@ void transfer(const std::string& url, const std::string& path, int handle, const
         if (code == CURLE_OK) return;
         long status = 0;
         curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+        if (state.write_error != 0 && !takes_ranges) empty_file(path, handle);
         require<DataError>(state.write_error == 0, path, " cannot be written: ", std::strerror(state.write_error),
                            ", after ", state.size, " bytes");
-        require<DataError>(!state.too_large, url, " is larger than ", most_bytes, " bytes");
+        if (state.too_large) {
+            empty_file(path, handle);
+            throw DataError(text(url, " is larger than ", most_bytes, " bytes"));
+        }
         // All was there already; or more, and then the checksum says so.
         constexpr long range_not_satisfiable = 416;
         if (before > 0 && status == range_not_satisfiable) return;
         if (before > 0 && (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME)) {
             takes_ranges = false;
-            require<DataError>(ftruncate(handle, 0) == 0, path, " cannot be written: ", std::strerror(errno));
+            empty_file(path, handle);
             continue;
         }
         constexpr long first_server_error = 500;
@@ -129,6 +137,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
             const std::string reason = code == CURLE_HTTP_RETURNED_ERROR
                                            ? text("the server answered with status ", status)
                                            : std::string(problem[0] != '\0' ? problem : curl_easy_strerror(code));
+            if (!takes_ranges) empty_file(path, handle);
             throw DataError(text(url, " cannot be downloaded: ", reason,
                                  state.size == 0 ? std::string()
                                  : takes_ranges

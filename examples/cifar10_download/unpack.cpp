@@ -30,7 +30,7 @@ using Archive = std::unique_ptr<archive, int (*)(archive*)>;
 
 [[noreturn]] void fail_damaged(const std::string& path, archive* handle) {
     const char* const said = archive_error_string(handle);
-    throw DataError(text(path, " is damaged or is no archive: ", said == nullptr ? "no reason given" : said));
+    throw BadArchive(text(path, " is damaged or is no archive: ", said == nullptr ? "no reason given" : said));
 }
 
 class OutputFile {
@@ -74,7 +74,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         if (status == ARCHIVE_EOF) break;
         if (status != ARCHIVE_OK && status != ARCHIVE_WARN) fail_damaged(path, handle);
         const char* const raw = archive_entry_pathname(entry);
-        require<DataError>(raw != nullptr, path, " holds a file whose name cannot be read");
+        require<BadArchive>(raw != nullptr, path, " holds a file whose name cannot be read");
         std::string_view name = raw;
         if (name.starts_with("./")) name.remove_prefix(2);
         if (archive_entry_filetype(entry) == AE_IFDIR && (name == folder || name == folder + "/" || name.empty()))
@@ -82,10 +82,11 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         const bool inside = name.size() > folder.size() + 1 && name.starts_with(folder) && name[folder.size()] == '/';
         const std::string_view file = inside ? name.substr(folder.size() + 1) : std::string_view();
         const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
-        require<DataError>(plain && inside && file.find('/') == std::string_view::npos && file != "." && file != "..",
-                           path, " holds ", name, ", which is not a plain file in ", folder, "/: nothing was unpacked");
-        require<DataError>(++files <= most_files, path, " holds more than ", most_files,
-                           " files: nothing was unpacked");
+        require<BadArchive>(plain && inside && file.find('/') == std::string_view::npos && file != "." && file != "..",
+                            path, " holds ", name, ", which is not a plain file in ", folder,
+                            "/: nothing was unpacked");
+        require<BadArchive>(++files <= most_files, path, " holds more than ", most_files,
+                            " files: nothing was unpacked");
         OutputFile output(text(to, '/', file));
         for (;;) {
             char block[1 << 16];
@@ -93,13 +94,13 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
             if (count < 0) fail_damaged(path, handle);
             if (count == 0) break;
             total += count;
-            require<DataError>(total <= most_bytes, path, " unpacks to more than ", most_bytes,
-                               " bytes: nothing was unpacked");
+            require<BadArchive>(total <= most_bytes, path, " unpacks to more than ", most_bytes,
+                                " bytes: nothing was unpacked");
             output.write(block, static_cast<std::size_t>(count));
         }
         output.finish();
     }
-    require<DataError>(files > 0, path, " holds no files");
+    require<BadArchive>(files > 0, path, " holds no files");
 }
 
 }  // namespace

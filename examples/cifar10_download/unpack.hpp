@@ -5,11 +5,18 @@
 
 #include <string>
 
+#include <cupola/core/error.hpp>
+
 namespace cifar10 {
 
-/// Writes the files of the archive's folder `folder` into the new folder `to`, each synced. Throws cupola::DataError,
-/// and leaves no `to`, for an archive that is damaged, holds anything but plain files in that one folder, or is larger
-/// than the data can be; and where a file cannot be written.
+/// An archive that is damaged, holds anything but plain files in its one folder, or is larger than the data can be.
+class BadArchive : public cupola::DataError {
+public:
+    using DataError::DataError;
+};
+
+/// Writes the files of the archive's folder `folder` into the new folder `to`, each synced. Throws BadArchive, or
+/// cupola::DataError where a file cannot be written, and leaves no `to` then.
 void unpack(const std::string& archive, const std::string& folder, const std::string& to);
 
 /// Removes a folder with what is in it; no error where there is none.

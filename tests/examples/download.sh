@@ -25,7 +25,9 @@ whole() {
     [ "$(ls "$data")" = cifar-10-batches-bin ] || fail "not only the data set is left: $(ls -A "$data")"
     [ "$(cat "$folder"/{data_batch_{1..5},test_batch}.bin | wc -c)" = $((120 * 3073)) ] || fail "the data set is not whole"
 }
+# Nothing but what a next download goes on from.
 nothing() { [ ! -e "$folder" ] && [ -z "$(ls -A "$data" | grep -v '\.part$')" ] || fail "something is left: $(ls -A "$data")"; }
+nothing_at_all() { [ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"; }
 good="--data-dir $data --sha256 $(sha good)"
 
 # From a file and from a server; a second run finds it there, and downloads nothing.
@@ -90,7 +92,7 @@ trains $good --url "$site/norange/good"
 whole
 fresh
 refuses 'this server sends no part of a file: the next try begins anew' $good --url "$site/always/good"
-nothing
+nothing_at_all
 mkdir "$work/before"
 for url in "$site/good/good" "file://$work/server/good"; do
     fresh
@@ -103,7 +105,7 @@ fresh
 mkdir "$data"
 cat "$work/server/good" "$work/server/text" >"$part"
 refuses ' has the SHA-256 ' $good --url "$site/good/good"
-nothing
+nothing_at_all
 trains $good --url "$site/good/good"
 whole
 
@@ -161,7 +163,8 @@ refuses "file://$work/server/nothing is empty" $good --url "file://$work/server/
 refuses_archive() {
     fresh
     refuses "$2" --data-dir "$data" --url "file://$work/server/$1" --sha256 "$(sha "$1")"
-    nothing
+    grep -q "; $part was removed$" "$work/errors" || fail "it is not said that the archive was removed"
+    nothing_at_all
     [ -z "$(find "$work" -name evil)" ] && [ ! -e /tmp/cupola-evil ] || fail "the archive $1 wrote elsewhere"
 }
 refuses_archive cut "$part is damaged or is no archive: "
@@ -174,6 +177,19 @@ refuses_archive many "$part holds more than 100 files: nothing was unpacked"
 refuses_archive bomb "$part unpacks to more than 1000000000 bytes: nothing was unpacked"
 refuses_archive label 'data_batch_3.bin has label 10 in record 0'
 refuses_archive short 'test_batch.bin does not exist'
+
+# One that the user put there is left.
+fresh
+mkdir "$data"
+cp "$work/server/cut" "$data/cifar-10-binary.tar.gz"
+refuses "$data/cifar-10-binary.tar.gz is damaged or is no archive: " --data-dir "$data" --sha256 "$(sha cut)"
+[ "$(ls -A "$data")" = cifar-10-binary.tar.gz ] || fail "the user's archive is gone, or something is left: $(ls -A "$data")"
+# What a process has left that was killed when all was done.
+fresh
+trains $good --url "$site/good/good"
+cp "$work/server/good" "$part"
+trains $good --url "$site/good/good"
+whole
 
 # A data set that is there and damaged is the user's: it is left.
 fresh
