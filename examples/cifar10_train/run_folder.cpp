@@ -8,7 +8,9 @@
 #include <cstring>
 #include <string_view>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/crc32c.hpp>
@@ -25,8 +27,17 @@ void require_folder_to_resume(const TrainOptions& options) {
 
 File open_log(const std::string& train_dir) {
     const std::string path = train_dir + "/train.log";
-    File file(std::fopen(path.c_str(), "ae"), &std::fclose);
-    require<DataError>(file != nullptr, "the log ", path, " cannot be written: ", std::strerror(errno));
+    // A pipe would let the training wait for someone to read it; without waiting, one that nobody reads is an error.
+    const int handle = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int error = errno;
+    struct stat status {};
+    const bool pipe = handle >= 0 ? fstat(handle, &status) == 0 && S_ISFIFO(status.st_mode) : error == ENXIO;
+    if (pipe && handle >= 0) close(handle);
+    require<DataError>(!pipe, "the log ", path, " cannot be written: it is a pipe, and no file");
+    require<DataError>(handle >= 0, "the log ", path, " cannot be written: ", std::strerror(error));
+    fcntl(handle, F_SETFL, O_APPEND);  // writes wait again
+    File file(fdopen(handle, "a"), &std::fclose);
+    require<OutOfMemory>(file != nullptr, "there is no memory for the log ", path);
     return file;
 }
 

@@ -29,6 +29,16 @@ mkdir "$work/full"
 ln -s /dev/full "$work/full/train.log"
 refuses 'the log line of step 0 could not be written: No space left on device' --train-dir "$work/full" --batch-size 16
 
+# A pipe in the log's place, read by nobody or by someone: refused, and not waited for.
+mkdir "$work/pipe"
+mkfifo "$work/pipe/train.log"
+through='timeout 60'
+refuses "the log $work/pipe/train.log cannot be written: it is a pipe, and no file" --train-dir "$work/pipe" --batch-size 16
+exec 8<>"$work/pipe/train.log"
+refuses "the log $work/pipe/train.log cannot be written: it is a pipe, and no file" --train-dir "$work/pipe" --batch-size 16
+exec 8>&-
+through=
+
 # Standard output that is full: as soon as something is printed, or at the end of a run that prints no line.
 for every in 1 0; do
     status=0
