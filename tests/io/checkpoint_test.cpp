@@ -82,6 +82,7 @@ TEST_CASE("A checkpoint is read as it was written") {
     CHECK(read.state.buffers.empty());
     CHECK(read.info == written.info);
     CHECK(folder.names() == std::set<std::string>{"x"});
+    CHECK(read.state.tensors == state_tensors(Net::rows));  // so that a training of another network refuses it
 }
 
 TEST_CASE("A checkpoint without averages and without optimiser state has none of them") {

@@ -127,6 +127,53 @@ TEST_CASE("a state of another network, optimiser or average is refused by its nu
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "step 0 or later, not -1"));
 }
 
+TEST_CASE("a state of another network is refused with the first parameter that differs, and both extents") {
+    struct Net : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, BatchNorm2d<>, ReLU, Flatten,
+                            Named<"fc", Linear<2>>> {};
+    // Arenas are padded: with so few elements these have the same sizes.
+    struct Wider : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<4, 1>>, BatchNorm2d<>, ReLU, Flatten,
+                              Named<"fc", Linear<2>>> {};
+    struct MoreClasses : Sequential<Input<2, 2, 2>, Named<"first", Conv2d<3, 1>>, BatchNorm2d<>, ReLU, Flatten,
+                                    Named<"last", Linear<3>>> {};
+    struct Shorter : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, ReLU, Flatten, Named<"fc", Linear<2>>> {};
+    struct Renamed
+        : Sequential<Input<2, 2, 2>, Named<"other", Conv2d<3, 1>>, BatchNorm2d<>, Flatten, Named<"name", Linear<2>>> {};
+    static_assert(Wider::parameter_elements == Net::parameter_elements &&
+                  Wider::buffer_elements == Net::buffer_elements);
+    using Of = DataParallel<Net, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+    Of training({.batch_size = 1});
+    const auto refusal = [&](const TrainingState& state) {
+        return message_of<InvalidArgument>([&] { training.restore(state); });
+    };
+    const auto state_of = [&](std::span<const Row> rows) {
+        TrainingState state = training.state();
+        state.tensors = state_tensors(rows);
+        return state;
+    };
+    CHECK(refusal(training.state()) == "(no exception)");
+    const DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>::Options wider{.batch_size = 1};
+    CHECK(
+        refusal(DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>(wider).state()) ==
+        "the state is of another network: its conv1.weight is 4 x 1 x 1 x 2, and this network's conv1.weight is 3 x 1 x 1 x 2");
+    CHECK(refusal(state_of(MoreClasses::rows)) ==
+          "the state is of another network: its last.weight is 3 x 12, and this network's fc.weight is 2 x 12");
+    CHECK(refusal(state_of(Shorter::rows)) ==
+          "the state is of another network: its fc.weight is 2 x 12, and this network's 1.weight is 3");
+    // Running statistics come last.
+    TrainingState state = training.state();
+    REQUIRE(state.tensors.size() == 8);
+    state.tensors.pop_back();
+    CHECK(refusal(state) == "the state is of another network: it has no 1.running_var, of 3");
+    state = training.state();
+    state.tensors.push_back({"more", Shape{5}});
+    CHECK(refusal(state) == "the state is of another network: its more is 5, and this network has no such tensor");
+    // A name makes no difference, and a state that does not say what is in it is compared by its sizes.
+    CHECK(refusal(state_of(Renamed::rows)) == "(no exception)");
+    state = training.state();
+    state.tensors.clear();
+    CHECK(refusal(state) == "(no exception)");
+}
+
 TEST_CASE("a step that adds up k batches has the gradient of all their samples together") {
     constexpr int parts = 3;
     Training::Options many = options();

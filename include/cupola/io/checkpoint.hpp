@@ -65,6 +65,7 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const Row> rows) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
+    checkpoint.state.tensors = state_tensors(rows);
     const impl::StoredTensors tensors = impl::stored_tensors(rows);
     const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
                           file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;

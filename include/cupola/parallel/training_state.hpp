@@ -5,6 +5,7 @@
 // file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -22,6 +25,14 @@ struct OptimizerState {
     std::vector<float> values{};
 
     bool operator==(const OptimizerState&) const = default;
+};
+
+/// A parameter or a running statistic of a network: its full name, "conv1.weight", and its extents.
+struct StateTensor {
+    std::string name{};
+    Shape shape{};
+
+    bool operator==(const StateTensor&) const = default;
 };
 
 struct TrainingState {
@@ -35,9 +46,41 @@ struct TrainingState {
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
+    /// What lies in the arenas, in their order: the parameters, then the running statistics. `restore` compares it with its
+    /// own network's; empty in a state that is put together by hand, of which only the sizes of the arenas are compared.
+    std::vector<StateTensor> tensors{};
 };
 
+/// The parameters and the running statistics of the network `Net::rows`, in the order of their arenas.
+[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const Row> rows) {
+    std::vector<StateTensor> tensors;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (std::size_t p = 0; p < rows[r].parameters.count; ++p)
+            tensors.push_back({parameter_name(rows, r, p), rows[r].parameters.list[p].shape});
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (std::size_t b = 0; b < rows[r].buffers.count; ++b)
+            tensors.push_back({buffer_name(rows, r, b), rows[r].buffers.list[b].shape});
+    }
+    return tensors;
+}
+
 namespace impl {
+
+/// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names are for the message:
+/// a layer without one is called by its place, which a layer without parameters changes.
+[[gnu::cold]] inline void require_tensors_of(std::span<const Row> rows, std::span<const StateTensor> given) {
+    const std::vector<StateTensor> own = state_tensors(rows);
+    for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
+        constexpr const char* other = "the state is of another network: ";
+        require(i < given.size(), other, "it has no ", i < own.size() ? own[i].name : "", ", of ",
+                to_string(i < own.size() ? own[i].shape : Shape{}));
+        require(i < own.size(), other, "its ", given[i].name, " is ", to_string(given[i].shape),
+                ", and this network has no such tensor");
+        require(given[i].shape == own[i].shape, other, "its ", given[i].name, " is ", to_string(given[i].shape),
+                ", and this network's ", own[i].name, " is ", to_string(own[i].shape));
+    }
+}
 
 /// Throws InvalidArgument unless these are the states that `optimizer` keeps. Two optimisers may keep as many that mean
 /// other things: they are told apart by their names.

@@ -155,12 +155,15 @@ public:
                                        })});
         }
         state.buffers = copied(Net::buffer_elements, 0, [](DeviceState& d) { return d.worker.buffers(); });
+        state.tensors = state_tensors(Net::rows);
         return state;
     }
 
-    /// Goes on from a state. Throws InvalidArgument if it is not one of this network, optimiser and moving average.
+    /// Goes on from a state. Throws InvalidArgument if it is not one of this network, optimiser and moving average: with
+    /// the first parameter whose extents are others, where the state says what is in it.
     void restore(const TrainingState& state) {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
+        if (!state.tensors.empty()) impl::require_tensors_of(Net::rows, state.tensors);
         impl::require_elements("parameter arena", state.parameters.size(), Net::parameter_elements);
         const bool averages = options_.moving_average.on();
         require(state.averages.empty() != averages,
