@@ -98,7 +98,8 @@ TEST_CASE("trains for its footprint") {
     std::vector<float> images(static_cast<std::size_t>(batch) * 24 * 24 * 3, 0.5F);
     std::vector<std::int32_t> labels(static_cast<std::size_t>(batch), 3);
     tutorial::Training<> training({.replicas = 2, .devices = 2, .batch_size = batch});
-    const BatchView views[] = {{images.data(), labels.data(), batch}, {images.data(), labels.data(), batch}};
+    const BatchView views[] = {{images.data(), labels.data(), batch, Shape{24, 24, 3}},
+                               {images.data(), labels.data(), batch, Shape{24, 24, 3}}};
     for (int i = 0; i < 3; ++i) training.step(views);
     const std::size_t numbers[2] = {peak_bytes(), training.memory().total() + images.size() * sizeof(float)};
     if (write(3, numbers, sizeof numbers) != sizeof numbers) _exit(1);

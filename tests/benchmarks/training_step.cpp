@@ -55,12 +55,14 @@ constexpr std::size_t batch_count = 4;
 struct Synthetic {
     std::vector<float> samples;
     std::vector<std::int32_t> labels;
+    Shape shape;
     std::size_t batch, replicas, sample;
 
-    Synthetic(std::int64_t of_a_replica, int replica_count, std::int64_t sample_size)
-        : batch(static_cast<std::size_t>(of_a_replica)),
+    Synthetic(std::int64_t of_a_replica, int replica_count, const Shape& sample_shape)
+        : shape(sample_shape),
+          batch(static_cast<std::size_t>(of_a_replica)),
           replicas(static_cast<std::size_t>(replica_count)),
-          sample(static_cast<std::size_t>(sample_size)) {
+          sample(static_cast<std::size_t>(sample_shape.size())) {
         const std::size_t count = batch_count * batch * replicas;
         samples.resize(count * sample);
         for (std::size_t i = 0; i < samples.size(); i += 4) {
@@ -77,13 +79,13 @@ struct Synthetic {
     BatchView operator()(std::int64_t step, int replica, HostContext&) const {
         const std::size_t first =
             (static_cast<std::size_t>(step) % batch_count * replicas + static_cast<std::size_t>(replica)) * batch;
-        return {samples.data() + first * sample, labels.data() + first, static_cast<std::int64_t>(batch)};
+        return {samples.data() + first * sample, labels.data() + first, static_cast<std::int64_t>(batch), shape};
     }
 };
 
 template <class Net, class Loss>
 int serve(const Choice& choice, const Sgd& optimizer) {
-    const Synthetic batches(choice.batch, choice.replicas, Net::input_shape.size());
+    const Synthetic batches(choice.batch, choice.replicas, Net::input_shape);
     const HostOptions device{.threads = choice.threads, .convolution = choice.winograd ? &winograd : nullptr};
     DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.replicas = choice.replicas,
                                                              .devices = choice.replicas,

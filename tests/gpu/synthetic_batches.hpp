@@ -40,7 +40,8 @@ public:
     [[nodiscard]] cupola::BatchView operator()(std::int64_t step, int replica, cupola::CudaContext&) const {
         const std::int64_t first = (step + replica) % turns * batch_;
         return {reinterpret_cast<const float*>(samples_.data()) + first * features,
-                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_};
+                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_,
+                cifar10::Cifar10Net::input_shape};
     }
 
 private:

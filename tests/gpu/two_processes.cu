@@ -46,7 +46,7 @@ public:
     }
     [[nodiscard]] BatchView of(std::int64_t step, int replica) {
         const std::int64_t first = (step * all_replicas + replica) * batch;
-        return {values() + first * features, labels() + first, batch};
+        return {values() + first * features, labels() + first, batch, Net::input_shape};
     }
 
 private:

@@ -144,7 +144,9 @@ TEST_CASE("a network with layers on the device that it runs on anyway trains wit
     const auto trained = [&]<class Net>(Net) {
         DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.batch_size = 4, .seed = 3});
         for (int step = 0; step < 3; ++step) {
-            training.step([&](std::int64_t, int, HostContext&) { return BatchView{images.data(), labels.data(), 4}; });
+            training.step([&](std::int64_t, int, HostContext&) {
+                return BatchView{images.data(), labels.data(), 4, Net::input_shape};
+            });
         }
         return training.parameters();
     };

@@ -73,7 +73,7 @@ struct Samples {
         source.fill(0, 0, images.data(), labels.data());
     }
     [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
-        return {images.data() + first * 24 * 24 * 3, labels.data() + first, size};
+        return {images.data() + first * 24 * 24 * 3, labels.data() + first, size, Shape{24, 24, 3}};
     }
 };
 
@@ -104,7 +104,7 @@ TEST_CASE("a replica without samples changes nothing, even where its gradient ro
     const BatchView first_only[] = {samples.view(0, 8), {}};
     std::vector<float> bad_image(24 * 24 * 3, std::numeric_limits<float>::quiet_NaN());
     const std::int32_t label = 0;
-    const BatchView poisoned[] = {samples.view(0, 8), {bad_image.data(), &label, 1}};
+    const BatchView poisoned[] = {samples.view(0, 8), {bad_image.data(), &label, 1, Shape{24, 24, 3}}};
 
     tutorial::SmallTraining<> training({.replicas = 2, .batch_size = 8, .other_batch_sizes = {1}, .seed = 4});
     tutorial::SmallTraining<> alone({.replicas = 1, .batch_size = 8, .seed = 4});

@@ -167,7 +167,7 @@ TEST_CASE("replicas that share their statistics do so in bfloat16 too") {
         const std::vector<std::int32_t> labels{0, 1, 2, 3, 4, 5, 6, 7};
         training.step([&](std::int64_t, int replica, HostContext&) {
             return BatchView{images.data() + replica * size * Net::input_shape.size(), labels.data() + replica * size,
-                             size};
+                             size, Net::input_shape};
         });
         return std::pair(training.averaged_gradient(), training.state().buffers);
     };

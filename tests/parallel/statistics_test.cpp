@@ -109,7 +109,7 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
     std::vector<std::int32_t> labels(16);
     source.fill(0, 0, images.data(), labels.data());
     const auto view = [&](std::int64_t first, std::int64_t size) {
-        return BatchView{images.data() + first * 24 * 24 * 3, labels.data() + first, size};
+        return BatchView{images.data() + first * 24 * 24 * 3, labels.data() + first, size, Shape{24, 24, 3}};
     };
     Training<Synchronized> many({.replicas = 3, .devices = 2, .batch_size = 8, .other_batch_sizes = {3}, .seed = 4});
     Training<Synchronized> one({.batch_size = 11, .seed = 4});
@@ -131,7 +131,7 @@ TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
     const std::vector<float> before = training.parameters();
     CHECK(message_of<InvalidArgument>([&] {
               training.step([&](std::int64_t, int replica, HostContext&) {
-                  return BatchView{images.data(), labels.data(), replica == 0 ? 8 : 3};
+                  return BatchView{images.data(), labels.data(), replica == 0 ? 8 : 3, Shape{24, 24, 3}};
               });
           }) == "with synchronised statistics and accumulation every batch has batch_size samples, 8, or none, not 3");
     CHECK(training.parameters() == before);
@@ -197,7 +197,8 @@ TEST_CASE("an error or a number that is not finite on one synchronised replica s
     // The merged statistics make every replica's loss no number.
     try {
         training.step([&](std::int64_t step, int replica, HostContext& context) {
-            return replica == 2 ? BatchView{images.data(), labels.data(), batch_size} : batches(step, replica, context);
+            return replica == 2 ? BatchView{images.data(), labels.data(), batch_size, Shape{24, 24, 3}}
+                                : batches(step, replica, context);
         });
         FAIL("the step was made");
     } catch (const DivergedError& error) {

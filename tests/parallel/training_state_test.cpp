@@ -202,10 +202,10 @@ TEST_CASE("batches of unequal sizes count by their samples when they are added u
     Training accumulating(two), whole({.batch_size = batch_size + 3, .seed = 4});
     accumulating.step([&](std::int64_t part, int, HostContext&) {
         return BatchView{images.data() + part * batch_size * 24 * 24 * 3, labels.data() + part * batch_size,
-                         part == 0 ? batch_size : 3};
+                         part == 0 ? batch_size : 3, tutorial::SmallNet::input_shape};
     });
     whole.step([&](std::int64_t, int, HostContext&) {
-        return BatchView{images.data(), labels.data(), batch_size + 3};
+        return BatchView{images.data(), labels.data(), batch_size + 3, tutorial::SmallNet::input_shape};
     });
     CHECK(tutorial::difference(accumulating.averaged_gradient(), whole.averaged_gradient()) < 1e-5);
 }
@@ -229,13 +229,13 @@ TEST_CASE("divergence names the step, the replica and the first layer whose outp
     Training other(options(1));
     CHECK(contains(message_of<DivergedError>([&] {
                        other.step([&](std::int64_t, int, HostContext&) {
-                           return BatchView{images.data(), labels.data(), batch_size};
+                           return BatchView{images.data(), labels.data(), batch_size, tutorial::SmallNet::input_shape};
                        });
                    }),
                    "of replica 0"));
     CHECK(contains(message_of<DivergedError>([&] {
                        other.step([&](std::int64_t, int, HostContext&) {
-                           return BatchView{images.data(), labels.data(), batch_size};
+                           return BatchView{images.data(), labels.data(), batch_size, tutorial::SmallNet::input_shape};
                        });
                    }),
                    "sample 5 of its batch is not finite"));

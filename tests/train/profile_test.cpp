@@ -46,7 +46,7 @@ struct Numbers {
     BatchView operator()(std::int64_t step, int replica, HostContext&) {
         if (step == broken) values.assign(values.size(), std::numeric_limits<float>::quiet_NaN());
         const auto at = (static_cast<std::size_t>(step + replica) % 4) * batch;
-        return {values.data() + at * pixels, labels.data() + at, batch};
+        return {values.data() + at * pixels, labels.data() + at, batch, Small::input_shape};
     }
 };
 

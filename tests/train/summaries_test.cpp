@@ -68,7 +68,7 @@ struct FakeInspection {
     [[nodiscard]] std::int64_t step() const { return at; }
     [[nodiscard]] std::span<const float> parameters() const { return parameter_arena; }
     [[nodiscard]] std::span<const float> averaged_gradient() const { return gradient_arena; }
-    [[nodiscard]] BatchView batch() const { return {samples.data(), nullptr, 4}; }
+    [[nodiscard]] BatchView batch() const { return {samples.data(), nullptr, 4, Net::input_shape}; }
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
         for (std::size_t r = 0; r < activations.size(); ++r) visit(r, std::span<const float>(activations[r]));

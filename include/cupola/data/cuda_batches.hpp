@@ -65,7 +65,7 @@ public:
         Lane& made = lanes_[static_cast<std::size_t>(lane)];
         if (made.ordinal != context.ordinal()) {
             made.images = images_.on(context);
-            made.buffer.provide(context, batch_size_, shape_.size());
+            made.buffer.provide(context, batch_size_, shape_);
             made.ordinal = context.ordinal();
         }
         return made.buffer;

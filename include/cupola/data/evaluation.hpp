@@ -35,7 +35,7 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
     /// Makes room for batches to be asked for from this many threads.
     void provide_lanes(int lanes) {
-        while (this->lanes() < lanes) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_.size());
+        while (this->lanes() < lanes) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_);
     }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }

@@ -90,7 +90,7 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const floa
 
 CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
     : source_(data, Unchanged{}, options) {
-    for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape().size());
+    for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape());
 }
 
 #endif

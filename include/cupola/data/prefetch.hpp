@@ -44,7 +44,7 @@ public:
         const int ahead = options.workers == 0 ? 1 : 2;
         lanes_.resize(static_cast<std::size_t>(replicas_));
         for (Lane& lane : lanes_) {
-            for (int i = 0; i < ahead; ++i) lane.slots.emplace_back(batch_size_, Shape(source_.sample_shape()).size());
+            for (int i = 0; i < ahead; ++i) lane.slots.emplace_back(batch_size_, source_.sample_shape());
         }
         try {
             for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
@@ -99,7 +99,7 @@ private:
     static constexpr int max_workers = 1024;
     enum class State { empty, filling, full };
     struct Slot {
-        Slot(std::int64_t batch_size, std::int64_t sample_size) : buffer(batch_size, sample_size) {}
+        Slot(std::int64_t batch_size, const Shape& sample_shape) : buffer(batch_size, sample_shape) {}
         impl::BatchBuffer buffer;
         State state = State::empty;
         std::int64_t step = -1;

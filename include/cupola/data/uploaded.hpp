@@ -27,6 +27,7 @@
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/wait_until.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -65,10 +66,7 @@ template <class Source>
 class Uploaded {
 public:
     explicit Uploaded(Source& source, UploadOptions options = {})
-        : source_(&source),
-          options_(options),
-          batch_size_(source.batch_size()),
-          sample_size_(Shape(source.sample_shape()).size()) {
+        : source_(&source), options_(options), batch_size_(source.batch_size()), sample_shape_(source.sample_shape()) {
         require(options.ahead >= 1 && options.ahead <= most_ahead, "a replica has pinned memory for 1 to ", most_ahead,
                 " batches, not ", options.ahead);
         require(options.patience_seconds > 0, "the host waits for a GPU for more than 0 s, not ",
@@ -79,7 +77,7 @@ public:
 
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return source_->replicas(); }
-    [[nodiscard]] Shape sample_shape() const { return source_->sample_shape(); }
+    [[nodiscard]] const Shape& sample_shape() const { return sample_shape_; }
 
     /// Queues the copy of the batch of a step and replica; what is queued after this replica's next batch no longer
     /// finds it. Throws what the source throws, and DeviceError where the GPU does not come to a copy in time.
@@ -91,7 +89,7 @@ public:
         await(pinned.copied, replica, step);
         const std::int64_t size = fill(pinned, step, replica);
         context.queue_copy(lane.buffer.samples(), pinned.samples(),
-                           static_cast<std::size_t>(size * sample_size_) * sizeof(float));
+                           static_cast<std::size_t>(size * sample_shape_.size()) * sizeof(float));
         context.queue_copy(lane.buffer.labels(), pinned.labels, static_cast<std::size_t>(size) * sizeof(std::int32_t));
         pinned.copied.record(context);
         lane.next = (lane.next + 1) % lane.ring.size();
@@ -119,12 +117,13 @@ private:
         for (const Pinned& pinned : lane.ring) await(pinned.copied, replica, step);
         lane.ring = std::vector<Pinned>(static_cast<std::size_t>(options_.ahead));
         lane.next = 0;
-        const std::size_t of_samples = aligned(static_cast<std::size_t>(batch_size_ * sample_size_) * sizeof(float));
+        const std::size_t of_samples =
+            aligned(static_cast<std::size_t>(batch_size_ * sample_shape_.size()) * sizeof(float));
         for (Pinned& pinned : lane.ring) {
             pinned.memory = impl::CudaPinned(of_samples + static_cast<std::size_t>(batch_size_) * sizeof(std::int32_t));
             pinned.labels = reinterpret_cast<std::int32_t*>(pinned.memory.data() + of_samples);
         }
-        lane.buffer.provide(context, batch_size_, sample_size_);
+        lane.buffer.provide(context, batch_size_, sample_shape_);
         lane.ordinal = context.ordinal();
     }
 
@@ -145,8 +144,9 @@ private:
             const BatchView batch = (*source_)(step, replica, thread);
             require(batch.size >= 1 && batch.size <= batch_size_, "a batch of step ", step, " has ", batch.size,
                     " samples; 1 to ", batch_size_, " were announced");
+            require_batch(batch, sample_shape_, "their source announced");
             std::memcpy(pinned.samples(), batch.samples,
-                        static_cast<std::size_t>(batch.size * sample_size_) * sizeof(float));
+                        static_cast<std::size_t>(batch.size * sample_shape_.size()) * sizeof(float));
             std::memcpy(pinned.labels, batch.labels, static_cast<std::size_t>(batch.size) * sizeof(std::int32_t));
             return batch.size;
         }
@@ -154,7 +154,8 @@ private:
 
     Source* source_;
     UploadOptions options_;
-    std::int64_t batch_size_, sample_size_;
+    std::int64_t batch_size_;
+    Shape sample_shape_;
     std::vector<Lane> lanes_;
 };
 

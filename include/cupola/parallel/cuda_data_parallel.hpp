@@ -37,6 +37,7 @@
 #include <cupola/parallel/impl/queued_training.hpp>
 #include <cupola/parallel/impl/training_mistake.hpp>
 #include <cupola/parallel/inspection.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -120,6 +121,7 @@ private:
 
     template <class Batches, class Inspector>
     void queue_step(Batches& batches, Inspector* inspector) {
+        require_batches(batches, Net::input, options_.replicas);
         Base::make_room();
         for (std::int64_t& samples : sizes_of(step_)) samples = 0;
         inspected_ = nullptr;
@@ -171,6 +173,7 @@ private:
         Context& context = state.worker.context();
         impl::QueuedDevice& queue = queue_of(device);
         const BatchView batch = batches(step_ * options_.accumulation + part, replica, context);
+        require_batch(batch, Net::input);
         if (batch.size == 0) return;
         const float* const parameters = state.worker.parameters();
         const auto [plan, packs] = state.worker.take_plan(plan_options(batch.size), parameters);
@@ -376,7 +379,7 @@ private:
             on_host(worker.context(), queue_of(0).labels(0), static_cast<std::size_t>(size));
         inspected_samples_ = queue_of(0).samples(0);
         const Inspection<D> inspection(
-            step_, worker.context(), parameters, gradient, {samples.data(), labels.data(), size},
+            step_, worker.context(), parameters, gradient, {samples.data(), labels.data(), size, Net::input},
             key_of(step_, options_.accumulation - 1, 0), this,
             [](void* object, const BatchView& batch, const PassKey& key, void* visitor,
                typename Inspection<D>::VisitOutput visit) {

@@ -29,6 +29,7 @@
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -64,6 +65,7 @@ public:
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const Inspection<D>&>
     const StepReport& step(Batches&& batches, Inspector&& inspector) {
+        require_batches(batches, Net::input, options_.replicas);
         threads_.run([&](int device) { step_on(device, batches, inspector); });
         finish_step();
         if (at(0).error) std::rethrow_exception(std::exchange(at(0).error, nullptr));
@@ -166,6 +168,7 @@ private:
             const Stopwatch watch(state.worker.times(), StepPart::data);
             return batches(place, replica, state.worker.context());
         }();
+        require_batch(batch, Net::input);
         batch_samples(part, replica) = batch.size;
         if (batch.size == 0) return nullptr;
         Plan<D, Element>* const plan = state.worker.plan_for(plan_options(batch.size), state.worker.parameters(), lane);

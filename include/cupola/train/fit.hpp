@@ -32,6 +32,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -93,12 +94,18 @@ struct FitOptions {
 };
 
 /// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. What a step throws
-/// is thrown on, after `on_end`; so is the first exception of an `on_step`.
+/// is thrown on, after `on_end`; so is the first exception of an `on_step`. Throws InvalidArgument, before `on_begin`, for
+/// batches whose `sample_shape()` or `replicas()` are not the training's.
 template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
     static_assert((report_mistake<callback_mistake<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
+    if constexpr (requires {
+                      Shape(Training::NetworkType::input);
+                      training.options().replicas;
+                  })
+        require_batches(batches, Training::NetworkType::input, training.options().replicas);
     Run run{
         .first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {

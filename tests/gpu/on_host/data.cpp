@@ -40,6 +40,7 @@ struct Batch {
 
 /// What is on the device when all that is queued is done.
 Batch on_host(CudaContext& context, const BatchView& view, const Shape& shape) {
+    CHECK(view.sample_shape == shape);
     Batch batch{std::vector<float>(static_cast<std::size_t>(view.size * shape.size())),
                 std::vector<std::int32_t>(static_cast<std::size_t>(view.size))};
     Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(batch.samples.data()),
@@ -125,6 +126,18 @@ namespace a_users {
 struct Own {
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     void operator()(std::span<const std::uint8_t>, const Shape&, const RandomStream&, float*) const {}
+};
+/// Gives samples of other extents than it announces.
+struct Mistaken {
+    std::vector<float> samples = std::vector<float>(2);
+    std::vector<std::int32_t> labels = std::vector<std::int32_t>(1);
+    [[nodiscard]] std::int64_t batch_size() const { return 1; }
+    [[nodiscard]] int replicas() const { return 1; }
+    [[nodiscard]] Shape sample_shape() const { return {2, 2}; }
+    template <class Context>
+    BatchView operator()(std::int64_t, int, Context&) {
+        return {samples.data(), labels.data(), 1, Shape{2, 1}};
+    }
 };
 }  // namespace a_users
 
@@ -275,7 +288,8 @@ void check_uploaded(Source& source, const Expected& expected, const UploadOption
         }
     }
     const Batch all =
-        on_host(context, {samples_at, labels_at, static_cast<std::int64_t>(count * size)}, expected.sample_shape());
+        on_host(context, {samples_at, labels_at, static_cast<std::int64_t>(count * size), expected.sample_shape()},
+                expected.sample_shape());
     std::vector<float> wanted(values);
     std::vector<std::int32_t> wanted_labels(size);
     place = 0;
@@ -329,6 +343,10 @@ TEST_CASE("batches that cannot be handed over are refused") {
     Batches batches(source);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 1, context); }) ==
           "there is no replica 1 of 1");
+    a_users::Mistaken mistaken;
+    Uploaded<a_users::Mistaken> other(mistaken);
+    CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
+          "a batch has samples of 2 x 1, and their source announced 2 x 2");
 #ifndef __CUDACC__
     // A GPU that stands still.
     Batches waiting(source, {.ahead = 2, .patience_seconds = 0.01});

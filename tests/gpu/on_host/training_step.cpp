@@ -54,7 +54,7 @@ TEST_CASE("a batch is taken bit for bit, and none once the training is not sound
             samples[start] = std::bit_cast<float>(0x7FC0'1234U);  // a NaN with a number in it
             std::vector<std::int32_t> classes(labels);
             for (std::size_t i = 0; i < labels; ++i) classes[i] = static_cast<std::int32_t>(i) - 1;
-            const BatchView batch{samples.data() + start, classes.data(), size};
+            const BatchView batch{samples.data() + start, classes.data(), size, Shape{features}};
             Floats to(start + floats + 1, 9.0F);
             std::vector<std::int32_t> to_labels(labels + 1, 99);
             std::int32_t sound = 0;

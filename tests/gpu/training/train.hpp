@@ -63,7 +63,7 @@ public:
     [[nodiscard]] float* values() { return reinterpret_cast<float*>(values_.data()); }
     [[nodiscard]] std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_.data()); }
     [[nodiscard]] cupola::BatchView view(std::int64_t first, std::int64_t size) {
-        return {values() + first * elements, labels() + first, size};
+        return {values() + first * elements, labels() + first, size, cupola::Shape{12, 12, 3}};
     }
 
 private:

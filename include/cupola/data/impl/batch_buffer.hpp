@@ -13,6 +13,7 @@
 #include <span>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -24,12 +25,16 @@ inline constexpr std::int64_t samples_a_piece = 8;
 /// The floats and labels of one batch, aligned as tensors are.
 class BatchBuffer {
 public:
-    BatchBuffer(std::int64_t batch_size, std::int64_t sample_size)
-        : samples_(allocate<float>(batch_size * sample_size)), labels_(allocate<std::int32_t>(batch_size)) {}
+    BatchBuffer(std::int64_t batch_size, const Shape& sample_shape)
+        : samples_(allocate<float>(batch_size * sample_shape.size())),
+          labels_(allocate<std::int32_t>(batch_size)),
+          sample_shape_(sample_shape) {}
 
     [[nodiscard]] float* samples() const { return samples_.get(); }
     [[nodiscard]] std::int32_t* labels() const { return labels_.get(); }
-    [[nodiscard]] BatchView view(std::int64_t size) const { return {samples_.get(), labels_.get(), size}; }
+    [[nodiscard]] BatchView view(std::int64_t size) const {
+        return {samples_.get(), labels_.get(), size, sample_shape_};
+    }
 
 private:
     struct Free {
@@ -45,6 +50,7 @@ private:
 
     std::unique_ptr<float[], Free> samples_;
     std::unique_ptr<std::int32_t[], Free> labels_;
+    Shape sample_shape_;
 };
 
 /// Calls fill(begin, end) for the pieces of [0, size) on the team of the context. An exception must not leave a thread

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <cupola/core/extents.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -15,23 +16,26 @@ namespace cupola::inline CUPOLA_ABI::impl {
 class CudaBatchBuffer {
 public:
     /// Makes room on the context's GPU, unless there is.
-    void provide(const CudaContext& context, std::int64_t batch_size, std::int64_t sample_size) {
+    void provide(const CudaContext& context, std::int64_t batch_size, const Shape& sample_shape) {
         if (ordinal_ == context.ordinal()) return;
         const auto scope = context.team();
-        const std::size_t of_samples = aligned(static_cast<std::size_t>(batch_size * sample_size) * sizeof(float));
+        const std::size_t of_samples =
+            aligned(static_cast<std::size_t>(batch_size * sample_shape.size()) * sizeof(float));
         memory_ = CudaArena(of_samples + static_cast<std::size_t>(batch_size) * sizeof(std::int32_t),
                             "the samples of a batch");
         labels_ = memory_.data() + of_samples;
+        sample_shape_ = sample_shape;
         ordinal_ = context.ordinal();
     }
     [[nodiscard]] float* samples() { return reinterpret_cast<float*>(memory_.data()); }
     [[nodiscard]] std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_); }
-    [[nodiscard]] BatchView view(std::int64_t size) { return {samples(), labels(), size}; }
+    [[nodiscard]] BatchView view(std::int64_t size) { return {samples(), labels(), size, sample_shape_}; }
 
 private:
     int ordinal_ = -1;
     CudaArena memory_;
     std::byte* labels_ = nullptr;
+    Shape sample_shape_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

@@ -353,7 +353,7 @@ protected:
             auto& worker = at(device).worker;
             QueuedDevice& queue = queue_of(device);
             const BatchView batch{queue.samples(local(replica)), queue.labels(local(replica)),
-                                  size_of(step, part, replica)};
+                                  size_of(step, part, replica), Net::input};
             if (batch.size == 0) return;
             const PassKey key = key_of(step, part, replica);
             queue_set(worker.context(), ReportBlock::step(queue.on_device()), key.step);

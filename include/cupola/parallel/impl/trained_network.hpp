@@ -31,6 +31,7 @@
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 #include <cupola/tensor/tensor.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -94,6 +95,7 @@ public:
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
         require_weights(weights);
+        require_batches(batches, Net::input);
         std::vector<LossResult> results(static_cast<std::size_t>(count));
         std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
         threads_.run([&](int device) {
@@ -101,6 +103,7 @@ public:
             const auto loss = options_.loss.data.template operation<D>();
             for (std::int64_t i = device; i < count; i += options_.devices) {
                 const BatchView batch = batches(i, device, context);
+                require_batch(batch, Net::input);
                 if (batch.size == 0) continue;
                 const float* const logits = forward(at(device), batch, weights);
                 results[static_cast<std::size_t>(i)] = loss.forward(context, logits, batch.labels, batch.size, nullptr);
@@ -127,7 +130,7 @@ public:
         Tensor<D, float, InputExtents> input(samples.batch());
         return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
             copy_from_host(state.worker.context(), input, samples);
-            return forward(state, {input.data(), nullptr, samples.batch()}, weights);
+            return forward(state, {input.data(), nullptr, samples.batch(), Net::input}, weights);
         });
     }
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A batch that does not say what extents its samples have.
+//
+// expect: a BatchView says the extents of a sample too: BatchView{samples, labels, size, sample_shape}
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+BatchView batch(const float* samples, const std::int32_t* labels) {
+#ifdef MISTAKE
+    return {samples, labels, 8};
+#else
+    return {samples, labels, 8, Net::input_shape};
+#endif
+}

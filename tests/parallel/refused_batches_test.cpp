@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches that are not the network's or not the training's are refused before a sample is read, wherever they are given.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, ReLU, Flatten, Linear<2>> {};
+using Training = DataParallel<Net, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+
+constexpr std::int64_t samples = 16;
+
+/// Data of 6 x 6 x `channels`.
+struct Images {
+    std::vector<float> pixels;
+    std::vector<std::int32_t> labels = std::vector<std::int32_t>(samples, 1);
+    InMemory data;
+
+    explicit Images(std::int64_t channels)
+        : pixels(static_cast<std::size_t>(samples * 36 * channels), 0.25F),
+          data(Shape{6, 6, channels}, pixels, labels, 2) {}
+    Images(const Images&) = delete;
+    [[nodiscard]] BatchView view(std::int64_t size) const {
+        return {pixels.data(), labels.data(), size, data.sample_shape()};
+    }
+};
+
+struct CountsBegins {
+    int begins = 0;
+    void on_begin(Run&) { ++begins; }
+};
+
+/// A user's own source, which announces nothing.
+struct Silent {
+    BatchView batch;
+    BatchView operator()(std::int64_t, int, HostContext&) const { return batch; }
+};
+
+template <class Act>
+std::string refusal(Act&& act) {
+    return message_of<InvalidArgument>(act);
+}
+
+}  // namespace
+
+TEST_CASE("fit, step and evaluate refuse batches of samples of other extents") {
+    for (const std::int64_t channels : {1, 4}) {
+        const Images images(channels);
+        const std::string expected = text("samples of 6 x 6 x ", channels, ", and the network takes 6 x 6 x 3"),
+                          of_source = "the batches have ", of_batch = "a batch has ";
+        Training training({.replicas = 2, .devices = 2, .batch_size = 4});
+        const std::vector<float> before = training.parameters();
+        InMemoryBatches batches(images.data, {.batch_size = 4, .replicas = 2});
+        Prefetch prefetch(TrainingBatches(images.data, Unchanged{}, {.batch_size = 4, .replicas = 2}));
+        CountsBegins callback;
+        CHECK(refusal([&] { fit(training, batches, {.steps = 2}, callback); }) == of_source + expected);
+        CHECK(refusal([&] { fit(training, prefetch, {.steps = 2}, callback); }) == of_source + expected);
+        CHECK(callback.begins == 0);
+        CHECK(refusal([&] { training.step(batches); }) == of_source + expected);
+        CHECK(refusal([&] { (void)evaluate(training, EvaluationBatches(images.data, Unchanged{}, 4)); }) ==
+              of_source + expected);
+
+        Silent silent{images.view(4)};
+        CHECK(refusal([&] { fit(training, silent, {.steps = 2}); }) == of_batch + expected);
+        CHECK(refusal([&] { training.step(silent); }) == of_batch + expected);
+        CHECK(refusal([&] { (void)training.evaluate(silent, 1); }) == of_batch + expected);
+        const BatchView views[] = {images.view(4), images.view(4)};
+        CHECK(refusal([&] { training.step(std::span(views)); }) == of_batch + expected);
+        CHECK(training.step() == 0);
+        CHECK(training.parameters() == before);
+    }
+}
+
+TEST_CASE("batches that were made for another number of replicas are refused") {
+    const Images images(3);
+    InMemoryBatches two(images.data, {.batch_size = 4, .replicas = 2}), one(images.data, {.batch_size = 4});
+    Prefetch prefetched_two(TrainingBatches(images.data, Unchanged{}, {.batch_size = 4, .replicas = 2}));
+    Training of_one({.batch_size = 4}), of_two({.replicas = 2, .batch_size = 4});
+    CountsBegins callback;
+    CHECK(refusal([&] { fit(of_one, two, {.steps = 1}, callback); }) ==
+          "the batches are made for 2 replicas, and the training has 1");
+    CHECK(refusal([&] { fit(of_one, prefetched_two, {.steps = 1}, callback); }) ==
+          "the batches are made for 2 replicas, and the training has 1");
+    CHECK(callback.begins == 0);
+    CHECK(refusal([&] { of_one.step(two); }) == "the batches are made for 2 replicas, and the training has 1");
+    CHECK(refusal([&] { of_two.step(one); }) == "the batches are made for 1 replica, and the training has 2");
+    CHECK(of_one.step() == 0);
+    CHECK(fit(of_one, one, {.steps = 1}, callback) == 1);
+    CHECK(fit(of_two, two, {.steps = 1}, callback) == 1);
+}
+
+TEST_CASE("a batch with samples and a null pointer is refused in a step and in an evaluation") {
+    const Images images(3);
+    Training training({.batch_size = 4});
+    const Shape shape = images.data.sample_shape();
+    Silent without_samples{{nullptr, images.labels.data(), 4, shape}},
+        without_labels{{images.pixels.data(), nullptr, 4, shape}};
+    CHECK(refusal([&] { training.step(without_samples); }) == "a batch of 4 samples has a null pointer to them");
+    CHECK(refusal([&] { training.step(without_labels); }) == "a batch of 4 samples has a null pointer to their labels");
+    CHECK(refusal([&] { (void)training.evaluate(without_samples, 1); }) ==
+          "a batch of 4 samples has a null pointer to them");
+    CHECK(refusal([&] { (void)training.evaluate(without_labels, 1); }) ==
+          "a batch of 4 samples has a null pointer to their labels");
+    CHECK(training.step(Silent{images.view(4)}).samples == 4);
+}
