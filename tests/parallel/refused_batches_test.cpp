@@ -114,3 +114,40 @@ TEST_CASE("a batch with samples and a null pointer is refused in a step and in a
           "a batch of 4 samples has a null pointer to their labels");
     CHECK(training.step(Silent{images.view(4)}).samples == 4);
 }
+
+TEST_CASE("an evaluation's batch may be larger than training's where the options say so, and is refused otherwise") {
+    const Images images(3);
+    const EvaluationBatches large(images.data, Unchanged{}, 16), small(images.data, Unchanged{}, 4);
+    Training training({.batch_size = 4, .seed = 1}),
+        announced({.batch_size = 4, .evaluation_batch_size = 16, .seed = 1});
+    const std::string expected =
+        "a forward pass takes 1 to 4 samples, the larger of batch_size and evaluation_batch_size in the options, not 16";
+    int asked = 0;
+    struct Asked {
+        const EvaluationBatches<InMemory, Unchanged>& batches;
+        int& count;
+        [[nodiscard]] std::int64_t size_of(std::int64_t i) const { return batches.size_of(i); }
+        BatchView operator()(std::int64_t i, int lane, HostContext& context) const {
+            ++count;
+            return batches(i, lane, context);
+        }
+    };
+    CHECK(refusal([&] { (void)training.evaluate(Asked{large, asked}, 1); }) == expected);
+    CHECK(asked == 0);
+    CHECK(refusal([&] { (void)training.evaluate(Silent{images.view(16)}, 1); }) == expected);
+    CHECK(refusal([&] { (void)training.predict({images.pixels.data(), 16}); }) == expected);
+
+    const Evaluation of_small = evaluate(training, small), of_large = evaluate(announced, large);
+    CHECK(of_large.samples == samples);
+    CHECK(of_large.correct == of_small.correct);
+    CHECK(of_large.loss == doctest::Approx(of_small.loss).epsilon(1e-6));
+    CHECK(announced.predict({images.pixels.data(), 16}).size() == 32);
+    constexpr std::int64_t many = 2048;
+    Training of_many({.batch_size = 1, .evaluation_batch_size = many}), single({.batch_size = 1});
+    CHECK(of_many.memory().plan.total() > single.memory().plan.total());
+    CHECK(of_many.predict({std::vector<float>(many * 108).data(), many}).size() == many * 2);
+    CHECK(announced.step(Silent{images.view(4)}).loss == training.step(Silent{images.view(4)}).loss);
+    CHECK(announced.parameters() == training.parameters());
+    CHECK(refusal([] { Training({.evaluation_batch_size = -1}); }) ==
+          "evaluation_batch_size is 0 (that of training) or more, not -1");
+}

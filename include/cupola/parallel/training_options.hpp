@@ -20,6 +20,9 @@ struct TrainingOptions {
     /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
     std::int64_t batch_size = 128;
     std::vector<std::int64_t> other_batch_sizes{};
+    /// The most samples that a batch of `evaluate` and `predict` has, where that is more than batch_size: their memory
+    /// is planned with the training's.
+    std::int64_t evaluation_batch_size = 0;
     /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s *
     /// accumulation and on.
     int accumulation = 1;

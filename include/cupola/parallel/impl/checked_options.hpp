@@ -28,6 +28,8 @@ template <class Options>
         require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size,
                 ", not ", size);
     }
+    require(o.evaluation_batch_size >= 0, "evaluation_batch_size is 0 (that of training) or more, not ",
+            o.evaluation_batch_size);
     require(o.accumulation >= 1 && o.accumulation <= most, "a step adds up 1 to ", most, " batches of a replica, not ",
             o.accumulation);
     require(o.check_every >= 0, "parameters are compared every 0 (never) or more steps, not ", o.check_every);

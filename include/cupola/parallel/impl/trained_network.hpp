@@ -89,13 +89,16 @@ public:
     }
 
     /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data
-    /// and the correct answers. `batches(i, device, context)` gives batch i, of at most `batch_size` samples, on the
-    /// thread of that device. `weights` says whether the trained parameters are run or their moving averages.
+    /// and the correct answers. `batches(i, device, context)` gives batch i, on the thread of that device, of at most
+    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` says whether the trained parameters are run or their moving averages.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
         require_weights(weights);
         require_batches(batches, Net::input);
+        if constexpr (requires { batches.size_of(count); }) {
+            if (count > 0) require_forward_size(batches.size_of(0));
+        }
         std::vector<LossResult> results(static_cast<std::size_t>(count));
         std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
         threads_.run([&](int device) {
@@ -122,7 +125,7 @@ public:
 
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
 
-    /// The outputs of the network for at most `batch_size` samples of host memory, one after another.
+    /// The outputs of the network for samples of host memory, one after another; as many at most as in evaluate.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         require_weights(weights);
@@ -345,6 +348,8 @@ protected:
                 state.worker.template add_plan<Net>(plan_options(size), static_cast<std::size_t>(lane));
             }
         }
+        if (options_.evaluation_batch_size > options_.batch_size)
+            state.worker.template add_plan<Net>({.batch = options_.evaluation_batch_size, .training = false});
         state.regularization.resize(regularized_.size());
         state.counted_rows.reserve(replicas_.size());
     }
@@ -372,10 +377,15 @@ protected:
                 "this training keeps no moving averages to run the network with; set moving_average in its options");
     }
 
+    void require_forward_size(std::int64_t size) const {
+        const std::int64_t most = std::max(options_.batch_size, options_.evaluation_batch_size);
+        require(size >= 1 && size <= most, "a forward pass takes 1 to ", most,
+                " samples, the larger of batch_size and evaluation_batch_size in the options, not ", size);
+    }
+
     const float* forward(DeviceState& state, const BatchView& batch, Weights weights) {
         const auto team = state.worker.context().team();
-        require(batch.size >= 1 && batch.size <= options_.batch_size, "a forward pass takes 1 to batch_size samples, ",
-                options_.batch_size, ", not ", batch.size);
+        require_forward_size(batch.size);
         const PlanOptions options{.batch = batch.size, .training = false};
         state.worker.template add_plan<Net>(options);
         const float* const parameters =
