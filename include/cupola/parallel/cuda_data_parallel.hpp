@@ -366,25 +366,39 @@ private:
     [[gnu::cold]] void inspect(DeviceState& state, Inspector& inspector) {
         using Worker = impl::DeviceWorker<D, Element>;
         auto& worker = state.worker;
-        const std::int64_t size = size_of(step_, options_.accumulation - 1, 0);
+        int replica = 0;
+        while (replica + 1 < options_.replicas && samples_of(step_, replica) == 0) ++replica;
+        const int part = Base::last_part(step_, replica), its_device = Base::device_of(replica);
+        const std::int64_t size = size_of(step_, part, replica), numbers = size * Net::input.size();
+        impl::QueuedDevice& its_queue = queue_of(its_device);
+        float* its_samples = its_queue.samples(local(replica));
+        std::int32_t* its_labels = its_queue.labels(local(replica));
         if constexpr (sums_on_devices) {  // the copies would wait without an end for a process that is gone
             queue_of(0).gradients_ready().record(worker.context());
             Base::group().wait(0, queue_of(0).gradients_ready().get(), step_);
         }
+        if (its_device != 0) {  // no replica of this device has samples, so there is room for theirs
+            float* const samples_here = queue_of(0).samples(0);
+            std::int32_t* const labels_here = queue_of(0).labels(0);
+            worker.context().queue_copy(samples_here, its_samples, static_cast<std::size_t>(numbers) * sizeof(float));
+            worker.context().queue_copy(labels_here, its_labels, static_cast<std::size_t>(size) * sizeof(std::int32_t));
+            its_samples = samples_here;
+            its_labels = labels_here;
+        }
         const std::vector<float> parameters = on_host(worker.context(), worker.parameters(), elements);
         const std::vector<float> gradient = on_host(worker.context(), average_row(0), elements);
-        const std::vector<float> samples =
-            on_host(worker.context(), queue_of(0).samples(0), static_cast<std::size_t>(size * Net::input.size()));
-        const std::vector<std::int32_t> labels =
-            on_host(worker.context(), queue_of(0).labels(0), static_cast<std::size_t>(size));
-        inspected_samples_ = queue_of(0).samples(0);
+        const std::vector<float> samples = on_host(worker.context(), its_samples, static_cast<std::size_t>(numbers));
+        const std::vector<std::int32_t> labels = on_host(worker.context(), its_labels, static_cast<std::size_t>(size));
+        inspected_samples_ = its_samples;
         const Inspection<D> inspection(
             step_, worker.context(), parameters, gradient, {samples.data(), labels.data(), size, Net::input},
-            key_of(step_, options_.accumulation - 1, 0), this,
+            key_of(step_, part, replica), this,
             [](void* object, const BatchView& batch, const PassKey& key, void* visitor,
                typename Inspection<D>::VisitOutput visit) {
                 auto& self = *static_cast<DataParallel*>(object);
+                if (batch.size == 0) return;  // another process has all samples
                 Worker& its = self.at(0).worker;
+                impl::queue_set(its.context(), impl::ReportBlock::step(self.queue_of(0).on_device()), key.step);
                 its.inspect(its.template inspection_plan<Net>(batch.size), self.inspected_samples_, key, nullptr,
                             [&](std::size_t layer, std::span<const float> values) {
                                 visit(visitor, layer, on_host(its.context(), values.data(), values.size()));

@@ -143,6 +143,7 @@ private:
         }
         for (int replica = first_replica(device); replica < first_replica(device + 1); ++replica) {
             replica_at(replica).samples = 0;
+            replica_at(replica).batch = {};
             replica_at(replica).has_finite_loss = true;
             replica_at(replica).culprit.clear();
             tally_.begin(replica);
@@ -161,7 +162,6 @@ private:
     Plan<D, Element>* begin_batch(DeviceState& state, int replica, int part, Batches& batches, std::size_t lane = 0) {
         Replica& r = replica_at(replica);
         batch_samples(part, replica) = 0;
-        r.batch = {};
         if (!r.has_finite_loss) return nullptr;
         const std::int64_t place = step_ * options_.accumulation + part;
         const BatchView batch = [&]() -> BatchView {
@@ -297,7 +297,9 @@ private:
 
     [[nodiscard]] Inspection<D> inspection(DeviceState& state) {
         constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
-        const Replica& r = replicas_[0];
+        const Replica& r = *std::find_if(replicas_.begin(), replicas_.end(),
+                                         [](const Replica& replica) { return replica.samples > 0; });
+        inspected_statistics_ = synchronized ? r.statistics : nullptr;
         return {step_,
                 state.worker.context(),
                 std::span<const float>(state.worker.parameters(), elements),
@@ -309,10 +311,10 @@ private:
                    typename Inspection<D>::VisitOutput visit) {
                     auto& self = *static_cast<DataParallel*>(object);
                     auto& worker = self.at(0).worker;
-                    worker.inspect(
-                        worker.template inspection_plan<Net>(batch.size), batch.samples, key,
-                        synchronized ? self.replica_at(0).statistics : nullptr,
-                        [&](std::size_t layer, std::span<const float> values) { visit(visitor, layer, values); });
+                    worker.inspect(worker.template inspection_plan<Net>(batch.size), batch.samples, key,
+                                   self.inspected_statistics_, [&](std::size_t layer, std::span<const float> values) {
+                                       visit(visitor, layer, values);
+                                   });
                 }};
     }
 
@@ -390,7 +392,8 @@ private:
                 found = r;
                 where = impl::shown_culprit(where_not_finite(at(0), replica_at(r), row(r)));
                 if (options_.accumulation > 1) {
-                    where += text("; of its ", options_.accumulation, " batches the last was searched");
+                    where +=
+                        text("; of its ", options_.accumulation, " batches the last that has samples was searched");
                 }
             }
         });
@@ -400,6 +403,8 @@ private:
                  " is not finite"),
             where, found);
     }
+
+    const float* inspected_statistics_ = nullptr;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -42,10 +42,10 @@ public:
     /// The parameters before the update, and the gradient averaged over the replicas, laid out as the arena.
     [[nodiscard]] std::span<const float> parameters() const { return parameters_; }
     [[nodiscard]] std::span<const float> averaged_gradient() const { return gradient_; }
-    /// The first replica's batch.
+    /// The batch of the first replica that has samples; the last one with samples where a step adds up several.
     [[nodiscard]] const BatchView& batch() const { return batch_; }
 
-    /// Calls visit(row, values) for every layer of the network in its order: its output for the first replica's batch.
+    /// Calls visit(row, values) for every layer of the network in its order: its output for `batch()`.
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
         auto* const visitor = const_cast<void*>(static_cast<const void*>(std::addressof(visit)));

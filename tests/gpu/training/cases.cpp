@@ -122,6 +122,33 @@ TEST_CASE("steps that begin with Host's parameters have Host's loss, gradient an
     CHECK(same(run_on_cuda(run), ours));
 }
 
+TEST_CASE("what looks into a step, or for what is not finite, takes a batch that has samples") {
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        CAPTURE(devices);
+        Run run{.replicas = 2,
+                .devices = devices,
+                .accumulation = 3,
+                .steps = 2,
+                .sizes = {{8, 8}, {3, 8}, {0, 0}, {0, 8}, {0, 3}, {0, 0}},
+                .inspects = true};
+        const Result host = run_on_host(run), ours = run_on_cuda(run);
+        REQUIRE(host.error == "");
+        REQUIRE(ours.error == "");
+        CHECK(ours.activations.size() == host.activations.size());
+        CHECK(distance(ours.activations, host.activations) < 1e-4);
+        run.poisoned_place = 4;
+        run.poisoned_replica = 1;
+        run.goes_on = false;
+        const Result of_host = run_on_host(run), bad = run_on_cuda(run);
+        CAPTURE(bad.error);
+        CHECK(bad.error_step == 1);
+        CHECK(bad.error_replica == 1);
+        CHECK(bad.error.find("sample 1 of its batch is not finite") != std::string::npos);
+        CHECK(of_host.error.find("sample 1 of its batch is not finite") != std::string::npos);
+    }
+}
+
 TEST_CASE("replicas and GPUs: ConcatMean has the same bits on one GPU as on two") {
     for (const int replicas : {2, 3}) {
         CAPTURE(replicas);

@@ -257,7 +257,7 @@ auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t lane)
 struct Replica {
     /// Of all its batches so far.
     std::int64_t samples = 0;
-    /// The batch that it is at, and that batch's random numbers.
+    /// The last batch of this step that has samples, and that batch's random numbers.
     BatchView batch{};
     PassKey key{};
     /// Where its statistics of that batch go.

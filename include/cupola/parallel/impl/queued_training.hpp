@@ -174,6 +174,12 @@ protected:
         for (int part = 0; part < options_.accumulation; ++part) samples += size_of(step, part, replica);
         return samples;
     }
+    /// The last of a replica's batches that has samples, whose samples are still there; the first if none has.
+    [[nodiscard]] int last_part(std::int64_t step, int replica) {
+        int part = options_.accumulation - 1;
+        while (part > 0 && size_of(step, part, replica) == 0) --part;
+        return part;
+    }
     [[nodiscard]] PassKey key_of(std::int64_t step, int part, int replica) const {
         return {.seed = options_.seed,
                 .step = static_cast<std::uint32_t>(step * options_.accumulation + part),
@@ -325,7 +331,7 @@ protected:
                 const LossReport& report = *queue.block().report(queue.arrived(step), queue.batch_of(local(r), part));
                 const LossResult result = options_.loss.data.template operation<D>().result_of(report);
                 if (std::isfinite(result.sum)) continue;
-                const bool there = part + 1 == options_.accumulation;
+                const bool there = part == last_part(step, r);
                 throw_diverged(step, text("the loss of replica ", r, " is ", tally_.of(r).total),
                                there ? where_not_finite(step, r, nullptr)
                                      : text("it is that of batch ", part + 1, " of ", options_.accumulation),
@@ -347,7 +353,7 @@ protected:
 
     [[nodiscard, gnu::cold]] std::string where_not_finite(std::int64_t step, int replica, const float* gradient) {
         std::string where;
-        const int part = options_.accumulation - 1, its_device = device_of(replica);
+        const int part = last_part(step, replica), its_device = device_of(replica);
         threads_.run([&](int device) {
             if (device != its_device) return;
             auto& worker = at(device).worker;
