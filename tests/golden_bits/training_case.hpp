@@ -10,6 +10,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -87,7 +88,7 @@ public:
         Buffer& buffer = buffers_[static_cast<std::size_t>(replica)];
         const std::int64_t first = (step * setting_.replicas + replica) * setting_.batch_size;
         for (std::int64_t i = 0; i < setting_.batch_size; ++i) make_sample(first + i, i, buffer);
-        return {buffer.samples.data(), buffer.labels.data(), size_of(step, replica)};
+        return view<BatchView>(buffer, size_of(step, replica));
     }
 
 private:
@@ -95,6 +96,16 @@ private:
         std::vector<float> samples;
         std::vector<std::int32_t> labels;
     };
+
+    /// A view of earlier commits does not say the extents of a sample.
+    template <class View>
+    [[nodiscard]] View view(const Buffer& buffer, std::int64_t size) const {
+        if constexpr (std::is_constructible_v<View, const float*, const std::int32_t*, std::int64_t, const Shape&>) {
+            return View(buffer.samples.data(), buffer.labels.data(), size, shape_);
+        } else {
+            return View{buffer.samples.data(), buffer.labels.data(), size};
+        }
+    }
 
     [[nodiscard]] std::int64_t size_of(std::int64_t step, int replica) const {
         const bool last_part = step % setting_.accumulation == setting_.accumulation - 1;
