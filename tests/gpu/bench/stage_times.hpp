@@ -116,8 +116,7 @@ StepProfile stage_times(const CudaOptions& options, std::int64_t batch, const Ba
     for (int i = 0; i < warm_up + steps; ++i) {
         StepTimes* const timed = i < warm_up ? nullptr : &times;
         plan.time(timed);
-        hold_kernel<<<1, 1, 0, context.stream()>>>(held_nanoseconds);
-        impl::check_launch();
+        impl::launch_kernel(hold_kernel, 1, 1, context.stream(), held_nanoseconds);
         const std::size_t begun = timed != nullptr ? marks.record() : 0;
         const PassKey key{.seed = 1, .step = static_cast<std::uint32_t>(i)};
         {

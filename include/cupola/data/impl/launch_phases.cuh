@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/launch.cuh>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -45,8 +46,7 @@ void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& 
     if (blocks <= 0) return;
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     require(blocks <= most, "a kernel has at most ", most, " blocks, not ", blocks);
-    phases_kernel<<<static_cast<unsigned>(blocks), Work::threads, 0, context.stream()>>>(work);
-    check_cuda(cudaGetLastError(), "kernel launch");
+    launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context.stream(), work);
 }
 
 }  // namespace impl

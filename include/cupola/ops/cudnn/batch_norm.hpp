@@ -188,39 +188,35 @@ private:
         float* const partial = partials(pass);
         auto* const moments =
             packs(pass.input, pass.input) ? &impl::norm_moments_kernel<T, 4> : &impl::norm_moments_kernel<T, 1>;
-        moments<<<blocks_.grid(), impl::norm_threads, 0, stream>>>(pass.input, blocks_, partial);
-        impl::check_launch();
+        impl::launch_kernel(moments, blocks_.grid(), impl::norm_threads, stream, pass.input, blocks_, partial);
         auto* const merge = &impl::norm_merge_moments_kernel<Finish>;
-        merge<<<merging_blocks(), impl::norm_threads, 0, stream>>>(partial, blocks_, sums_of(pass), finish);
-        impl::check_launch();
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(pass),
+                            finish);
     }
     void apply(const Pass<Cuda, T>& pass) const {
         auto* const kernel =
             packs(pass.input, pass.output) ? &impl::norm_apply_kernel<T, 4> : &impl::norm_apply_kernel<T, 1>;
-        kernel<<<blocks_.grid(), impl::norm_threads, 0, pass.context.stream()>>>(
-            pass.input, pass.output, blocks_, state_of(pass), pass.parameters[1], relu_);
-        impl::check_launch();
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, pass.context.stream(), pass.input, pass.output,
+                            blocks_, state_of(pass), pass.parameters[1], relu_);
     }
     void queue_gradient_sums(const Pass<Cuda, T>& pass) const {
         const cudaStream_t stream = pass.context.stream();
         float* const partial = partials(pass);
         auto* const kernel = packs(pass.input, pass.output_gradient) ? &impl::norm_gradient_sums_kernel<T, 4>
                                                                      : &impl::norm_gradient_sums_kernel<T, 1>;
-        kernel<<<blocks_.grid(), impl::norm_threads, 0, stream>>>(pass.input, pass.output_gradient, blocks_,
-                                                                  state_of(pass), pass.parameters[1], mask_, partial);
-        impl::check_launch();
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, stream, pass.input, pass.output_gradient,
+                            blocks_, state_of(pass), pass.parameters[1], mask_, partial);
         auto* const merge = &impl::norm_merge_gradients_kernel<impl::NormGradients>;
-        merge<<<merging_blocks(), impl::norm_threads, 0, stream>>>(partial, blocks_, sums_of(pass), gradients_of(pass));
-        impl::check_launch();
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(pass),
+                            gradients_of(pass));
     }
     void apply_backward(const Pass<Cuda, T>& pass) const {
         const float *const offset = factors(pass), *const slope = offset + blocks_.channels;
         const bool in_packs = packs(pass.input, pass.output_gradient) && impl::aligned_for_packs(pass.input_gradient);
         auto* const kernel = in_packs ? &impl::norm_backward_kernel<T, 4> : &impl::norm_backward_kernel<T, 1>;
-        kernel<<<blocks_.grid(), impl::norm_threads, 0, pass.context.stream()>>>(
-            pass.input, pass.output_gradient, pass.input_gradient, blocks_, state_of(pass), pass.parameters[1], mask_,
-            offset, slope);
-        impl::check_launch();
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, pass.context.stream(), pass.input,
+                            pass.output_gradient, pass.input_gradient, blocks_, state_of(pass), pass.parameters[1],
+                            mask_, offset, slope);
     }
 
     impl::NormBlocks blocks_;

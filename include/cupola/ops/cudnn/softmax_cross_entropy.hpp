@@ -187,12 +187,10 @@ private:
     static void queue_blocks(const CudaContext& context, const impl::LossArguments<T>& arguments, LossReport* report) {
         const std::int64_t blocks = std::clamp<std::int64_t>((arguments.batch + samples - 1) / samples, 1, most_blocks);
         auto* const reports = blocks == 1 ? report : reinterpret_cast<LossReport*>(context.sums());
-        impl::softmax_cross_entropy_kernel<T, lanes, threads, samples>
-            <<<static_cast<unsigned>(blocks), threads, 0, context.stream()>>>(arguments, reports);
-        impl::check_launch();
+        impl::launch_kernel(impl::softmax_cross_entropy_kernel<T, lanes, threads, samples>,
+                            static_cast<unsigned>(blocks), threads, context.stream(), arguments, reports);
         if (blocks == 1) return;
-        impl::add_loss_reports_kernel<32><<<1, 32, 0, context.stream()>>>(reports, blocks, report);
-        impl::check_launch();
+        impl::launch_kernel(impl::add_loss_reports_kernel<32>, 1, 32, context.stream(), reports, blocks, report);
     }
 
     std::int64_t classes_;

@@ -68,9 +68,8 @@ void queue_bias_gradient(const CudaContext& context, const T* output, T* gradien
                          std::int64_t rows, std::int64_t columns, bool accumulate) {
     constexpr std::int64_t most_blocks = 1 << 20;
     const auto grid = static_cast<unsigned>(std::min((columns + bias_columns - 1) / bias_columns, most_blocks));
-    bias_gradient_kernel<T><<<grid, bias_columns * bias_rows, 0, context.stream()>>>(output, gradient, bias_gradient,
-                                                                                     rows, columns, accumulate);
-    check_launch();
+    launch_kernel(bias_gradient_kernel<T>, grid, bias_columns * bias_rows, context.stream(), output, gradient,
+                  bias_gradient, rows, columns, accumulate);
 }
 
 }  // namespace impl

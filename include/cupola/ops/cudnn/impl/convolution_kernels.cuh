@@ -89,11 +89,12 @@ template <int n, class T>
 void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, float* partial) {
     const dim3 grid(static_cast<unsigned>(rows.slabs), static_cast<unsigned>(rows.column_blocks(n)));
     if (output != nullptr) {
-        sum_slabs_kernel<n, true><<<grid, row_sum_threads, 0, context.stream()>>>(output, gradient, rows, partial);
+        launch_kernel(sum_slabs_kernel<n, true, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
+                      partial);
     } else {
-        sum_slabs_kernel<n, false><<<grid, row_sum_threads, 0, context.stream()>>>(output, gradient, rows, partial);
+        launch_kernel(sum_slabs_kernel<n, false, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
+                      partial);
     }
-    check_launch();
 }
 
 /// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the
@@ -110,9 +111,8 @@ void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T
     }
     constexpr int slab_lanes = 32;
     const auto blocks = static_cast<unsigned>((rows.channels + slab_lanes - 1) / slab_lanes);
-    add_slabs_kernel<slab_lanes><<<blocks, dim3(slab_lanes, slab_lanes), 0, context.stream()>>>(
-        partial, rows.slabs, rows.channels, accumulate, sum);
-    check_launch();
+    launch_kernel(add_slabs_kernel<slab_lanes>, blocks, dim3(slab_lanes, slab_lanes), context.stream(), partial,
+                  rows.slabs, rows.channels, accumulate, sum);
 }
 
 }  // namespace impl

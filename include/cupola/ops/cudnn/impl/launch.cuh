@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/device/launch.cuh>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -32,9 +33,6 @@ inline constexpr int blocks_a_multiprocessor = 8;
     return static_cast<unsigned>(std::max<std::int64_t>(1, std::min((count + threads - 1) / threads, most)));
 }
 
-/// After a launch: the launch's own error, if there was one.
-inline void check_launch() { check_cuda(cudaGetLastError(), "kernel launch"); }
-
 template <class Functor>
 __global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
     const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -46,8 +44,7 @@ __global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t cou
 template <class Functor>
 void launch(const CudaContext& context, std::int64_t count, Functor functor) {
     if (count <= 0) return;
-    strided_kernel<<<grid_of(context, count), block_threads, 0, context.stream()>>>(count, functor);
-    check_launch();
+    launch_kernel(strided_kernel<Functor>, grid_of(context, count), block_threads, context.stream(), count, functor);
 }
 
 /// The value of the thread `by` further on in the warp. A struct goes by words of 8 bytes.
@@ -131,13 +128,10 @@ void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, F
     if (sums <= 0) return;
     auto* const partial = reinterpret_cast<V*>(scratch);
     const std::int64_t blocks = partial_sums(count);
-    partial_sums_kernel<V>
-        <<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)), block_threads, 0, context.stream()>>>(
-            count, functor, partial);
-    check_launch();
-    add_partial_sums_kernel<V>
-        <<<static_cast<unsigned>(sums), block_threads, 0, context.stream()>>>(blocks, partial, finish);
-    check_launch();
+    launch_kernel(partial_sums_kernel<V, Functor>, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)),
+                  block_threads, context.stream(), count, functor, partial);
+    launch_kernel(add_partial_sums_kernel<V, Finish>, static_cast<unsigned>(sums), block_threads, context.stream(),
+                  blocks, partial, finish);
 }
 
 /// Where in the context's memory for sums the results lie: behind the partial sums of values of up to 16 bytes.

@@ -144,14 +144,13 @@ void TiledProduct::run(const CudaContext& context, const L* left, const R* right
     constexpr std::int64_t most_blocks = 1 << 20;
     const auto grid = static_cast<unsigned>(std::min(squares() * pieces_, most_blocks));
     if (pieces_ == 1) {
-        tiled_product_kernel<<<grid, threads, 0, context.stream()>>>(left, right, layout_, pieces_,
-                                                                     FinishSum<Finish>{finish});
-        return check_launch();
+        launch_kernel(tiled_product_kernel<L, R, FinishSum<Finish>>, grid, threads, context.stream(), left, right,
+                      layout_, pieces_, FinishSum<Finish>{finish});
+        return;
     }
     auto* const sums = reinterpret_cast<float*>(scratch);
-    tiled_product_kernel<<<grid, threads, 0, context.stream()>>>(left, right, layout_, pieces_,
-                                                                 KeepPiece{sums, layout_.rows, layout_.columns});
-    check_launch();
+    launch_kernel(tiled_product_kernel<L, R, KeepPiece>, grid, threads, context.stream(), left, right, layout_, pieces_,
+                  KeepPiece{sums, layout_.rows, layout_.columns});
     const std::int64_t count = layout_.rows * layout_.columns;
     launch(context, count, AddPieces<Finish>{sums, count, layout_.columns, pieces_, finish});
 }
