@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The threads of a block as fibres: see kernel.hpp. A fibre is a stack that one thread after another runs on; a thread
+// that never waits costs a call. All of it is used by one thread of the process at a time: runtime.cpp holds its lock.
+#include "kernel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#include "random.hpp"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+#ifdef __x86_64__
+// Saves what a function has to keep, goes to the other stack, and takes what was kept there.
+extern "C" void cupola_emulator_switch(void** from, void* to);
+asm(R"(
+.text
+.type cupola_emulator_switch, @function
+cupola_emulator_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size cupola_emulator_switch, . - cupola_emulator_switch
+)");
+#endif
+
+namespace cupola::emulator {
+
+namespace {
+
+/// Where a stack can be left and come back to.
+struct Context {
+#ifdef __x86_64__
+    void* top = nullptr;
+#else
+    ucontext_t saved;
+#endif
+    const void* bottom = nullptr;
+    std::size_t size = 0;
+};
+
+void go([[maybe_unused]] Context& from, Context& to) {
+#ifdef __SANITIZE_ADDRESS__
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, to.bottom, to.size);
+#endif
+#ifdef __x86_64__
+    cupola_emulator_switch(&from.top, to.top);
+#else
+    swapcontext(&from.saved, &to.saved);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+enum class Waits : std::uint8_t { no, at_barrier, in_warp, ended };
+
+struct Fiber;
+
+struct Thread {
+    uint3 index{};
+    Waits waits = Waits::no;
+    Fiber* fiber = nullptr;  // null before it begins
+    Place place{};
+    // In its warp:
+    WarpOperation operation{};
+    unsigned mask = 0;
+    int source = 0;
+    std::uint64_t value = 0, result = 0;
+};
+
+struct Fiber {
+    static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
+
+    Fiber() {
+        // The lowest page is never touched, so that a stack that overflows ends the program there.
+        memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) std::abort();
+        mprotect(memory, guard_bytes, PROT_NONE);
+        context.bottom = static_cast<char*>(memory) + guard_bytes;
+        context.size = stack_bytes - guard_bytes;
+    }
+    Fiber(const Fiber&) = delete;
+    Fiber& operator=(const Fiber&) = delete;
+    ~Fiber() { munmap(memory, stack_bytes); }
+
+    void begin_at(void (*entry)()) {
+#ifdef __x86_64__
+        auto** const end = reinterpret_cast<void**>(static_cast<char*>(memory) + stack_bytes);
+        // As if `entry` had been called: 8 bytes past a multiple of 16. Below it the six registers.
+        end[-1] = nullptr;
+        end[-2] = reinterpret_cast<void*>(entry);
+        std::fill(end - 8, end - 2, nullptr);
+        context.top = end - 8;
+#else
+        getcontext(&context.saved);
+        context.saved.uc_stack.ss_sp = const_cast<void*>(context.bottom);
+        context.saved.uc_stack.ss_size = context.size;
+        context.saved.uc_link = nullptr;
+        makecontext(&context.saved, entry, 0);
+#endif
+    }
+
+    static constexpr std::size_t guard_bytes = 4096;
+    void* memory;
+    Context context;
+    int thread = -1;
+};
+
+std::string text_of(uint3 index) {
+    return "(" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " + std::to_string(index.z) + ")";
+}
+std::string text_of(Place place) {
+    const std::string file = place.file;
+    return file.substr(file.rfind('/') + 1) + ":" + std::to_string(place.line);
+}
+
+class Block {
+public:
+    /// Empty where all threads ended.
+    std::string run(dim3 extent, const std::function<void()>& body, Random& random) {
+        body_ = &body;
+        random_ = &random;
+        failure_.clear();
+        const unsigned count = extent.x * extent.y * extent.z;
+        threads_.assign(count, {});
+        ready_.resize(count);
+        std::iota(ready_.begin(), ready_.end(), 0);
+        for (unsigned i = 0; i < count; ++i)
+            threads_[i].index = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
+        ended_ = at_barrier_ = 0;
+        leave(main_);
+        if (!failure_.empty()) idle_.clear();  // those that were left in a kernel begin anew
+        if (idle_.empty()) {
+            for (const auto& fiber : fibers_) {
+                fiber->begin_at(&Block::enter);
+                idle_.push_back(fiber.get());
+            }
+        }
+        return std::move(failure_);
+    }
+
+    void wait_at_barrier(Place place) {
+        Thread& mine = threads_[static_cast<std::size_t>(current_)];
+        mine.place = place;
+        mine.waits = Waits::at_barrier;
+        if (++at_barrier_ == threads_.size()) {
+            for (const Thread& other : threads_) {
+                if (other.place.line != place.line || std::string_view(other.place.file) != place.file)
+                    fail("thread " + text_of(mine.index) + " waits at the barrier of " + text_of(place) +
+                         ", and thread " + text_of(other.index) + " at that of " + text_of(other.place));
+            }
+            at_barrier_ = 0;
+            for (std::size_t i = 0; i < threads_.size(); ++i) make_ready(i);
+        }
+        suspend();
+    }
+
+    std::uint64_t exchange(WarpOperation operation, unsigned mask, std::uint64_t value, int source, Place place) {
+        Thread& mine = threads_[static_cast<std::size_t>(current_)];
+        mine.place = place;
+        mine.operation = operation;
+        mine.mask = mask;
+        mine.source = source;
+        mine.value = value;
+        if ((mask >> lane() & 1U) == 0)
+            fail("thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(place));
+        mine.waits = Waits::in_warp;
+        if (all_there(mine)) finish(mine);
+        suspend();
+        return mine.result;
+    }
+
+    [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
+
+    [[noreturn]] void fail(std::string what) {
+        failure_ = std::move(what);
+        go(fiber_of_current(), main_);
+        std::abort();
+    }
+
+private:
+    static void enter();
+
+    void work() {
+#ifdef __SANITIZE_ADDRESS__
+        __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+        for (;;) {
+            Fiber& mine = *running_;
+            current_ = mine.thread;
+            Thread& thread = threads_[static_cast<std::size_t>(current_)];
+            thread.fiber = &mine;
+            threadIdx = thread.index;
+            std::string thrown;
+            try {
+                (*body_)();
+            } catch (const std::exception& error) {
+                thrown = std::string("it threw: ") + error.what();
+            }
+            if (!thrown.empty()) fail("thread " + text_of(thread.index) + ": " + thrown);
+            threads_[static_cast<std::size_t>(mine.thread)].waits = Waits::ended;
+            ++ended_;
+            const int next = take();
+            if (next >= 0 && threads_[static_cast<std::size_t>(next)].fiber == nullptr) {
+                mine.thread = next;
+                running_ = &mine;
+                continue;
+            }
+            idle_.push_back(&mine);
+            go(mine.context, next < 0 ? main_ : context_of(next));
+        }
+    }
+
+    [[nodiscard]] Context& fiber_of_current() { return threads_[static_cast<std::size_t>(current_)].fiber->context; }
+    /// A thread that can go on, taken from the list by chance; -1 where none can.
+    [[nodiscard]] int take() {
+        if (ready_.empty()) {
+            if (ended_ != threads_.size() && failure_.empty()) diagnose();
+            return -1;
+        }
+        std::swap(ready_[random_->below(ready_.size())], ready_.back());
+        const int next = ready_.back();
+        ready_.pop_back();
+        return next;
+    }
+    /// Where that thread goes on, or begins.
+    [[nodiscard]] Context& context_of(int next) {
+        Thread& thread = threads_[static_cast<std::size_t>(next)];
+        current_ = next;
+        threadIdx = thread.index;
+        if (thread.fiber != nullptr) {
+            running_ = thread.fiber;
+            return thread.fiber->context;
+        }
+        if (idle_.empty()) {
+            fibers_.push_back(std::make_unique<Fiber>());
+            fibers_.back()->begin_at(&Block::enter);
+            idle_.push_back(fibers_.back().get());
+        }
+        running_ = idle_.back();
+        idle_.pop_back();
+        running_->thread = next;
+        return running_->context;
+    }
+    void leave(Context& from) {
+#ifdef __SANITIZE_ADDRESS__
+        pthread_attr_t attributes;
+        void* bottom = nullptr;
+        pthread_getattr_np(pthread_self(), &attributes);
+        pthread_attr_getstack(&attributes, &bottom, &from.size);
+        pthread_attr_destroy(&attributes);
+        from.bottom = bottom;
+#endif
+        const int next = take();
+        go(from, next < 0 ? main_ : context_of(next));
+    }
+    /// The current thread waits, or goes on if chance will have it.
+    void suspend() {
+        const int me = current_;
+        const int next = take();
+        if (next == me) return;
+        Context& mine = fiber_of_current();
+        go(mine, next < 0 ? main_ : context_of(next));
+    }
+    void make_ready(std::size_t thread) {
+        threads_[thread].waits = Waits::no;
+        ready_.push_back(static_cast<int>(thread));
+    }
+
+    /// Calls visit(index) for each thread of `of`'s mask. Lanes that the block does not have are left out.
+    template <class Visit>
+    void for_each_lane(const Thread& of, Visit&& visit) {
+        const std::size_t mine = static_cast<std::size_t>(&of - threads_.data());
+        const std::size_t first = mine / lanes_per_warp * lanes_per_warp;
+        for (std::size_t i = 0; i < lanes_per_warp && first + i < threads_.size(); ++i) {
+            if ((of.mask >> i & 1U) != 0) visit(first + i);
+        }
+    }
+    [[nodiscard]] static bool same_operation(const Thread& a, const Thread& b) {
+        return b.waits == Waits::in_warp && a.mask == b.mask && a.operation == b.operation &&
+               a.place.line == b.place.line && std::string_view(a.place.file) == b.place.file;
+    }
+    [[nodiscard]] bool all_there(const Thread& mine) {
+        bool all = true;
+        for_each_lane(mine, [&](std::size_t i) { all = all && same_operation(mine, threads_[i]); });
+        return all;
+    }
+    void finish(const Thread& mine) {
+        const std::size_t first = static_cast<std::size_t>(&mine - threads_.data()) / lanes_per_warp * lanes_per_warp;
+        std::uint64_t votes = 0;
+        for_each_lane(mine, [&](std::size_t i) {
+            if (threads_[i].value != 0) votes |= std::uint64_t{1} << (i - first);
+        });
+        for_each_lane(mine, [&](std::size_t i) {
+            Thread& thread = threads_[i];
+            if (thread.operation == WarpOperation::shuffle) {
+                const std::size_t from = first + static_cast<std::size_t>(thread.source);
+                if ((thread.mask >> thread.source & 1U) == 0 || from >= threads_.size())
+                    fail("thread " + text_of(thread.index) + " reads lane " + std::to_string(thread.source) +
+                         ", which takes no part, at " + text_of(thread.place));
+                thread.result = threads_[from].value;
+            } else {
+                thread.result = votes;
+            }
+        });
+        for_each_lane(mine, [&](std::size_t i) { make_ready(i); });
+    }
+
+    /// No thread can go on, and some have not ended.
+    void diagnose() {
+        const auto state = [&](const Thread& thread) {
+            std::string result = "thread " + text_of(thread.index);
+            switch (thread.waits) {
+                case Waits::ended: return result + " has ended";
+                case Waits::at_barrier: return result + " waits at the barrier of " + text_of(thread.place);
+                default: return result + " waits for its warp at " + text_of(thread.place);
+            }
+        };
+        for (const Thread& thread : threads_) {
+            if (thread.waits != Waits::in_warp) continue;
+            std::string missing;
+            for_each_lane(thread, [&](std::size_t i) {
+                if (missing.empty() && !same_operation(thread, threads_[i])) missing = state(threads_[i]);
+            });
+            if (missing.empty()) continue;
+            failure_ = "a warp diverges: " + state(thread) + " for all lanes of its mask, and " + missing;
+            return;
+        }
+        for (const Thread& thread : threads_) {
+            if (thread.waits != Waits::at_barrier) continue;
+            for (const Thread& other : threads_) {
+                if (other.waits == Waits::at_barrier) continue;
+                failure_ = "not all threads reach a barrier: " + state(thread) + " with " +
+                           std::to_string(at_barrier_) + " of " + std::to_string(threads_.size()) + ", and " +
+                           state(other);
+                return;
+            }
+        }
+    }
+
+    std::vector<Thread> threads_;
+    std::vector<int> ready_;
+    std::size_t ended_ = 0, at_barrier_ = 0;
+    int current_ = -1;
+    Fiber* running_ = nullptr;
+    Context main_;
+    std::vector<std::unique_ptr<Fiber>> fibers_;
+    std::vector<Fiber*> idle_;
+    const std::function<void()>* body_ = nullptr;
+    Random* random_ = nullptr;
+    std::string failure_;
+};
+
+Block the_block;
+
+void Block::enter() { the_block.work(); }
+
+}  // namespace
+
+void barrier(Place place) { the_block.wait_at_barrier(place); }
+std::uint64_t exchange(WarpOperation operation, unsigned mask, std::uint64_t value, int source, Place place) {
+    return the_block.exchange(operation, mask, value, source, place);
+}
+int lane() { return the_block.lane(); }
+
+std::string kernel_name(const void* kernel) {
+    Dl_info found{};
+    if (dladdr(kernel, &found) == 0 || found.dli_sname == nullptr) return "a kernel without a symbol";
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> name(
+        abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status), &std::free);
+    return std::string("the kernel ") + (status == 0 ? name.get() : found.dli_sname);
+}
+
+std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t seed,
+                       const std::function<void()>& body) {
+    Random random(seed);
+    gridDim = grid;
+    blockDim = block;
+    const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
+    // Blocks come in any order too.
+    std::vector<std::uint64_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    for (const std::uint64_t i : order) {
+        const auto x = static_cast<unsigned>(i % grid.x), y = static_cast<unsigned>(i / grid.x % grid.y);
+        blockIdx = {x, y, static_cast<unsigned>(i / grid.x / grid.y)};
+        const std::string failure = the_block.run(block, body, random);
+        if (!failure.empty()) return kernel_name(kernel) + ", block " + text_of(blockIdx) + ": " + failure;
+    }
+    return {};
+}
+
+}  // namespace cupola::emulator

@@ -1,0 +1,1232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CUDA's runtime without a GPU. A stream is a list of work; a piece of work runs when the host waits or asks, or now and
+// then when it queues more. Which stream goes on is chance, and one may run far ahead of the others: only its events
+// hold it back. One piece of work runs at a time in the whole process, by whatever thread is there.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "control.hpp"
+#include "kernel.hpp"
+#include "random.hpp"
+#include "stream.hpp"
+
+namespace cupola::emulator {
+
+namespace {
+
+struct Stream;
+struct Capture;
+
+double seconds() {
+    std::timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// What became of a piece of work that was run.
+enum class Ran : std::uint8_t { not_yet, in_part, all };
+
+/// One recording of an event.
+struct Record {
+    bool done = false;
+    double seconds = 0;
+};
+
+struct Work {
+    std::function<Ran()> run;
+    std::string name;
+    /// That of other streams which has to be done first: up to that number of each.
+    std::vector<std::pair<std::shared_ptr<Stream>, std::uint64_t>> after;
+};
+
+struct Node {
+    cudaGraphNodeType type;
+    std::string name;
+    std::function<bool()> run;
+    std::vector<std::size_t> after;
+    cudaEvent_t event = nullptr;
+};
+
+}  // namespace
+
+}  // namespace cupola::emulator
+
+struct CUgraphNode_st : cupola::emulator::Node {};
+
+struct CUgraph_st {
+    std::shared_ptr<std::vector<CUgraphNode_st>> nodes = std::make_shared<std::vector<CUgraphNode_st>>();
+};
+
+struct CUgraphExec_st {
+    std::shared_ptr<const std::vector<CUgraphNode_st>> nodes;
+    /// Whether the last launch is done: a graph does not run beside itself.
+    std::shared_ptr<bool> done = std::make_shared<bool>(true);
+};
+
+struct CUevent_st {
+    int device = 0;
+    unsigned flags = 0;
+    std::shared_ptr<cupola::emulator::Record> latest;
+    /// The nodes that a recording within a capture stands for; `latest` is none then.
+    std::shared_ptr<cupola::emulator::Capture> capture;
+    std::vector<std::size_t> captured;
+};
+
+namespace cupola::emulator {
+
+namespace {
+
+struct Capture {
+    cudaStreamCaptureMode mode;
+    std::thread::id thread;
+    Stream* origin;
+    std::vector<CUgraphNode_st> nodes;
+    std::vector<Stream*> streams;
+    bool active = true, invalid = false;
+};
+
+struct Stream {
+    int device = 0;
+    bool blocking = false;  // with regard to the device's default stream
+    bool destroyed = false;
+    int number = 0;
+    std::deque<Work> list;
+    std::uint64_t queued = 0, done = 0;
+    std::uint64_t priority = 0;
+    std::shared_ptr<Capture> capture;
+    /// The nodes that the next one comes after.
+    std::vector<std::size_t> frontier;
+};
+
+enum class Kind : std::uint8_t { pageable, pinned, device };
+
+struct Allocation {
+    std::byte* begin;
+    std::size_t bytes;
+    Kind kind;
+    int device;
+    bool guarded;
+};
+
+struct Device {
+    cudaError_t failed = cudaSuccess;
+    std::size_t used = 0;
+    std::shared_ptr<Stream> default_stream;
+};
+
+constexpr int most_devices = 16;
+/// Beside each allocation, of a value that is no number in any type.
+constexpr std::size_t guard_bytes = 256;
+constexpr int guard_value = 0xA5, garbage = 0xFF;
+
+std::uint64_t seed_at_start() {
+    const char* const text = std::getenv("CUPOLA_EMULATOR_SEED");
+    return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+}
+
+struct State {
+    std::recursive_mutex mutex;
+    std::atomic<int> wanting = 0;
+    std::uint64_t seed = seed_at_start();
+    Random random{seed};
+    int count = 4, multiprocessors = 2, pace = 3;
+    std::size_t memory = std::size_t{4} << 30;
+    bool eager = true, refuses_captures = false, executing = false;
+    double patience = 60;
+    int failing_device = -1;
+    std::int64_t pieces_until_failure = 0;
+    std::array<Device, most_devices> device;
+    std::vector<std::shared_ptr<Stream>> streams;
+    std::vector<cudaEvent_t> events;
+    std::vector<std::shared_ptr<Capture>> captures;
+    std::map<std::uintptr_t, Allocation> allocations;
+    std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, pieces = 0;
+    int overruns = 0, streams_made = 0;
+    std::string failure;
+    std::deque<std::string> messages;  // that cudaGetErrorString answered
+};
+
+/// Never destroyed: objects of static lifetime may free their memory after it would have been.
+State& state() {
+    static State& all = *new State;
+    return all;
+}
+
+thread_local int current = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+class Guard {
+public:
+    Guard() {
+        ++state().wanting;
+        state().mutex.lock();
+        --state().wanting;
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard() { state().mutex.unlock(); }
+};
+
+cudaError_t keep(cudaError_t status) {
+    if (status != cudaSuccess) last_error = status;
+    return status;
+}
+
+void fail(int device, std::string message) {
+    State& s = state();
+    std::fprintf(stderr, "emulator: %s\n", message.c_str());
+    if (s.failure.empty()) s.failure = message;
+    if (device >= 0) s.device[static_cast<std::size_t>(device)].failed = cudaErrorLaunchFailure;
+}
+
+cudaError_t failed(int device) { return state().device[static_cast<std::size_t>(device)].failed; }
+
+std::string text_of(const Stream& stream) {
+    return (stream.number == 0 ? std::string("the default stream") : "stream " + std::to_string(stream.number)) +
+           " of device " + std::to_string(stream.device);
+}
+
+/// Null where there is no such stream.
+std::shared_ptr<Stream> find(cudaStream_t handle) {
+    State& s = state();
+    if (handle == nullptr) {
+        auto& stream = s.device[static_cast<std::size_t>(current)].default_stream;
+        if (stream == nullptr) {
+            stream = std::make_shared<Stream>();
+            stream->device = current;
+            stream->blocking = true;
+            s.streams.push_back(stream);
+        }
+        return stream;
+    }
+    for (const auto& stream : s.streams) {
+        if (stream.get() == reinterpret_cast<Stream*>(handle) && !stream->destroyed) return stream;
+    }
+    return nullptr;
+}
+
+bool exists(cudaEvent_t event) { return std::ranges::find(state().events, event) != state().events.end(); }
+
+const Allocation* find(const void* address, std::size_t bytes = 0) {
+    const auto& all = state().allocations;
+    auto found = all.upper_bound(reinterpret_cast<std::uintptr_t>(address));
+    if (found == all.begin()) return nullptr;
+    const Allocation& allocation = (--found)->second;
+    const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - allocation.begin);
+    return offset + bytes <= allocation.bytes && offset < std::max<std::size_t>(allocation.bytes, 1) ? &allocation
+                                                                                                     : nullptr;
+}
+
+// Work.
+
+/// Lets the first piece of a stream's work go on.
+bool run_first(Stream& stream) {
+    State& s = state();
+    if (failed(stream.device) != cudaSuccess) return false;
+    Work& work = stream.list.front();
+    for (const auto& [other, number] : work.after) {
+        if (other->done < number) return false;
+    }
+    if (s.failing_device == stream.device && s.pieces_until_failure-- <= 0) {
+        s.device[static_cast<std::size_t>(stream.device)].failed = cudaErrorIllegalAddress;
+        return false;
+    }
+    const int before = std::exchange(current, stream.device);
+    s.executing = true;
+    Ran ran = Ran::not_yet;
+    try {
+        ran = work.run();
+    } catch (const std::exception& error) {
+        fail(stream.device, work.name + " on " + text_of(stream) + " threw: " + error.what());
+    }
+    s.executing = false;
+    current = before;
+    if (ran == Ran::not_yet) return false;
+    ++s.pieces;
+    if (ran == Ran::all) {
+        stream.list.pop_front();
+        ++stream.done;
+    }
+    return true;
+}
+
+/// One piece of work of any stream that can go on. False where there is none.
+bool run_one() {
+    State& s = state();
+    if (s.executing) return false;
+    constexpr std::size_t pieces_per_order = 8;  // on average: a stream that is first stays so for a while
+    if (s.random.below(pieces_per_order) == 0) {
+        for (const auto& stream : s.streams) stream->priority = s.random.next();
+    }
+    std::vector<std::shared_ptr<Stream>> waiting;
+    bool left_over = false;
+    for (const auto& stream : s.streams) {
+        if (!stream->list.empty()) waiting.push_back(stream);
+        left_over = left_over || (stream->destroyed && stream->list.empty());
+    }
+    if (left_over) std::erase_if(s.streams, [](const auto& one) { return one->destroyed && one->list.empty(); });
+    std::ranges::sort(waiting, {}, [](const auto& stream) { return stream->priority; });
+    return std::ranges::any_of(waiting, [](const auto& stream) { return run_first(*stream); });
+}
+
+void run_some(int most) {
+    for (int i = 0; i < most && run_one(); ++i) {
+    }
+}
+
+std::string stuck() {
+    std::string result = "the host waits for ever:";
+    for (const auto& stream : state().streams) {
+        if (!stream->list.empty()) result += " " + text_of(*stream) + " is at " + stream->list.front().name + ";";
+    }
+    return result;
+}
+
+/// Runs work until done(). `device` is whose error ends it.
+template <class Done>
+cudaError_t wait_until(int device, const Done& done) {
+    State& s = state();
+    double since = seconds();
+    std::int64_t pieces = -1;
+    for (;;) {
+        {
+            const Guard guard;
+            if (failed(device) != cudaSuccess) return failed(device);
+            if (done()) return cudaSuccess;
+            const bool went_on = run_one();
+            if (went_on && s.wanting == 0) continue;
+            if (s.pieces != pieces) {
+                pieces = s.pieces;
+                since = seconds();
+            } else if (seconds() - since > s.patience) {
+                fail(device, stuck());
+                return failed(device);
+            }
+            if (went_on) pieces = -1;
+        }
+        if (pieces >= 0) {
+            const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
+            nanosleep(&short_while, nullptr);
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+// Captures.
+
+void invalidate(Capture& capture) { capture.invalid = true; }
+
+/// What may not be called while something is captured.
+cudaError_t forbidden() {
+    for (const auto& capture : state().captures) {
+        if (capture->mode == cudaStreamCaptureModeRelaxed) continue;
+        if (capture->thread == std::this_thread::get_id()) {
+            invalidate(*capture);
+            return cudaErrorStreamCaptureUnsupported;
+        }
+        if (capture->mode == cudaStreamCaptureModeGlobal) return cudaErrorStreamCaptureUnsupported;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t add_node(Stream& stream, cudaGraphNodeType type, std::string name, std::function<bool()> run,
+                     cudaEvent_t event = nullptr) {
+    Capture& capture = *stream.capture;
+    if (capture.invalid) return cudaErrorStreamCaptureInvalidated;
+    if (state().refuses_captures) {
+        invalidate(capture);
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    CUgraphNode_st node;
+    node.type = type;
+    node.name = std::move(name);
+    node.run = std::move(run);
+    node.after = stream.frontier;
+    node.event = event;
+    stream.frontier = {capture.nodes.size()};
+    capture.nodes.push_back(std::move(node));
+    return cudaSuccess;
+}
+
+void push(const std::shared_ptr<Stream>& stream, std::string name, std::function<Ran()> run) {
+    State& s = state();
+    Work work{std::move(run), std::move(name), {}};
+    if (stream->blocking) {
+        for (const auto& other : s.streams) {
+            if (other != stream && other->blocking && other->device == stream->device &&
+                (stream->number == 0 || other->number == 0) && other->done < other->queued)
+                work.after.emplace_back(other, other->queued);
+        }
+    }
+    stream->list.push_back(std::move(work));
+    ++stream->queued;
+    constexpr std::size_t pieces_per_turn = 4;  // on average
+    if (s.eager && s.random.below(pieces_per_turn) == 0) run_one();
+}
+
+cudaError_t add(cudaStream_t handle, cudaGraphNodeType type, std::string name, std::function<bool()> run) {
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    if (failed(stream->device) != cudaSuccess) return failed(stream->device);
+    if (stream->capture != nullptr) return add_node(*stream, type, std::move(name), std::move(run));
+    push(stream, std::move(name), [run = std::move(run)] { return run() ? Ran::all : Ran::not_yet; });
+    return cudaSuccess;
+}
+
+void record(Record& record) {
+    record.done = true;
+    record.seconds = seconds();
+}
+
+// One launch of a graph.
+
+class Running {
+public:
+    Running(std::shared_ptr<const std::vector<CUgraphNode_st>> nodes, std::shared_ptr<bool> before,
+            std::shared_ptr<bool> done)
+        : nodes_(std::move(nodes)),
+          before_(std::move(before)),
+          done_(std::move(done)),
+          ran_(nodes_->size(), false),
+          records_(nodes_->size()) {
+        for (std::size_t i = 0; i < nodes_->size(); ++i) {
+            const Node& node = (*nodes_)[i];
+            if (node.type == cudaGraphNodeTypeEventRecord)
+                records_[i] = node.event->latest = std::make_shared<Record>();
+            else if (node.type == cudaGraphNodeTypeWaitEvent)
+                records_[i] = node.event->latest;
+        }
+        left_ = nodes_->size();
+    }
+
+    /// One node that can run, by chance.
+    Ran run() {
+        if (!*before_) return Ran::not_yet;
+        std::vector<std::size_t> ready;
+        for (std::size_t i = 0; i < nodes_->size(); ++i) {
+            const Node& node = (*nodes_)[i];
+            if (!ran_[i] && std::ranges::all_of(node.after, [&](std::size_t other) { return ran_[other]; }))
+                ready.push_back(i);
+        }
+        while (!ready.empty()) {
+            std::swap(ready[state().random.below(ready.size())], ready.back());
+            const std::size_t i = ready.back();
+            ready.pop_back();
+            if (!run_node(i)) continue;
+            ran_[i] = true;
+            if (--left_ == 0) break;
+            return Ran::in_part;
+        }
+        if (left_ != 0) return Ran::not_yet;
+        *done_ = true;
+        return Ran::all;
+    }
+
+private:
+    bool run_node(std::size_t i) {
+        const Node& node = (*nodes_)[i];
+        if (node.type == cudaGraphNodeTypeEventRecord) {
+            record(*records_[i]);
+            return true;
+        }
+        if (node.type == cudaGraphNodeTypeWaitEvent) return records_[i] == nullptr || records_[i]->done;
+        return node.run == nullptr || node.run();
+    }
+
+    std::shared_ptr<const std::vector<CUgraphNode_st>> nodes_;
+    std::shared_ptr<bool> before_, done_;
+    std::vector<bool> ran_;
+    std::vector<std::shared_ptr<Record>> records_;
+    std::size_t left_ = 0;
+};
+
+// Memory.
+
+cudaError_t allocate(void** memory, std::size_t bytes, Kind kind) {
+    State& s = state();
+    if (memory == nullptr) return cudaErrorInvalidValue;
+    *memory = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    Device& device = s.device[static_cast<std::size_t>(current)];
+    if (kind == Kind::device && bytes > s.memory - std::min(s.memory, device.used)) return cudaErrorMemoryAllocation;
+    const std::size_t padded = (bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+    auto* const all = static_cast<std::byte*>(std::aligned_alloc(guard_bytes, padded + 2 * guard_bytes));
+    if (all == nullptr) return cudaErrorMemoryAllocation;
+    std::memset(all, guard_value, guard_bytes);
+    std::memset(all + guard_bytes, garbage, bytes);
+    std::memset(all + guard_bytes + bytes, guard_value, padded - bytes + guard_bytes);
+    std::byte* const begin = all + guard_bytes;
+    s.allocations[reinterpret_cast<std::uintptr_t>(begin)] = {begin, bytes, kind, current, true};
+    if (kind == Kind::device) device.used += bytes;
+    *memory = begin;
+    return cudaSuccess;
+}
+
+bool guards_hold(const Allocation& a) {
+    const std::size_t padded = (a.bytes + guard_bytes - 1) / guard_bytes * guard_bytes;
+    const auto holds = [](const std::byte* from, const std::byte* to) {
+        return std::all_of(from, to, [](std::byte b) { return b == std::byte{guard_value}; });
+    };
+    return holds(a.begin - guard_bytes, a.begin) && holds(a.begin + a.bytes, a.begin + padded + guard_bytes);
+}
+
+cudaError_t release(void* memory, Kind kind) {
+    State& s = state();
+    if (memory == nullptr) return cudaSuccess;
+    {
+        const Guard guard;
+        if (const cudaError_t status = forbidden(); status != cudaSuccess) return status;
+        const auto found = s.allocations.find(reinterpret_cast<std::uintptr_t>(memory));
+        if (found == s.allocations.end() || found->second.kind != kind || !found->second.guarded)
+            return cudaErrorInvalidValue;
+    }
+    // The memory is free when what was queued before is done. What never will be is left.
+    bool any_failed = false;
+    for (int device = 0; device < most_devices; ++device) any_failed = any_failed || failed(device) != cudaSuccess;
+    if (!any_failed) {
+        std::vector<std::pair<std::shared_ptr<Stream>, std::uint64_t>> queued;
+        int device = 0;
+        {
+            const Guard guard;
+            device = s.allocations.at(reinterpret_cast<std::uintptr_t>(memory)).device;
+            for (const auto& stream : s.streams) {
+                if (stream->device == device && stream->done < stream->queued)
+                    queued.emplace_back(stream, stream->queued);
+            }
+        }
+        static_cast<void>(wait_until(device, [&] {
+            return std::ranges::all_of(queued, [](const auto& each) { return each.first->done >= each.second; });
+        }));
+    }
+    const Guard guard;
+    const Allocation allocation = s.allocations.at(reinterpret_cast<std::uintptr_t>(memory));
+    if (!guards_hold(allocation)) {
+        ++s.overruns;
+        fail(-1, "memory of " + std::to_string(allocation.bytes) + " bytes of device " +
+                     std::to_string(allocation.device) + " was written outside of");
+    }
+    s.allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
+    if (kind == Kind::device) s.device[static_cast<std::size_t>(allocation.device)].used -= allocation.bytes;
+    std::memset(allocation.begin, garbage, allocation.bytes);
+    std::free(allocation.begin - guard_bytes);
+    return cudaSuccess;
+}
+
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t handle, bool waits) {
+    std::shared_ptr<Stream> stream;
+    std::uint64_t number = 0;
+    {
+        const Guard guard;
+        stream = find(handle);
+        if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+        if (failed(stream->device) != cudaSuccess) return failed(stream->device);
+        if (bytes == 0) return cudaSuccess;
+        const Allocation *const to_what = find(to, 0), *const from_what = find(from, 0);
+        const auto kind_of = [](const Allocation* a) { return a == nullptr ? Kind::pageable : a->kind; };
+        if ((to_what != nullptr && find(to, bytes) == nullptr) ||
+            (from_what != nullptr && find(from, bytes) == nullptr))
+            return cudaErrorInvalidValue;
+        const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+        const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+        if ((to_device && kind_of(to_what) == Kind::pageable) || (from_device && kind_of(from_what) == Kind::pageable))
+            return cudaErrorInvalidValue;
+        const bool pageable = kind_of(to_what) == Kind::pageable || kind_of(from_what) == Kind::pageable;
+        if (stream->capture != nullptr && pageable) {
+            invalidate(*stream->capture);
+            return cudaErrorStreamCaptureUnsupported;
+        }
+        if (waits) {
+            if (const cudaError_t status = forbidden(); status != cudaSuccess) return status;
+        }
+        std::function<bool()> run = [=] {
+            std::memmove(to, from, bytes);
+            return true;
+        };
+        if (kind_of(from_what) == Kind::pageable) {
+            // The bytes of now, as CUDA takes them before it returns.
+            const auto* const begin = static_cast<const std::byte*>(from);
+            run = [to, kept = std::vector<std::byte>(begin, begin + bytes)] {
+                std::memcpy(to, kept.data(), kept.size());
+                return true;
+            };
+        }
+        const cudaError_t status = add(handle, cudaGraphNodeTypeMemcpy, "a copy", std::move(run));
+        if (status != cudaSuccess || stream->capture != nullptr) return status;
+        waits = waits || kind_of(to_what) == Kind::pageable;
+        number = stream->queued;
+    }
+    if (!waits) return cudaSuccess;
+    return wait_until(stream->device, [&] { return stream->done >= number; });
+}
+
+cudaError_t fill(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+    const Guard guard;
+    if (bytes != 0 && find(to, bytes) == nullptr) return cudaErrorInvalidValue;
+    return add(stream, cudaGraphNodeTypeMemset, "a memset", [=] {
+        if (bytes != 0) std::memset(to, value, bytes);
+        return true;
+    });
+}
+
+cudaError_t make_stream(cudaStream_t* handle, unsigned flags) {
+    State& s = state();
+    const Guard guard;
+    if (handle == nullptr || (flags & ~unsigned{cudaStreamNonBlocking}) != 0) return cudaErrorInvalidValue;
+    if (failed(current) != cudaSuccess) return failed(current);
+    auto stream = std::make_shared<Stream>();
+    stream->device = current;
+    stream->blocking = (flags & cudaStreamNonBlocking) == 0;
+    stream->number = ++s.streams_made;
+    stream->priority = s.random.next();
+    s.streams.push_back(stream);
+    *handle = reinterpret_cast<cudaStream_t>(stream.get());
+    return cudaSuccess;
+}
+
+const char* name_of(cudaError_t error) {
+    switch (error) {
+#define CUPOLA_EMULATOR_NAME(name) \
+    case name: return #name
+        CUPOLA_EMULATOR_NAME(cudaSuccess);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidValue);
+        CUPOLA_EMULATOR_NAME(cudaErrorMemoryAllocation);
+        CUPOLA_EMULATOR_NAME(cudaErrorInitializationError);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidConfiguration);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidMemcpyDirection);
+        CUPOLA_EMULATOR_NAME(cudaErrorInsufficientDriver);
+        CUPOLA_EMULATOR_NAME(cudaErrorNoDevice);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidDevice);
+        CUPOLA_EMULATOR_NAME(cudaErrorInvalidResourceHandle);
+        CUPOLA_EMULATOR_NAME(cudaErrorIllegalState);
+        CUPOLA_EMULATOR_NAME(cudaErrorNotReady);
+        CUPOLA_EMULATOR_NAME(cudaErrorIllegalAddress);
+        CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryAlreadyRegistered);
+        CUPOLA_EMULATOR_NAME(cudaErrorHostMemoryNotRegistered);
+        CUPOLA_EMULATOR_NAME(cudaErrorLaunchFailure);
+        CUPOLA_EMULATOR_NAME(cudaErrorNotSupported);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnsupported);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureInvalidated);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureMerge);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnmatched);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureUnjoined);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureIsolation);
+        CUPOLA_EMULATOR_NAME(cudaErrorCapturedEvent);
+        CUPOLA_EMULATOR_NAME(cudaErrorStreamCaptureWrongThread);
+        CUPOLA_EMULATOR_NAME(cudaErrorUnknown);
+#undef CUPOLA_EMULATOR_NAME
+    }
+    return "unrecognized error code";
+}
+
+const char* meaning_of(cudaError_t error) {
+    switch (error) {
+        case cudaSuccess: return "no error";
+        case cudaErrorInvalidValue: return "invalid argument";
+        case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+        case cudaErrorNotReady: return "device not ready";
+        case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+        case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
+        case cudaErrorStreamCaptureUnjoined: return "capturing stream has unjoined work";
+        case cudaErrorStreamCaptureIsolation: return "dependency created on uncaptured work in another stream";
+        case cudaErrorCapturedEvent: return "operation not permitted on an event last recorded in a capturing stream";
+        default: return name_of(error);
+    }
+}
+
+}  // namespace
+
+// What kernel.hpp, stream.hpp and control.hpp say.
+
+cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                   std::function<void()> body) {
+    constexpr unsigned most_threads = 1024, most_blocks = 65535, most_blocks_of_x = 0x7FFF'FFFF, most_threads_of_z = 64;
+    const Guard guard;
+    const std::shared_ptr<Stream> queue = find(stream);
+    // A kernel is of the calling thread's device.
+    if (queue == nullptr || queue->device != current) return keep(cudaErrorInvalidResourceHandle);
+    const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+    if (threads == 0 || threads > most_threads || block.z > most_threads_of_z || grid.x == 0 || grid.y == 0 ||
+        grid.z == 0 || grid.x > most_blocks_of_x || grid.y > most_blocks || grid.z > most_blocks)
+        return keep(cudaErrorInvalidConfiguration);
+    if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project asks for any
+    return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel", [=, body = std::move(body)] {
+        State& s = state();
+        ++s.kernels;
+        const std::string what = run_kernel(kernel, grid, block, s.random.next(), body);
+        if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
+        return true;
+    }));
+}
+
+void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name) {
+    const Guard guard;
+    static_cast<void>(keep(add(stream, cudaGraphNodeTypeKernel, std::move(name), std::move(work))));
+}
+
+int current_device() { return current; }
+
+void set_devices(int count) {
+    const Guard guard;
+    state().count = std::min(count, most_devices);
+}
+void set_multiprocessors(int count) {
+    const Guard guard;
+    state().multiprocessors = count;
+}
+void set_memory(std::size_t bytes) {
+    const Guard guard;
+    state().memory = bytes;
+}
+void set_seed(std::uint64_t seed) {
+    const Guard guard;
+    state().seed = seed;
+    state().random = Random(seed);
+}
+void set_pace(int pieces) {
+    const Guard guard;
+    state().pace = pieces;
+}
+void set_eager(bool eager) {
+    const Guard guard;
+    state().eager = eager;
+}
+void set_patience(double patience) {
+    const Guard guard;
+    state().patience = patience;
+}
+void refuse_captures(bool refuse) {
+    const Guard guard;
+    state().refuses_captures = refuse;
+}
+void fail_device(int device, std::int64_t after) {
+    const Guard guard;
+    state().pieces_until_failure = after;
+    state().failing_device = device;
+}
+void mend() {
+    const Guard guard;
+    State& s = state();
+    s.failing_device = -1;
+    for (Device& device : s.device) device.failed = cudaSuccess;
+    for (const auto& stream : s.streams) {
+        stream->list.clear();
+        stream->done = stream->queued;
+    }
+    s.failure.clear();
+}
+
+std::int64_t captures() {
+    const Guard guard;
+    return state().captured;
+}
+std::int64_t launches_of_captures() {
+    const Guard guard;
+    return state().launches;
+}
+std::int64_t waits() {
+    const Guard guard;
+    return state().waits;
+}
+std::int64_t kernels() {
+    const Guard guard;
+    return state().kernels;
+}
+std::int64_t pieces() {
+    const Guard guard;
+    return state().pieces;
+}
+int overruns() {
+    const Guard guard;
+    return state().overruns;
+}
+std::size_t memory_in_use() {
+    const Guard guard;
+    std::size_t result = 0;
+    for (const Device& device : state().device) result += device.used;
+    return result;
+}
+std::string failure() {
+    const Guard guard;
+    return state().failure;
+}
+
+}  // namespace cupola::emulator
+
+using namespace cupola::emulator;
+
+extern "C" {
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+    const Guard guard;
+    *count = state().count;
+    return keep(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* device) {
+    *device = current;
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+    const Guard guard;
+    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    current = device;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+    const Guard guard;
+    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    cudaDeviceProp properties;
+    if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) return status;
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock: *value = properties.maxThreadsPerBlock; return cudaSuccess;
+        case cudaDevAttrMaxSharedMemoryPerBlock:
+            *value = static_cast<int>(properties.sharedMemPerBlock);
+            return cudaSuccess;
+        case cudaDevAttrWarpSize: *value = properties.warpSize; return cudaSuccess;
+        case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; return cudaSuccess;
+        case cudaDevAttrMaxThreadsPerMultiProcessor:
+            *value = properties.maxThreadsPerMultiProcessor;
+            return cudaSuccess;
+        case cudaDevAttrComputeCapabilityMajor: *value = properties.major; return cudaSuccess;
+        case cudaDevAttrComputeCapabilityMinor: *value = properties.minor; return cudaSuccess;
+    }
+    return keep(cudaErrorInvalidValue);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+    const Guard guard;
+    if (device < 0 || device >= state().count) return keep(cudaErrorInvalidDevice);
+    *properties = {};
+    std::snprintf(properties->name, sizeof properties->name, "Emulated GPU");
+    properties->totalGlobalMem = state().memory;
+    properties->sharedMemPerBlock = std::size_t{48} << 10;
+    properties->warpSize = lanes_per_warp;
+    properties->maxThreadsPerBlock = 1024;
+    properties->major = 9;
+    properties->minor = 0;
+    properties->multiProcessorCount = state().multiprocessors;
+    properties->maxThreadsPerMultiProcessor = 2048;
+    properties->l2CacheSize = 1 << 20;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+    std::vector<std::shared_ptr<Stream>> streams;
+    const int device = current;
+    {
+        const Guard guard;
+        ++state().waits;
+        if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+        for (const auto& stream : state().streams) {
+            if (stream->device == device) streams.push_back(stream);
+        }
+    }
+    return keep(wait_until(device, [&] {
+        return std::ranges::all_of(streams, [](const auto& stream) { return stream->done >= stream->queued; });
+    }));
+}
+cudaError_t cudaDeviceReset() {
+    const Guard guard;
+    state().device[static_cast<std::size_t>(current)].failed = cudaSuccess;
+    last_error = cudaSuccess;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+const char* cudaGetErrorName(cudaError_t error) { return name_of(error); }
+const char* cudaGetErrorString(cudaError_t error) {
+    const Guard guard;
+    if (error != cudaErrorLaunchFailure) return meaning_of(error);
+    // Kept for good: what CUDA answers is never freed.
+    auto& messages = state().messages;
+    const std::string message = "unspecified launch failure: " + state().failure;
+    if (messages.empty() || messages.back() != message) messages.push_back(message);
+    return messages.back().c_str();
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+    const Guard guard;
+    if (failed(current) != cudaSuccess) return keep(failed(current));
+    if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    return keep(allocate(memory, bytes, Kind::device));
+}
+cudaError_t cudaFree(void* memory) { return keep(release(memory, Kind::device)); }
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+    const Guard guard;
+    if (failed(current) != cudaSuccess) return keep(failed(current));
+    if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    return keep(allocate(memory, bytes, Kind::pinned));
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, cudaHostAllocDefault); }
+cudaError_t cudaFreeHost(void* memory) { return keep(release(memory, Kind::pinned)); }
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+    const Guard guard;
+    if (memory == nullptr || bytes == 0) return keep(cudaErrorInvalidValue);
+    if (find(memory) != nullptr) return keep(cudaErrorHostMemoryAlreadyRegistered);
+    state().allocations[reinterpret_cast<std::uintptr_t>(memory)] = {static_cast<std::byte*>(memory), bytes,
+                                                                     Kind::pinned, current, false};
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+    const Guard guard;
+    const auto found = state().allocations.find(reinterpret_cast<std::uintptr_t>(memory));
+    if (found == state().allocations.end() || found->second.guarded) return keep(cudaErrorHostMemoryNotRegistered);
+    state().allocations.erase(found);
+    return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void** on_device, void* memory, unsigned) {
+    const Guard guard;
+    const Allocation* const found = find(memory);
+    if (found == nullptr || found->kind != Kind::pinned) return keep(cudaErrorInvalidValue);
+    *on_device = memory;
+    return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+    const Guard guard;
+    const Allocation* const found = find(memory);
+    *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, const_cast<void*>(memory)};
+    if (found == nullptr) return cudaSuccess;
+    *attributes = {found->kind == Kind::device ? cudaMemoryTypeDevice : cudaMemoryTypeHost, found->device,
+                   const_cast<void*>(memory), found->kind == Kind::device ? nullptr : const_cast<void*>(memory)};
+    return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+    const Guard guard;
+    *total = state().memory;
+    *free = *total - std::min(*total, state().device[static_cast<std::size_t>(current)].used);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    return keep(copy(to, from, bytes, kind, nullptr, true));
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    return keep(copy(to, from, bytes, kind, stream, false));
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    {
+        const Guard guard;
+        if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    }
+    return keep(fill(to, value, bytes, nullptr));
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+    return keep(fill(to, value, bytes, stream));
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return keep(make_stream(stream, cudaStreamDefault)); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return keep(make_stream(stream, flags)); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+    return keep(make_stream(stream, flags));
+}
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = handle == nullptr ? nullptr : find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    if (stream->capture != nullptr) {
+        invalidate(*stream->capture);
+        return keep(cudaErrorStreamCaptureUnsupported);
+    }
+    stream->destroyed = true;  // its work is still done
+    if (stream->list.empty()) std::erase(state().streams, stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+    std::shared_ptr<Stream> stream;
+    std::uint64_t number = 0;
+    {
+        const Guard guard;
+        ++state().waits;
+        stream = find(handle);
+        if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+        if (stream->capture != nullptr) {
+            invalidate(*stream->capture);
+            return keep(cudaErrorStreamCaptureUnsupported);
+        }
+        if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+        number = stream->queued;
+    }
+    return keep(wait_until(stream->device, [&] { return stream->done >= number; }));
+}
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    if (stream->capture != nullptr) {
+        invalidate(*stream->capture);
+        return keep(cudaErrorStreamCaptureUnsupported);
+    }
+    if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    if (stream->done < stream->queued) run_some(state().pace);
+    if (failed(stream->device) != cudaSuccess) return keep(failed(stream->device));
+    return keep(stream->done < stream->queued ? cudaErrorNotReady : cudaSuccess);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr || !exists(event)) return keep(cudaErrorInvalidResourceHandle);
+    if (failed(stream->device) != cudaSuccess) return keep(failed(stream->device));
+    if (event->capture != nullptr && event->capture->active) {
+        if (event->capture->invalid) return keep(cudaErrorStreamCaptureInvalidated);
+        if (stream->capture == nullptr) {
+            stream->capture = event->capture;
+            stream->capture->streams.push_back(stream.get());
+            stream->frontier.clear();
+        } else if (stream->capture != event->capture) {
+            invalidate(*stream->capture);
+            return keep(cudaErrorStreamCaptureMerge);
+        }
+        for (const std::size_t node : event->captured) {
+            if (std::ranges::find(stream->frontier, node) == stream->frontier.end()) stream->frontier.push_back(node);
+        }
+        return cudaSuccess;
+    }
+    if (event->capture != nullptr) return keep(cudaErrorCapturedEvent);
+    if (stream->capture != nullptr) {
+        if ((flags & cudaEventWaitExternal) != 0)
+            return keep(add_node(*stream, cudaGraphNodeTypeWaitEvent, "a wait for an event", nullptr, event));
+        invalidate(*stream->capture);
+        return keep(cudaErrorStreamCaptureIsolation);
+    }
+    if (event->latest == nullptr) return cudaSuccess;
+    push(stream, "a wait for an event", [record = event->latest] { return record->done ? Ran::all : Ran::not_yet; });
+    return cudaSuccess;
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    *device = stream->device;
+    return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+    const Guard guard;
+    return keep(add(stream, cudaGraphNodeTypeHost, "a function of the host", [=] {
+        function(data);
+        return true;
+    }));
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+    const Guard guard;
+    if (event == nullptr) return keep(cudaErrorInvalidValue);
+    if (failed(current) != cudaSuccess) return keep(failed(current));
+    *event = new CUevent_st{.device = current, .flags = flags, .latest = nullptr, .capture = nullptr, .captured = {}};
+    state().events.push_back(*event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    const Guard guard;
+    if (!exists(event)) return keep(cudaErrorInvalidResourceHandle);
+    std::erase(state().events, event);
+    delete event;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned flags) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr || !exists(event) || event->device != stream->device)
+        return keep(cudaErrorInvalidResourceHandle);
+    if (failed(stream->device) != cudaSuccess) return keep(failed(stream->device));
+    if (stream->capture != nullptr) {
+        if ((flags & cudaEventRecordExternal) != 0) {
+            event->capture = nullptr;
+            return keep(add_node(*stream, cudaGraphNodeTypeEventRecord, "the record of an event", nullptr, event));
+        }
+        if (stream->capture->invalid) return keep(cudaErrorStreamCaptureInvalidated);
+        event->capture = stream->capture;
+        event->captured = stream->frontier;
+        event->latest = nullptr;
+        return cudaSuccess;
+    }
+    event->capture = nullptr;
+    event->latest = std::make_shared<Record>();
+    push(stream, "the record of an event", [made = event->latest] {
+        record(*made);
+        return Ran::all;
+    });
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    const Guard guard;
+    if (!exists(event)) return keep(cudaErrorInvalidResourceHandle);
+    if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+    if (event->capture != nullptr) return keep(cudaErrorCapturedEvent);
+    if (failed(event->device) != cudaSuccess) return keep(failed(event->device));
+    if (event->latest == nullptr || event->latest->done) return cudaSuccess;
+    run_some(state().pace);
+    if (failed(event->device) != cudaSuccess) return keep(failed(event->device));
+    return keep(event->latest->done ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    std::shared_ptr<Record> record;
+    int device = 0;
+    {
+        const Guard guard;
+        ++state().waits;
+        if (!exists(event)) return keep(cudaErrorInvalidResourceHandle);
+        if (const cudaError_t status = forbidden(); status != cudaSuccess) return keep(status);
+        if (event->capture != nullptr) return keep(cudaErrorCapturedEvent);
+        record = event->latest;
+        device = event->device;
+    }
+    if (record == nullptr) return cudaSuccess;
+    return keep(wait_until(device, [&] { return record->done; }));
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+    const Guard guard;
+    if (!exists(start) || !exists(end)) return keep(cudaErrorInvalidResourceHandle);
+    if (start->latest == nullptr || end->latest == nullptr ||
+        ((start->flags | end->flags) & cudaEventDisableTiming) != 0)
+        return keep(cudaErrorInvalidResourceHandle);
+    if (!start->latest->done || !end->latest->done) return keep(cudaErrorNotReady);
+    *milliseconds = static_cast<float>((end->latest->seconds - start->latest->seconds) * 1e3);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = handle == nullptr ? nullptr : find(handle);
+    if (stream == nullptr)
+        return keep(handle == nullptr ? cudaErrorStreamCaptureUnsupported : cudaErrorInvalidResourceHandle);
+    if (failed(stream->device) != cudaSuccess) return keep(failed(stream->device));
+    if (stream->capture != nullptr) return keep(cudaErrorIllegalState);
+    auto capture = std::make_shared<Capture>();
+    capture->mode = mode;
+    capture->thread = std::this_thread::get_id();
+    capture->origin = stream.get();
+    capture->streams = {stream.get()};
+    stream->capture = capture;
+    stream->frontier.clear();
+    state().captures.push_back(std::move(capture));
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+    const Guard guard;
+    *graph = nullptr;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    const std::shared_ptr<Capture> capture = stream->capture;
+    if (capture == nullptr) return keep(cudaErrorIllegalState);
+    if (capture->origin != stream.get()) return keep(cudaErrorStreamCaptureUnmatched);
+    if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
+        return keep(cudaErrorStreamCaptureWrongThread);
+    // What other streams did has to be before the end of this one's.
+    std::vector<bool> before(capture->nodes.size(), false);
+    for (const std::size_t node : stream->frontier) before[node] = true;
+    for (std::size_t i = before.size(); i-- > 0;) {
+        if (!before[i]) continue;
+        for (const std::size_t node : capture->nodes[i].after) before[node] = true;
+    }
+    const bool joined = std::ranges::all_of(before, [](bool yes) { return yes; });
+    capture->active = false;
+    for (Stream* const member : capture->streams) {
+        member->capture = nullptr;
+        member->frontier.clear();
+    }
+    std::erase(state().captures, capture);
+    if (capture->invalid) return keep(cudaErrorStreamCaptureInvalidated);
+    if (!joined) return keep(cudaErrorStreamCaptureUnjoined);
+    *graph = new CUgraph_st;
+    *(*graph)->nodes = std::move(capture->nodes);
+    ++state().captured;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+    const Guard guard;
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
+              : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                         : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+    const Guard guard;
+    if (exec == nullptr || graph == nullptr) return keep(cudaErrorInvalidValue);
+    *exec = new CUgraphExec_st;
+    (*exec)->nodes = graph->nodes;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
+    const Guard guard;
+    if (exec == nullptr) return keep(cudaErrorInvalidValue);
+    return keep(find(stream) == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
+    const Guard guard;
+    if (exec == nullptr) return keep(cudaErrorInvalidValue);
+    const std::shared_ptr<Stream> stream = find(handle);
+    if (stream == nullptr) return keep(cudaErrorInvalidResourceHandle);
+    if (failed(stream->device) != cudaSuccess) return keep(failed(stream->device));
+    if (stream->capture != nullptr) {
+        invalidate(*stream->capture);
+        return keep(cudaErrorStreamCaptureUnsupported);
+    }
+    ++state().launches;
+    const std::shared_ptr<bool> before = std::exchange(exec->done, std::make_shared<bool>(false));
+    push(stream, "a graph",
+         [running = std::make_shared<Running>(exec->nodes, before, exec->done)] { return running->run(); });
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    const Guard guard;
+    if (graph == nullptr) return keep(cudaErrorInvalidValue);
+    delete graph;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    const Guard guard;
+    if (exec == nullptr) return keep(cudaErrorInvalidValue);
+    delete exec;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+    const Guard guard;
+    if (graph == nullptr || count == nullptr) return keep(cudaErrorInvalidValue);
+    if (nodes == nullptr) {
+        *count = graph->nodes->size();
+        return cudaSuccess;
+    }
+    *count = std::min(*count, graph->nodes->size());
+    for (std::size_t i = 0; i < *count; ++i) nodes[i] = &(*graph->nodes)[i];
+    return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+    if (node == nullptr) return keep(cudaErrorInvalidValue);
+    *type = node->type;
+    return cudaSuccess;
+}
+
+}  // extern "C"

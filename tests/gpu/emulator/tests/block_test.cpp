@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The threads of an emulated kernel: what they share, where they wait, and that each wrong use is found.
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include "../control.hpp"
+
+namespace emulated_kernels {
+
+// Of this namespace, and not of an unnamed one: their names are in the messages.
+
+void write_index(int* to) {
+    const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    to[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
+}
+
+template <bool waits>
+void reverse(int* values) {
+    __shared__ int shared[128];
+    shared[threadIdx.x] = values[threadIdx.x];
+    if (waits) __syncthreads();
+    values[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+
+template <class V>
+void shuffles(V* to) {
+    const V mine = static_cast<V>(threadIdx.x) / 2;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    to[threadIdx.x * 5 + 0] = __shfl_xor_sync(0xFFFF'FFFFU, mine, 5);
+    to[threadIdx.x * 5 + 1] = __shfl_down_sync(0xFFFF'FFFFU, mine, 3);
+    to[threadIdx.x * 5 + 2] = __shfl_up_sync(0xFFFF'FFFFU, mine, 3, 16);
+    to[threadIdx.x * 5 + 3] = __shfl_sync(0xFFFF'FFFFU, mine, 7);
+    // Halves of a warp, each with its mask.
+    const unsigned mask = lane < 16 ? 0xFFFFU : 0xFFFF'0000U;
+    V sum = mine;
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(mask, sum, step);
+    to[threadIdx.x * 5 + 4] = sum;
+}
+
+void votes(unsigned* to) {
+    const unsigned odd = __ballot_sync(0xFFFF'FFFFU, static_cast<int>(threadIdx.x % 2));
+    const int any = __any_sync(0xFFFF'FFFFU, threadIdx.x == 40);
+    const int all = __all_sync(0xFFFF'FFFFU, threadIdx.x < 32);
+    __syncwarp();
+    to[threadIdx.x * 3] = odd;
+    to[threadIdx.x * 3 + 1] = static_cast<unsigned>(any);
+    to[threadIdx.x * 3 + 2] = static_cast<unsigned>(all);
+}
+
+void count(int* to, float* sum, unsigned long long* largest, unsigned* taken) {
+    atomicAdd(to, 1);
+    atomicAdd(sum, 0.5F);
+    atomicMax(largest, std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x);
+    atomicOr(taken + 1, 1U << (threadIdx.x % 32));
+    if (atomicCAS(taken, 0U, 7U) == 0U) atomicAdd(to, 1000);
+    __threadfence();
+}
+
+void order(int* to, int* next) { to[atomicAdd(next, 1)] = static_cast<int>(threadIdx.x); }
+
+void some_at_barrier() {
+    if (threadIdx.x % 2 == 0) return;
+    __syncthreads();
+}
+void two_barriers() {
+    if (threadIdx.x < 3) {
+        __syncthreads();
+    } else {
+        __syncthreads();
+    }
+}
+void lane_missing(int* to) {
+    if (threadIdx.x == 5) return;
+    *to = __shfl_xor_sync(0xFFFF'FFFFU, 1, 1);
+}
+void lane_elsewhere(int* to) {
+    if (threadIdx.x == 9) {
+        *to = __shfl_xor_sync(0xFFFF'FFFFU, 1, 1);
+    } else {
+        *to = __shfl_xor_sync(0xFFFF'FFFFU, 1, 2);
+    }
+}
+void lane_at_barrier(int* to) {
+    if (threadIdx.x != 0) *to = __shfl_xor_sync(0xFFFF'FFFFU, 1, 1);
+    __syncthreads();
+}
+void reads_outside_mask(int* to) {
+    if (threadIdx.x < 16) *to = __shfl_down_sync(0xFFFFU, 1, 8);
+}
+void not_in_its_mask(int* to) { *to = __shfl_xor_sync(0xFFFFU, 1, 1); }
+void throws() {
+    if (threadIdx.x == 2) throw std::runtime_error("no such thing");
+}
+
+}  // namespace emulated_kernels
+
+using namespace emulated_kernels;
+using namespace cupola;
+
+namespace {
+
+template <class... Parameters, class... Arguments>
+cudaError_t start(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+    const cudaLaunchConfig_t config{grid, block, 0, nullptr, nullptr, 0};
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+template <class... Parameters, class... Arguments>
+cudaError_t run(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+    const cudaError_t status = start(kernel, grid, block, arguments...);
+    return status == cudaSuccess ? cudaStreamSynchronize(nullptr) : status;
+}
+
+/// The message of a kernel that fails.
+template <class... Parameters, class... Arguments>
+std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+    CHECK(run(kernel, grid, block, arguments...) == cudaErrorLaunchFailure);
+    // The device stays so, until it is mended.
+    CHECK(run(&order, 1, 1, nullptr, nullptr) == cudaErrorLaunchFailure);
+    const std::string message = cudaGetErrorString(cudaErrorLaunchFailure);
+    CHECK(message == "unspecified launch failure: " + emulator::failure());
+    emulator::mend();
+    CHECK(cudaGetLastError() == cudaErrorLaunchFailure);
+    CHECK(cudaGetLastError() == cudaSuccess);
+    int there = 0, next = 0;
+    CHECK(run(&order, 1, 1, &there, &next) == cudaSuccess);
+    return message;
+}
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("each thread of each block runs once, with its indices") {
+    for (const auto& [grid, block] :
+         {std::pair{dim3(1), dim3(1)}, std::pair{dim3(3), dim3(64)}, std::pair{dim3(2, 3), dim3(4, 8)},
+          std::pair{dim3(2, 2, 2), dim3(3, 5, 7)}, std::pair{dim3(1), dim3(1024)}}) {
+        const auto blocks = static_cast<int>(grid.x * grid.y * grid.z),
+                   threads = static_cast<int>(block.x * block.y * block.z);
+        std::vector<int> values(static_cast<std::size_t>(blocks * threads), 0), expected;
+        for (int b = 0; b < blocks; ++b) {
+            for (int t = 0; t < threads; ++t) expected.push_back(1000 * b + t);
+        }
+        CHECK(run(&write_index, grid, block, values.data()) == cudaSuccess);
+        CHECK(values == expected);
+    }
+}
+
+TEST_CASE("a barrier lets no thread on before all have come, and without it some are too early") {
+    std::vector<int> expected(128);
+    std::iota(expected.rbegin(), expected.rend(), 0);
+    for (int i = 0; i < 20; ++i) {
+        std::vector<int> values(128);
+        std::iota(values.begin(), values.end(), 0);
+        CHECK(run(&reverse<true>, 1, 128, values.data()) == cudaSuccess);
+        CHECK(values == expected);
+        std::iota(values.begin(), values.end(), 1000 * i + 1000);
+        CHECK(run(&reverse<false>, 1, 128, values.data()) == cudaSuccess);
+        std::vector<int> wanted(128);
+        std::iota(wanted.rbegin(), wanted.rend(), 1000 * i + 1000);
+        CHECK(values != wanted);
+    }
+}
+
+TEST_CASE_TEMPLATE("shuffles give each lane the value of the lane that it names", V, int, unsigned, float, double,
+                   long long, std::uint64_t) {
+    constexpr int threads = 96;
+    std::vector<V> values(threads * 5);
+    CHECK(run(&shuffles<V>, 1, threads, values.data()) == cudaSuccess);
+    const auto of = [](int thread) { return static_cast<V>(thread) / 2; };
+    for (int t = 0; t < threads; ++t) {
+        const int first = t / 32 * 32, lane = t % 32;
+        const V* const mine = values.data() + t * 5;
+        CHECK(mine[0] == of(t ^ 5));
+        CHECK(mine[1] == of(lane + 3 < 32 ? t + 3 : t));
+        CHECK(mine[2] == of(lane % 16 >= 3 ? t - 3 : t));
+        CHECK(mine[3] == of(first + 7));
+        V sum = 0;
+        for (int other = 0; other < 16; ++other) sum += of(first + lane / 16 * 16 + other);
+        CHECK(mine[4] == sum);
+    }
+}
+
+TEST_CASE("votes are of a warp") {
+    std::vector<unsigned> values(64 * 3);
+    CHECK(run(&votes, 1, 64, values.data()) == cudaSuccess);
+    for (std::size_t t = 0; t < 64; ++t) {
+        CHECK(values[t * 3] == 0xAAAA'AAAAU);
+        CHECK(values[t * 3 + 1] == (t >= 32 ? 1U : 0U));
+        CHECK(values[t * 3 + 2] == (t < 32 ? 1U : 0U));
+    }
+}
+
+TEST_CASE("atomic operations count every thread") {
+    int threads = 0;
+    float sum = 0;
+    unsigned long long largest = 0;
+    unsigned taken[2] = {};
+    CHECK(run(&count, 5, 100, &threads, &sum, &largest, &taken[0]) == cudaSuccess);
+    CHECK(threads == 1500);
+    CHECK(sum == 250.0F);
+    CHECK(largest == 499);
+    CHECK(taken[0] == 7);
+    CHECK(taken[1] == 0xFFFF'FFFFU);
+}
+
+TEST_CASE("threads come in an order of chance, which the seed repeats") {
+    const auto one = [](std::uint64_t seed) {
+        emulator::set_seed(seed);
+        std::vector<int> result(64);
+        int next = 0;
+        CHECK(run(&order, 1, 64, result.data(), &next) == cudaSuccess);
+        return result;
+    };
+    const std::vector<int> first = one(1);
+    CHECK(first == one(1));
+    CHECK(first != one(2));
+    CHECK(std::set<int>(first.begin(), first.end()).size() == 64);
+    CHECK_FALSE(std::is_sorted(first.begin(), first.end()));
+    emulator::set_seed(1);
+}
+
+TEST_CASE("a barrier that not all threads reach is a failure, which names kernel, block and thread") {
+    const std::string message = failure_of(&some_at_barrier, 1, 64);
+    CHECK(contains(message, "the kernel emulated_kernels::some_at_barrier()"));
+    CHECK(contains(message, "block (0, 0, 0): not all threads reach a barrier: thread (1, 0, 0)"));
+    CHECK(contains(message, "block_test.cpp:"));
+    CHECK(contains(message, "with 32 of 64, and thread (0, 0, 0) has ended"));
+    CHECK(contains(message, "CUPOLA_EMULATOR_SEED=1"));
+    CHECK(contains(failure_of(&two_barriers, 1, 4), "waits at the barrier of block_test.cpp:"));
+}
+
+TEST_CASE("a warp that diverges is a failure, which names the lane that does not come") {
+    int there = 0;
+    const std::string missing = failure_of(&lane_missing, 1, 32, &there);
+    CHECK(contains(missing, "the kernel emulated_kernels::lane_missing(int*), block (0, 0, 0): a warp diverges: "));
+    CHECK(contains(missing, "thread (5, 0, 0) has ended"));
+    CHECK(contains(failure_of(&lane_elsewhere, 1, 32, &there), "thread (9, 0, 0) waits for its warp at block_test"));
+    CHECK(contains(failure_of(&lane_at_barrier, 1, 32, &there), "thread (0, 0, 0) waits at the barrier of block_test"));
+    CHECK(contains(failure_of(&reads_outside_mask, 1, 32, &there), "which takes no part"));
+    CHECK(contains(failure_of(&not_in_its_mask, 1, 32, &there), "is not in the mask that it names"));
+}
+
+TEST_CASE("what a kernel throws is a failure") {
+    CHECK(contains(failure_of(&throws, 1, 32), "thread (2, 0, 0): it threw: no such thing"));
+}
+
+TEST_CASE("a launch of no thread, or of too many, is refused") {
+    for (const auto& [grid, block] : {std::pair{dim3(0), dim3(1)}, std::pair{dim3(1), dim3(0)},
+                                      std::pair{dim3(1), dim3(1025)}, std::pair{dim3(1, 65536), dim3(1)}}) {
+        CHECK(start(&some_at_barrier, grid, block) == cudaErrorInvalidConfiguration);
+        CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    }
+}

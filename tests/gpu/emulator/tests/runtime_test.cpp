@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The emulated runtime: what is ordered and what is not, captures, memory, errors; and that a missing wait is seen.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include "../control.hpp"
+#include "../stream.hpp"
+
+using namespace cupola;
+
+namespace {
+
+void add_kernel(int* to, int value) { *to += value; }
+void double_kernel(int* to) { *to *= 2; }
+void copy_kernel(int* to, const int* from) { *to = *from; }
+
+template <class... Parameters, class... Arguments>
+cudaError_t start(cudaStream_t stream, void (*kernel)(Parameters...), Arguments... arguments) {
+    const cudaLaunchConfig_t config{1, 1, 0, stream, nullptr, 0};
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+struct Stream {
+    explicit Stream(int device = 0) {
+        CHECK(cudaSetDevice(device) == cudaSuccess);
+        CHECK(cudaStreamCreateWithFlags(&get, cudaStreamNonBlocking) == cudaSuccess);
+        CHECK(cudaSetDevice(0) == cudaSuccess);
+    }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+    ~Stream() { cudaStreamDestroy(get); }
+    operator cudaStream_t() const { return get; }
+    cudaStream_t get = nullptr;
+};
+struct Event {
+    explicit Event(int device = 0) {
+        CHECK(cudaSetDevice(device) == cudaSuccess);
+        CHECK(cudaEventCreate(&get) == cudaSuccess);
+        CHECK(cudaSetDevice(0) == cudaSuccess);
+    }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+    ~Event() { cudaEventDestroy(get); }
+    operator cudaEvent_t() const { return get; }
+    cudaEvent_t get = nullptr;
+};
+/// Zeros of a device's memory.
+template <class V>
+struct Memory {
+    explicit Memory(std::size_t count) {
+        CHECK(cudaMalloc(&get, count * sizeof(V)) == cudaSuccess);
+        CHECK(cudaMemset(get, 0, count * sizeof(V)) == cudaSuccess);
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    ~Memory() { cudaFree(get); }
+    [[nodiscard]] V read(std::size_t i = 0) const {
+        V value{};
+        CHECK(cudaMemcpy(&value, get + i, sizeof(V), cudaMemcpyDeviceToHost) == cudaSuccess);
+        return value;
+    }
+    V* get = nullptr;
+};
+struct Graph {
+    ~Graph() {
+        if (exec != nullptr) cudaGraphExecDestroy(exec);
+        if (graph != nullptr) cudaGraphDestroy(graph);
+    }
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+};
+
+/// The last error, which is forgotten.
+cudaError_t forgotten() { return cudaGetLastError(); }
+
+}  // namespace
+
+TEST_CASE("a stream's work is done in its order, and later") {
+    emulator::set_eager(false);
+    const Stream stream;
+    const Memory<int> memory(1);
+    for (int i = 0; i < 20; ++i) {
+        CHECK(start(stream, &add_kernel, memory.get, 3) == cudaSuccess);
+        CHECK(start(stream, &double_kernel, memory.get) == cudaSuccess);
+    }
+    CHECK(*memory.get == 0);  // nothing has run
+    emulator::set_pace(1);
+    CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+    CHECK(forgotten() == cudaErrorNotReady);
+    CHECK(*memory.get == 3);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaStreamQuery(stream) == cudaSuccess);
+    int expected = 0;
+    for (int i = 0; i < 20; ++i) expected = (expected + 3) * 2;
+    CHECK(memory.read() == expected);
+    emulator::set_pace(3);
+    emulator::set_eager(true);
+}
+
+TEST_CASE("an event orders two streams, of one device or two, and without it the wrong order is seen") {
+    for (const int other : {0, 1}) {
+        const Stream first, second(other);
+        const Event event;
+        const Memory<int> memory(2);
+        int wrong = 0;
+        for (const bool waits : {true, false}) {
+            wrong = 0;
+            for (int i = 1; i <= 100; ++i) {
+                CHECK(cudaMemsetAsync(memory.get, i, 1, first) == cudaSuccess);
+                CHECK(cudaEventRecord(event, first) == cudaSuccess);
+                if (waits) CHECK(cudaStreamWaitEvent(second, event) == cudaSuccess);
+                CHECK(cudaMemcpyAsync(memory.get + 1, memory.get, sizeof(int), cudaMemcpyDeviceToDevice, second) ==
+                      cudaSuccess);
+                CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+                if (memory.read(1) != i) ++wrong;
+                CHECK(cudaStreamSynchronize(first) == cudaSuccess);
+            }
+            if (waits) CHECK(wrong == 0);
+        }
+        CHECK(wrong > 10);
+    }
+}
+
+TEST_CASE("an event stands for its last record before the wait, and for nothing before the first") {
+    emulator::set_eager(false);
+    const Stream first, second;
+    const Event event;
+    const Memory<int> memory(1);
+    CHECK(cudaEventQuery(event) == cudaSuccess);
+    CHECK(cudaEventSynchronize(event) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(second, event) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+    CHECK(start(first, &add_kernel, memory.get, 1) == cudaSuccess);
+    CHECK(cudaEventRecord(event, first) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(second, event) == cudaSuccess);
+    // Of the next record that wait knows nothing.
+    bool arrived = false;
+    emulator::enqueue(
+        first, [&] { return arrived; }, "a gate");
+    CHECK(cudaEventRecord(event, first) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+    CHECK(*memory.get == 1);
+    CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+    CHECK(forgotten() == cudaErrorNotReady);
+    arrived = true;
+    CHECK(cudaEventSynchronize(event) == cudaSuccess);
+    CHECK(cudaEventQuery(event) == cudaSuccess);
+    emulator::set_eager(true);
+}
+
+TEST_CASE("the default stream waits for blocking streams and they for it, and others do neither") {
+    cudaStream_t blocking = nullptr;
+    CHECK(cudaStreamCreate(&blocking) == cudaSuccess);
+    const Memory<int> memory(2);
+    for (int i = 1; i <= 50; ++i) {
+        CHECK(cudaMemsetAsync(memory.get, i, 1, blocking) == cudaSuccess);
+        CHECK(start(nullptr, &copy_kernel, memory.get + 1, memory.get) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
+        CHECK(memory.read(1) == i);
+        CHECK(cudaMemsetAsync(memory.get, i + 100, 1, nullptr) == cudaSuccess);
+        CHECK(start(blocking, &copy_kernel, memory.get + 1, memory.get) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(blocking) == cudaSuccess);
+        CHECK(memory.read(1) == i + 100);
+    }
+    const Stream other;
+    int wrong = 0;
+    for (int i = 1; i <= 50; ++i) {
+        CHECK(cudaMemsetAsync(memory.get, i, 1, other) == cudaSuccess);
+        CHECK(start(nullptr, &copy_kernel, memory.get + 1, memory.get) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
+        if (memory.read(1) != i) ++wrong;
+        CHECK(cudaStreamSynchronize(other) == cudaSuccess);
+    }
+    CHECK(wrong > 5);
+    CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+
+TEST_CASE("the time between two events is that of the work between them") {
+    const Stream stream;
+    const Event begin, end;
+    float milliseconds = -1;
+    CHECK(cudaEventRecord(begin, stream) == cudaSuccess);
+    emulator::enqueue(stream, [] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        return true;
+    });
+    CHECK(cudaEventRecord(end, stream) == cudaSuccess);
+    CHECK(cudaEventSynchronize(end) == cudaSuccess);
+    CHECK(cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess);
+    CHECK(milliseconds >= 5);
+}
+
+TEST_CASE("work that has to wait for other work is tried again, and one that waits for ever ends with an error") {
+    const Stream first, second(1);
+    int arrived = 0;
+    const auto meet = [&arrived, came = false]() mutable {
+        if (!came) ++arrived;
+        came = true;
+        return arrived == 2;
+    };
+    emulator::enqueue(first, meet, "a sum");
+    emulator::enqueue(second, meet, "a sum");
+    CHECK(cudaStreamSynchronize(first) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(second) == cudaSuccess);
+
+    emulator::set_patience(0.05);
+    emulator::enqueue(
+        first, [] { return false; }, "the sum of no one else");
+    CHECK(cudaStreamSynchronize(first) == cudaErrorLaunchFailure);
+    CHECK(emulator::failure().find("the host waits for ever:") == 0);
+    CHECK(emulator::failure().find("is at the sum of no one else;") != std::string::npos);
+    emulator::set_patience(60);
+    emulator::mend();
+    CHECK(forgotten() == cudaErrorLaunchFailure);
+}
+
+TEST_CASE("a copy to or from memory that is not pinned takes the bytes of then, one of pinned memory those of later") {
+    emulator::set_eager(false);
+    const Stream stream;
+    const Memory<int> memory(1);
+    int host = 5, *pinned = nullptr;
+    CHECK(cudaHostAlloc(&pinned, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped) == cudaSuccess);
+    *pinned = 6;
+    CHECK(cudaMemcpyAsync(memory.get, &host, sizeof(int), cudaMemcpyHostToDevice, stream) == cudaSuccess);
+    host = 0;
+    CHECK(cudaMemcpyAsync(&host, memory.get, sizeof(int), cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+    CHECK(host == 5);
+    CHECK(cudaMemcpyAsync(memory.get, pinned, sizeof(int), cudaMemcpyDefault, stream) == cudaSuccess);
+    *pinned = 7;  // too early
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(memory.read() == 7);
+    *pinned = 0;
+    CHECK(cudaMemcpyAsync(pinned, memory.get, sizeof(int), cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+    CHECK(*pinned == 0);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(*pinned == 7);
+    // What is no memory of a device, and more than there is.
+    CHECK(cudaMemcpyAsync(&host, &host, sizeof(int), cudaMemcpyDeviceToHost, stream) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(memory.get, pinned, 8, cudaMemcpyHostToDevice, stream) == cudaErrorInvalidValue);
+    CHECK(cudaMemsetAsync(memory.get, 0, 8, stream) == cudaErrorInvalidValue);
+    CHECK(forgotten() == cudaErrorInvalidValue);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    emulator::set_eager(true);
+}
+
+TEST_CASE("memory is no number at first, is counted, and a write outside of it is seen") {
+    emulator::set_memory(1 << 20);
+    std::size_t free = 0, total = 0;
+    float* memory = nullptr;
+    CHECK(cudaMalloc(&memory, 400'000) == cudaSuccess);
+    CHECK(memory[0] != memory[0]);
+    CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+    CHECK(total == 1 << 20);
+    CHECK(free == total - 400'000);
+    CHECK(emulator::memory_in_use() == 400'000);
+    float* more = nullptr;
+    CHECK(cudaMalloc(&more, 700'000) == cudaErrorMemoryAllocation);
+    CHECK(more == nullptr);
+    CHECK(forgotten() == cudaErrorMemoryAllocation);
+    const int before = emulator::overruns();
+    reinterpret_cast<char*>(memory)[400'000] = 0;
+    CHECK(cudaFree(memory) == cudaSuccess);
+    CHECK(emulator::overruns() == before + 1);
+    CHECK(emulator::failure().find("memory of 400000 bytes of device 0 was written outside of") == 0);
+    emulator::mend();
+    CHECK(cudaFree(&free) == cudaErrorInvalidValue);
+    CHECK(forgotten() == cudaErrorInvalidValue);
+    emulator::set_memory(std::size_t{4} << 30);
+}
+
+TEST_CASE("what is captured does not run, and then as often as it is launched") {
+    const Stream stream;
+    const Memory<int> memory(2);
+    Graph graph;
+    const std::int64_t captures = emulator::captures(), launches = emulator::launches_of_captures();
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(start(stream, &add_kernel, memory.get, 3) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(memory.get + 1, memory.get, sizeof(int), cudaMemcpyDeviceToDevice, stream) == cudaSuccess);
+    emulator::enqueue(stream, [to = memory.get] { return ++*to, true; });
+    CHECK(cudaMemsetAsync(memory.get, 0, 0, stream) == cudaSuccess);
+    cudaStreamCaptureStatus status{};
+    CHECK(cudaStreamIsCapturing(stream, &status) == cudaSuccess);
+    CHECK(status == cudaStreamCaptureStatusActive);
+    CHECK(cudaStreamEndCapture(stream, &graph.graph) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&graph.exec, graph.graph) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(memory.read() == 0);
+    std::size_t count = 0;
+    CHECK(cudaGraphGetNodes(graph.graph, nullptr, &count) == cudaSuccess);
+    REQUIRE(count == 4);
+    std::vector<cudaGraphNode_t> nodes(count);
+    CHECK(cudaGraphGetNodes(graph.graph, nodes.data(), &count) == cudaSuccess);
+    cudaGraphNodeType type{};
+    CHECK(cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess);
+    CHECK(type == cudaGraphNodeTypeKernel);
+    CHECK(cudaGraphNodeGetType(nodes[1], &type) == cudaSuccess);
+    CHECK(type == cudaGraphNodeTypeMemcpy);
+    CHECK(cudaGraphNodeGetType(nodes[3], &type) == cudaSuccess);
+    CHECK(type == cudaGraphNodeTypeMemset);
+    // On two streams too: a graph does not run beside itself.
+    const Stream other;
+    for (int i = 0; i < 5; ++i) {
+        CHECK(cudaGraphLaunch(graph.exec, stream) == cudaSuccess);
+        CHECK(cudaGraphLaunch(graph.exec, other) == cudaSuccess);
+    }
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(memory.read() == 40);
+    CHECK(memory.read(1) == 39);
+    CHECK(emulator::captures() == captures + 1);
+    CHECK(emulator::launches_of_captures() == launches + 10);
+}
+
+TEST_CASE("a capture takes in the streams that wait for it, in parallel, and all have to come back") {
+    const Stream stream, side;
+    const Event fork, join;
+    const Memory<int> memory(3);
+    for (const bool joined : {true, false}) {
+        Graph graph;
+        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        CHECK(cudaEventRecord(fork, stream) == cudaSuccess);
+        CHECK(cudaStreamWaitEvent(side, fork) == cudaSuccess);
+        CHECK(start(side, &copy_kernel, memory.get + 1, memory.get) == cudaSuccess);
+        CHECK(cudaEventRecord(join, side) == cudaSuccess);
+        CHECK(start(stream, &add_kernel, memory.get + 2, 1) == cudaSuccess);  // beside it
+        if (joined) CHECK(cudaStreamWaitEvent(stream, join) == cudaSuccess);
+        CHECK(start(stream, &add_kernel, memory.get + 1, 10) == cudaSuccess);
+        if (!joined) {
+            CHECK(cudaStreamEndCapture(stream, &graph.graph) == cudaErrorStreamCaptureUnjoined);
+            CHECK(forgotten() == cudaErrorStreamCaptureUnjoined);
+            continue;
+        }
+        CHECK(cudaStreamEndCapture(stream, &graph.graph) == cudaSuccess);
+        CHECK(cudaGraphInstantiate(&graph.exec, graph.graph) == cudaSuccess);
+        for (int i = 1; i <= 20; ++i) {
+            CHECK(cudaGraphLaunch(graph.exec, stream) == cudaSuccess);
+            CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+            CHECK(memory.read(0) == i);
+            CHECK(memory.read(1) == i + 10);
+            CHECK(memory.read(2) == i);
+        }
+        CHECK(cudaEventQuery(join) == cudaErrorCapturedEvent);
+        CHECK(forgotten() == cudaErrorCapturedEvent);
+    }
+}
+
+TEST_CASE(
+    "an external record in a graph lets another stream on before the graph's end, and an external wait holds it") {
+    const Stream stream, side;
+    const Event ready, gate;
+    const Memory<int> memory(3);
+    Graph graph;
+    bool open = false, passed = false;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+    CHECK(cudaEventRecordWithFlags(ready, stream, cudaEventRecordExternal) == cudaSuccess);
+    emulator::enqueue(
+        stream, [&] { return open; }, "a gate of the test");
+    CHECK(cudaStreamWaitEvent(stream, gate, cudaEventWaitExternal) == cudaSuccess);
+    emulator::enqueue(stream, [&] { return passed = true; });
+    CHECK(cudaStreamEndCapture(stream, &graph.graph) == cudaSuccess);
+    CHECK(cudaGraphInstantiate(&graph.exec, graph.graph) == cudaSuccess);
+    std::size_t count = 5;
+    std::vector<cudaGraphNode_t> nodes(count);
+    CHECK(cudaGraphGetNodes(graph.graph, nodes.data(), &count) == cudaSuccess);
+    REQUIRE(count == 5);
+    cudaGraphNodeType type{};
+    CHECK(cudaGraphNodeGetType(nodes[1], &type) == cudaSuccess);
+    CHECK(type == cudaGraphNodeTypeEventRecord);
+    CHECK(cudaGraphNodeGetType(nodes[3], &type) == cudaSuccess);
+    CHECK(type == cudaGraphNodeTypeWaitEvent);
+    for (int i = 1; i <= 20; ++i) {
+        open = passed = false;
+        bool gate_open = false;
+        emulator::enqueue(
+            side, [&] { return gate_open; }, "another gate of the test");
+        CHECK(cudaEventRecord(gate, side) == cudaSuccess);
+        CHECK(cudaGraphLaunch(graph.exec, stream) == cudaSuccess);
+        const Stream reader;
+        CHECK(cudaStreamWaitEvent(reader, ready) == cudaSuccess);
+        CHECK(start(reader, &copy_kernel, memory.get + 1, memory.get) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(reader) == cudaSuccess);  // the graph itself cannot end yet
+        CHECK(memory.get[1] == i);
+        open = true;
+        for (int k = 0; k < 20; ++k) CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
+        CHECK_FALSE(passed);
+        gate_open = true;
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+        CHECK(passed);
+        static_cast<void>(forgotten());
+    }
+}
+
+TEST_CASE("what cannot be captured breaks the capture off") {
+    const Stream stream, other;
+    const Event event, elsewhere;
+    int host = 0;
+    const Memory<int> memory(1);
+    CHECK(cudaEventRecord(elsewhere, other) == cudaSuccess);
+    const auto broken_by = [&](cudaError_t expected, auto call) {
+        CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        CHECK(call() == expected);
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaErrorStreamCaptureInvalidated);
+        cudaGraph_t graph = nullptr;
+        CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+        CHECK(graph == nullptr);
+        static_cast<void>(forgotten());
+        // The stream is as good as before.
+        CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+        CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    };
+    broken_by(cudaErrorStreamCaptureUnsupported, [&] { return cudaStreamSynchronize(stream); });
+    broken_by(cudaErrorStreamCaptureUnsupported, [&] { return cudaStreamSynchronize(other); });
+    broken_by(cudaErrorStreamCaptureUnsupported, [&] { return cudaEventQuery(elsewhere); });
+    broken_by(cudaErrorStreamCaptureUnsupported, [&] {
+        int* more = nullptr;
+        return cudaMalloc(&more, 4);
+    });
+    broken_by(cudaErrorStreamCaptureUnsupported,
+              [&] { return cudaMemcpyAsync(&host, memory.get, 4, cudaMemcpyDeviceToHost, stream); });
+    broken_by(cudaErrorStreamCaptureIsolation, [&] { return cudaStreamWaitEvent(stream, elsewhere); });
+    emulator::refuse_captures(true);
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(start(stream, &add_kernel, memory.get, 1) == cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    emulator::refuse_captures(false);
+    static_cast<void>(forgotten());
+    // Another thread's calls are its own.
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    std::thread([&] { CHECK(cudaStreamSynchronize(other) == cudaSuccess); }).join();
+    CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+}
+
+TEST_CASE("a device that fails stays so, alone, until it is mended") {
+    const Stream stream, other(1);
+    const Memory<int> memory(1);
+    emulator::fail_device(0, 5);
+    for (int i = 0; i < 10; ++i) start(stream, &add_kernel, memory.get, 1);
+    CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
+    CHECK(*memory.get == 5);
+    int* more = nullptr;
+    CHECK(cudaMalloc(&more, 4) == cudaErrorIllegalAddress);
+    CHECK(cudaStreamQuery(stream) == cudaErrorIllegalAddress);
+    CHECK(start(stream, &add_kernel, memory.get, 1) == cudaErrorIllegalAddress);
+    CHECK(forgotten() == cudaErrorIllegalAddress);
+    CHECK(forgotten() == cudaSuccess);
+    CHECK(std::string(cudaGetErrorName(cudaErrorIllegalAddress)) == "cudaErrorIllegalAddress");
+    CHECK(std::string(cudaGetErrorString(cudaErrorIllegalAddress)) == "an illegal memory access was encountered");
+    CHECK(cudaStreamSynchronize(other) == cudaSuccess);
+    emulator::mend();
+    CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(memory.read() == 6);
+}
+
+TEST_CASE("devices are as many as a test says, and a kernel is launched on its stream's device alone") {
+    int count = 0;
+    emulator::set_devices(2);
+    CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
+    CHECK(count == 2);
+    CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+    emulator::set_devices(0);
+    CHECK(cudaGetDeviceCount(&count) == cudaErrorNoDevice);
+    CHECK(count == 0);
+    emulator::set_devices(4);
+    static_cast<void>(forgotten());
+    const Stream other(1);
+    const Event of_other(1);
+    CHECK(start(other, &add_kernel, static_cast<int*>(nullptr), 1) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaEventRecord(of_other, nullptr) == cudaErrorInvalidResourceHandle);
+    static_cast<void>(forgotten());
+    int device = -1, processors = 0;
+    CHECK(cudaStreamGetDevice(other, &device) == cudaSuccess);
+    CHECK(device == 1);
+    emulator::set_multiprocessors(3);
+    CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 1) == cudaSuccess);
+    CHECK(processors == 3);
+    emulator::set_multiprocessors(2);
+    CHECK(emulator::current_device() == 0);
+    // Each thread has its own.
+    CHECK(cudaSetDevice(1) == cudaSuccess);
+    std::thread([] { CHECK(emulator::current_device() == 0); }).join();
+    CHECK(emulator::current_device() == 1);
+    CHECK(cudaSetDevice(0) == cudaSuccess);
+}
+
+TEST_CASE("threads that queue and wait at once have each its work done in order") {
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int device = 0; device < 4; ++device) {
+        threads.emplace_back([device, &wrong] {
+            cudaSetDevice(device);
+            cudaStream_t stream = nullptr;
+            cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+            int* memory = nullptr;
+            cudaMalloc(&memory, sizeof(int));
+            cudaMemsetAsync(memory, 0, sizeof(int), stream);
+            for (int i = 1; i <= 200; ++i) {
+                start(stream, &add_kernel, memory, 1);
+                int value = -1;
+                if (i % 10 != 0) continue;
+                cudaMemcpyAsync(&value, memory, sizeof(int), cudaMemcpyDeviceToHost, stream);
+                if (value != i) ++wrong;
+            }
+            cudaFree(memory);
+            cudaStreamDestroy(stream);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(emulator::failure().empty());
+}
