@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stand-in for NCCL: ranks in threads of one process or in several processes of this machine, all-reduce over the
+// emulated streams. What ranks share is a file that they all map, whose name is the communicator's id:
+//
+//   - each collective of a rank is noted when it is called, and compared with the others': NCCL would hang, or add what
+//     does not belong together, where this is an error with a message;
+//   - a rank's stream copies its elements there, and when all ranks' have, each stream adds all of them, in the order of
+//     the ranks. A rank's collectives are done in the order in which they were called, on whichever stream.
+//
+// Only non-blocking communicators: Cupola has no others.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <nccl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "nccl_behavior.hpp"
+#include "stream.hpp"
+
+namespace cupola::emulator {
+
+namespace {
+
+constexpr int max_ranks = 16;
+constexpr std::size_t max_elements = std::size_t{1} << 23;  // of one collective; the file has holes where none were
+constexpr std::uint64_t noted_calls = 256;                  // a rank is never so far ahead of another
+
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+    std::string result;
+    const auto add = [&](const auto& part) {
+        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(part)>>)
+            result += std::to_string(part);
+        else
+            result += part;
+    };
+    (add(parts), ...);
+    return result;
+}
+
+/// One collective as its rank called it.
+struct Signature {
+    std::uint64_t count;
+    std::int32_t type, operation;
+    char buffer[48];
+
+    [[nodiscard]] bool operator==(const Signature& other) const {
+        return count == other.count && type == other.type && operation == other.operation &&
+               std::strcmp(buffer, other.buffer) == 0;
+    }
+    [[nodiscard]] std::string said() const {
+        return joined("an all-reduce of ", count, count == 1 ? " element" : " elements", " of type ", type,
+                      *buffer != '\0' ? joined(" from ", std::string(buffer)) : std::string());
+    }
+};
+
+/// What the ranks share, all zeros at first.
+struct alignas(128) SharedRank {
+    std::atomic<std::int32_t> started, finalized, aborted;
+    std::atomic<std::int32_t> dead;  // 1 silently, 2 noticed
+    std::atomic<std::uint64_t> called, staged;
+    Signature calls[noted_calls];
+};
+struct Shared {
+    std::atomic<std::int32_t> ranks;
+    std::atomic<std::int32_t> misused;  // 1 while the message is written, 2 when it is there
+    char misuse[512];
+    SharedRank rank[max_ranks];
+
+    /// Two places take turns: a rank comes to the next collective but one when all have come to the next, and are done
+    /// with this one.
+    [[nodiscard]] float* staging(int of, std::uint64_t number) {
+        const auto place = static_cast<std::size_t>(2 * of) + number % 2;
+        return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(this) + staging_begin) + place * max_elements;
+    }
+    static constexpr std::size_t staging_begin = (std::size_t{1} << 20);
+    [[nodiscard]] static std::size_t bytes(int ranks) {
+        return staging_begin + sizeof(float) * 2 * static_cast<std::size_t>(ranks) * max_elements;
+    }
+};
+static_assert(sizeof(Shared) <= Shared::staging_begin);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a lock would be of one process alone");
+
+struct Settings {
+    std::mutex lock;
+    NcclBehavior behavior;
+    std::uint64_t generation = 0;
+    NcclCallCounts counts;
+    std::string misuse;
+    std::vector<std::string> ids;
+    std::vector<std::shared_ptr<ncclComm>> communicators;
+    std::atomic<int> hanging = 0;
+
+    ~Settings() = delete;  // streams may still work while the process ends
+};
+Settings& settings() {
+    static Settings* const made = [] {
+        std::atexit([] {
+            for (const std::string& id : settings().ids) unlink(id.c_str());
+        });
+        return new Settings;
+    }();
+    return *made;
+}
+NcclBehavior behavior() {
+    const std::lock_guard guard(settings().lock);
+    return settings().behavior;
+}
+void count(int NcclCallCounts::*kind) {
+    const std::lock_guard guard(settings().lock);
+    ++(settings().counts.*kind);
+}
+
+}  // namespace
+
+}  // namespace cupola::emulator
+
+/// One rank.
+struct ncclComm : std::enable_shared_from_this<ncclComm> {
+    std::string id;
+    int ranks = 0, rank = 0, device = 0;
+    cupola::emulator::Shared* shared = nullptr;
+    std::atomic<bool> in_call = false;
+    std::string last_error;
+    // The call that NCCL is still busy with, and how many questions it answers before it happens.
+    std::function<void()> pending;
+    int answers = 0;
+    bool finalizing = false;
+    // Held while its work is done, and by its end.
+    std::mutex working;
+    std::atomic<bool> ended = false;
+    std::uint64_t done = 0;
+
+    ~ncclComm() {
+        if (shared != nullptr) munmap(shared, cupola::emulator::Shared::bytes(ranks));
+    }
+    [[nodiscard]] cupola::emulator::SharedRank& mine() { return shared->rank[rank]; }
+};
+
+namespace cupola::emulator {
+
+namespace {
+
+/// Keeps what was wrong, for the test and for ncclGetLastError, and where it concerns all ranks for them too.
+ncclResult_t misuse(ncclComm* comm, ncclResult_t result, const std::string& what, bool for_all = false) {
+    const std::string sentence = comm == nullptr ? what : joined("rank ", comm->rank, ": ", what);
+    {
+        const std::lock_guard guard(settings().lock);
+        if (settings().misuse.empty()) settings().misuse = sentence;
+    }
+    if (comm != nullptr) {
+        comm->last_error = sentence;
+        std::int32_t none = 0;
+        if (for_all && comm->shared->misused.compare_exchange_strong(none, 1)) {
+            std::strncpy(comm->shared->misuse, sentence.c_str(), sizeof comm->shared->misuse - 1);
+            comm->shared->misused = 2;
+        }
+    }
+    return result;
+}
+
+/// While it lives, no other thread may call NCCL with this communicator.
+class OneCaller {
+public:
+    explicit OneCaller(ncclComm* comm) : comm_(comm), alone_(!comm->in_call.exchange(true)) {}
+    OneCaller(const OneCaller&) = delete;
+    OneCaller& operator=(const OneCaller&) = delete;
+    ~OneCaller() {
+        if (alone_) comm_->in_call = false;
+    }
+    [[nodiscard]] bool alone() const { return alone_; }
+
+private:
+    ncclComm* comm_;
+    bool alone_;
+};
+
+/// The communicators of this process are never freed: a handle that is used after its end is seen.
+bool usable(ncclComm* comm, const char* call, ncclResult_t& result) {
+    bool known = false;
+    {
+        const std::lock_guard guard(settings().lock);
+        for (const auto& each : settings().communicators) known = known || each.get() == comm;
+    }
+    if (!known) {
+        result = misuse(nullptr, ncclInvalidArgument, joined(call, " was called with what is no communicator"));
+        return false;
+    }
+    if (comm->ended)
+        result = misuse(comm, ncclInvalidArgument, joined(call, " was called after the communicator's end"));
+    return !comm->ended;
+}
+
+bool all(ncclComm& comm, std::atomic<std::int32_t> SharedRank::*flag) {
+    for (int rank = 0; rank < comm.ranks; ++rank) {
+        if (comm.shared->rank[rank].*flag == 0) return false;
+    }
+    return true;
+}
+
+/// Carries out what is due, and says what ncclCommGetAsyncError says.
+ncclResult_t state_of(ncclComm& comm) {
+    if (comm.shared->misused == 2) {
+        comm.last_error = comm.shared->misuse;
+        return ncclInvalidUsage;
+    }
+    for (int rank = 0; rank < comm.ranks; ++rank) {
+        if (rank == comm.rank || comm.shared->rank[rank].dead != 2) continue;
+        comm.last_error = joined("rank ", rank, " has closed its connections");
+        return ncclRemoteError;
+    }
+    if (comm.pending) {
+        if (comm.answers > 0) {
+            --comm.answers;
+            return ncclInProgress;
+        }
+        std::exchange(comm.pending, nullptr)();
+        return state_of(comm);
+    }
+    if (!all(comm, &SharedRank::started)) return ncclInProgress;
+    if (!comm.id.empty()) unlink(std::exchange(comm.id, {}).c_str());
+    if (comm.finalizing) {
+        if (!all(comm, &SharedRank::finalized)) return ncclInProgress;
+        for (int rank = 0; rank < comm.ranks; ++rank) {
+            const std::uint64_t theirs = comm.shared->rank[rank].called, ours = comm.mine().called;
+            if (theirs == ours) continue;
+            misuse(&comm, ncclInvalidUsage,
+                   joined(ours, " collectives were called until the end, and ", theirs, " by rank ", rank), true);
+            return ncclInvalidUsage;
+        }
+        const std::lock_guard guard(comm.working);
+        if (comm.done < comm.mine().called) return ncclInProgress;
+    }
+    return ncclSuccess;
+}
+
+/// What is called in a group happens at the group's end.
+struct Group {
+    int depth = 0;
+    std::vector<std::pair<ncclComm*, std::function<void()>>> calls;
+    std::vector<ncclComm*> aborts;
+};
+thread_local Group group;
+
+ncclResult_t launch(ncclComm* comm, std::function<void()> call) {
+    comm->answers = behavior().in_progress;
+    if (comm->answers == 0) return call(), ncclSuccess;
+    comm->pending = std::move(call);
+    return ncclInProgress;
+}
+
+ncclResult_t launch_or_group(ncclComm* comm, std::function<void()> call) {
+    if (group.depth == 0) return launch(comm, std::move(call));
+    group.calls.emplace_back(comm, std::move(call));
+    return ncclSuccess;
+}
+
+/// Whether a call may be made; the last one must have been settled.
+bool may_call(ncclComm* comm, const char* call, ncclResult_t& result) {
+    if (!usable(comm, call, result)) return false;
+    const ncclResult_t state = comm->pending ? ncclInProgress : state_of(*comm);
+    if (state == ncclInProgress)
+        result = misuse(comm, ncclInvalidArgument, joined(call, " was called before NCCL had settled the last call"));
+    else
+        result = state;
+    return result == ncclSuccess;
+}
+
+/// Its place among all started ranks.
+void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, float* to, bool ring_order) {
+    const auto ranks = static_cast<std::size_t>(comm.ranks);
+    std::vector<const float*> from;
+    for (int rank = 0; rank < comm.ranks; ++rank) from.push_back(comm.shared->staging(rank, number));
+    for (std::size_t i = 0; i < call.count; ++i) {
+        const std::size_t first = ring_order ? i * ranks / call.count : 0;
+        float sum = from[first][i];
+        for (std::size_t k = 1; k < ranks; ++k) sum += from[(first + k) % ranks][i];
+        to[i] = sum;
+    }
+}
+
+/// A rank's part of one collective, tried by its stream until all have come.
+bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number, const float* from, float* to,
+                    int& vain_tries, bool ring_order) {
+    const std::lock_guard guard(comm.working);
+    if (comm.ended) return true;  // broken off: what `to` holds is no sum
+    if (comm.mine().dead != 0 || comm.done < number) return false;
+    if (comm.done > number) {
+        misuse(&comm, ncclInvalidUsage, joined("collective ", number, " was done twice: it was captured in a graph"),
+               true);
+        return true;
+    }
+    if (comm.mine().staged == number) {
+        std::memcpy(comm.shared->staging(comm.rank, number), from, call.count * sizeof(float));
+        comm.mine().staged = number + 1;
+    }
+    for (int rank = 0; rank < comm.ranks; ++rank) {
+        if (comm.shared->rank[rank].staged <= number) return false;
+    }
+    if (comm.shared->misused != 0) return false;
+    if (vain_tries-- > 0) return false;
+    sum_staged(comm, call, number, to, ring_order);
+    ++comm.done;
+    return true;
+}
+
+/// Notes a collective, and compares it with the others' of that number.
+bool same_for_all(ncclComm& comm, const Signature& call, std::uint64_t number) {
+    comm.mine().calls[number % noted_calls] = call;
+    comm.mine().called = number + 1;
+    for (int rank = 0; rank < comm.ranks; ++rank) {
+        const SharedRank& other = comm.shared->rank[rank];
+        const std::uint64_t called = other.called;
+        if (called <= number || called > number + noted_calls / 2) continue;
+        const Signature& theirs = other.calls[number % noted_calls];
+        if (theirs == call) continue;
+        misuse(&comm, ncclInvalidUsage,
+               joined("collective ", number, " is ", call.said(), ", and that of rank ", rank, " is ", theirs.said()),
+               true);
+        return false;
+    }
+    return true;
+}
+
+void end(ncclComm& comm) {
+    const std::lock_guard guard(comm.working);
+    comm.ended = true;
+    comm.pending = nullptr;
+    comm.mine().aborted = 1;
+}
+
+/// Ends communicators, whatever they are in the middle of; returns as the behavior has it.
+void abort_all(const std::vector<ncclComm*>& comms) {
+    NcclAbort how;
+    std::uint64_t generation;
+    {
+        const std::lock_guard guard(settings().lock);
+        how = settings().behavior.abort;
+        generation = settings().generation;
+    }
+    const auto released = [&] {
+        const std::lock_guard guard(settings().lock);
+        return settings().generation != generation;
+    };
+    const auto others_gone = [&](ncclComm& comm) {
+        for (int rank = 0; rank < comm.ranks; ++rank) {
+            const SharedRank& other = comm.shared->rank[rank];
+            if (other.started != 0 && other.aborted == 0 && other.dead == 0 && other.finalized == 0) return false;
+        }
+        return true;
+    };
+    ++settings().hanging;
+    if (how == NcclAbort::hangs) {
+        while (!released()) usleep(200);
+    }
+    for (ncclComm* comm : comms) end(*comm);
+    if (how == NcclAbort::waits_for_all_ranks) {
+        for (ncclComm* comm : comms) {
+            while (!others_gone(*comm) && !released()) usleep(200);
+        }
+    }
+    --settings().hanging;
+}
+
+Shared* mapped(const std::string& path, int ranks) {
+    const std::size_t bytes = Shared::bytes(ranks);
+    const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    // An id whose maker is gone finds nobody.
+    const bool alone = handle < 0;
+    if (!alone && ftruncate(handle, static_cast<off_t>(bytes)) != 0) return close(handle), nullptr;
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              (alone ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_NORESERVE, handle, 0);
+    if (!alone) close(handle);
+    return memory == MAP_FAILED ? nullptr : static_cast<Shared*>(memory);
+}
+
+}  // namespace
+
+NcclBehaves::NcclBehaves(NcclBehavior behavior) {
+    const std::lock_guard guard(settings().lock);
+    settings().behavior = std::move(behavior);
+    ++settings().generation;
+}
+NcclBehaves::~NcclBehaves() {
+    {
+        const std::lock_guard guard(settings().lock);
+        settings().behavior = {};
+        ++settings().generation;
+    }
+    while (settings().hanging > 0) usleep(200);
+}
+
+void nccl_rank_dies(int rank, NcclDeath death) {
+    const std::lock_guard guard(settings().lock);
+    for (const auto& comm : settings().communicators) {
+        if (comm->rank == rank && !comm->ended) comm->mine().dead = death == NcclDeath::noticed ? 2 : 1;
+    }
+}
+int nccl_aborts_that_hang() { return settings().hanging; }
+int nccl_open_communicators() {
+    const std::lock_guard guard(settings().lock);
+    int open = 0;
+    for (const auto& comm : settings().communicators) {
+        open += comm->ended ? 0 : 1;
+    }
+    return open;
+}
+NcclCallCounts nccl_call_counts() {
+    const std::lock_guard guard(settings().lock);
+    return settings().counts;
+}
+std::string take_nccl_misuse() {
+    const std::lock_guard guard(settings().lock);
+    return std::exchange(settings().misuse, {});
+}
+
+}  // namespace cupola::emulator
+
+extern "C" {
+
+using namespace cupola::emulator;
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    count(&NcclCallCounts::unique_ids);
+    *id = {};
+    const std::string path = (std::filesystem::temp_directory_path() / joined("nccl-", getpid(), "-XXXXXX")).string();
+    if (path.size() >= sizeof id->internal) return misuse(nullptr, ncclSystemError, joined(path, " is too long"));
+    std::memcpy(id->internal, path.c_str(), path.size());
+    const int handle = mkstemp(id->internal);
+    if (handle < 0) return misuse(nullptr, ncclSystemError, joined(path, " cannot be made"));
+    close(handle);
+    const std::lock_guard guard(settings().lock);
+    settings().ids.emplace_back(id->internal);
+    return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+    switch (result) {
+        case ncclSuccess: return "no error";
+        case ncclUnhandledCudaError: return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+        case ncclSystemError: return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+        case ncclInternalError: return "internal error - please report this issue to the NCCL developers";
+        case ncclInvalidArgument: return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+        case ncclInvalidUsage: return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+        case ncclRemoteError: return "remote process exited or there was a network error";
+        case ncclInProgress: return "NCCL operation in progress";
+    }
+    return "unknown result code";
+}
+
+const char* ncclGetLastError(ncclComm_t comm) { return comm == nullptr ? "" : comm->last_error.c_str(); }
+
+ncclResult_t ncclGroupStart() { return ++group.depth, ncclSuccess; }
+
+ncclResult_t ncclGroupEnd() {
+    if (group.depth == 0) return misuse(nullptr, ncclInvalidUsage, "ncclGroupEnd was called outside a group");
+    if (--group.depth > 0) return ncclSuccess;
+    ncclResult_t result = ncclSuccess;
+    for (auto& [comm, call] : std::exchange(group.calls, {})) {
+        if (launch(comm, std::move(call)) == ncclInProgress) result = ncclInProgress;
+    }
+    if (const std::vector<ncclComm*> aborts = std::exchange(group.aborts, {}); !aborts.empty()) abort_all(aborts);
+    return result;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+    count(&NcclCallCounts::inits);
+    if (made == nullptr || ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks)
+        return misuse(nullptr, ncclInvalidArgument, joined("rank ", rank, " of ", ranks, " ranks"));
+    if (config == nullptr || config->magic != 0xcafebeef || config->size != sizeof *config || config->blocking != 0)
+        return misuse(nullptr, ncclInvalidArgument, "a communicator that is not configured as non-blocking");
+    id.internal[sizeof id.internal - 1] = '\0';
+    const auto comm = std::make_shared<ncclComm>();
+    comm->id = id.internal;
+    comm->ranks = ranks;
+    comm->rank = rank;
+    comm->device = current_device();
+    comm->shared = mapped(comm->id, ranks);
+    if (comm->shared == nullptr) return misuse(nullptr, ncclSystemError, joined(comm->id, " cannot be mapped"));
+    {
+        const std::lock_guard guard(settings().lock);
+        for (const auto& other : settings().communicators) {
+            if (other->ended || other->id != comm->id || other->device != comm->device) continue;
+            settings().misuse = joined("ranks ", other->rank, " and ", rank, " are on the same device ", comm->device);
+            return ncclInvalidUsage;
+        }
+        settings().communicators.push_back(comm);
+    }
+    *made = comm.get();
+    std::int32_t none = 0;
+    if (!comm->shared->ranks.compare_exchange_strong(none, ranks) && none != ranks)
+        return misuse(comm.get(), ncclInvalidUsage, joined("of ", ranks, " ranks, where another said ", none), true);
+    if (comm->mine().started.exchange(1) != 0)
+        return misuse(comm.get(), ncclInvalidUsage, "another has started as this rank", true);
+    return launch_or_group(comm.get(), [] {});
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclCommGetAsyncError", result)) return result;
+    const OneCaller caller(comm);
+    if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
+    *state = state_of(*comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t elements, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t comm, cudaStream_t stream) {
+    count(&NcclCallCounts::all_reduces);
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclAllReduce", result)) return result;
+    const OneCaller caller(comm);
+    if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
+    if (!may_call(comm, "ncclAllReduce", result)) return result;
+    if (type != ncclFloat32 || operation != ncclSum || elements > max_elements ||
+        (elements > 0 && (from == nullptr || to == nullptr)))
+        return misuse(comm, ncclInvalidArgument, joined("this stand-in adds at most ", max_elements, " floats"));
+    if (comm->finalizing)
+        return misuse(comm, ncclInvalidUsage, "ncclAllReduce was called after ncclCommFinalize", true);
+    int device = -1;
+    if (cudaStreamGetDevice(stream, &device) != cudaSuccess || device != comm->device)
+        return misuse(comm, ncclInvalidUsage,
+                      joined("a stream of device ", device, ", and the communicator's device is ", comm->device), true);
+    const NcclBehavior how = behavior();
+    Signature call{.count = elements, .type = type, .operation = operation, .buffer = {}};
+    if (how.name_of_buffer) std::strncpy(call.buffer, how.name_of_buffer(to).c_str(), sizeof call.buffer - 1);
+    const std::uint64_t number = comm->mine().called;
+    if (!same_for_all(*comm, call, number)) return ncclInvalidUsage;
+    return launch_or_group(comm, [keep = comm->shared_from_this(), how, call, number, from, to, stream] {
+        enqueue(
+            stream,
+            [keep, call, number, from = static_cast<const float*>(from), to = static_cast<float*>(to),
+             vain_tries = how.vain_tries, ring_order = how.ring_order]() mutable {
+                return try_all_reduce(*keep, call, number, from, to, vain_tries, ring_order);
+            },
+            joined("all-reduce ", number, " of rank ", keep->rank));
+    });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    count(&NcclCallCounts::finalizes);
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclCommFinalize", result)) return result;
+    const OneCaller caller(comm);
+    if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
+    if (!may_call(comm, "ncclCommFinalize", result)) return result;
+    if (std::exchange(comm->finalizing, true))
+        return misuse(comm, ncclInvalidUsage, "ncclCommFinalize was called twice", true);
+    comm->mine().finalized = 1;
+    static_cast<void>(launch_or_group(comm, [] {}));
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    count(&NcclCallCounts::destroys);
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclCommDestroy", result)) return result;
+    if (!comm->finalizing || state_of(*comm) != ncclSuccess)
+        result = misuse(comm, ncclInvalidUsage, "ncclCommDestroy was called before ncclCommFinalize was settled");
+    end(*comm);
+    return result;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    count(&NcclCallCounts::aborts);
+    ncclResult_t result = ncclSuccess;
+    if (!usable(comm, "ncclCommAbort", result)) return result;
+    const OneCaller caller(comm);
+    if (!caller.alone()) return misuse(comm, ncclInvalidUsage, "two threads call NCCL at once", true);
+    if (group.depth > 0) {
+        count(&NcclCallCounts::grouped_aborts);
+        group.aborts.push_back(comm);
+        return ncclSuccess;
+    }
+    abort_all({comm});
+    return ncclSuccess;
+}
+
+}  // extern "C"

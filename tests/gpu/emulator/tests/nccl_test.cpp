@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The stand-in for NCCL: its sums against plain ones, what it can be told to do, and the misuse that it finds, which
+// NCCL would answer by a hang or by a wrong sum.
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+#include <nccl.h>
+
+#include "../nccl_behavior.hpp"
+
+using namespace cupola::emulator;
+
+namespace {
+
+bool done_within(double seconds, const auto& done) {
+    for (double waited = 0; waited < seconds; waited += 1e-4) {
+        if (done()) return true;
+        usleep(100);
+    }
+    return false;
+}
+
+/// Ranks 0 to n - 1, all called by this thread, each with a stream and an event.
+class Ranks {
+public:
+    explicit Ranks(int ranks)
+        : comms_(static_cast<std::size_t>(ranks)), streams_(comms_.size()), events_(comms_.size()) {
+        ncclUniqueId id;
+        REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        ncclGroupStart();
+        for (int rank = 0; rank < ranks; ++rank) {
+            cudaSetDevice(rank);
+            const auto i = static_cast<std::size_t>(rank);
+            cudaStreamCreateWithFlags(&streams_[i], cudaStreamNonBlocking);
+            cudaEventCreateWithFlags(&events_[i], cudaEventDisableTiming);
+            REQUIRE(ncclCommInitRankConfig(&comms_[i], ranks, id, rank, &config) == ncclSuccess);
+        }
+        ncclGroupEnd();
+        cudaSetDevice(0);
+        for (std::size_t i = 0; i < comms_.size(); ++i) REQUIRE(settle(i) == ncclSuccess);
+    }
+    Ranks(const Ranks&) = delete;
+    Ranks& operator=(const Ranks&) = delete;
+    ~Ranks() {
+        abort();
+        for (std::size_t i = 0; i < comms_.size(); ++i) {
+            cudaStreamSynchronize(streams_[i]);
+            cudaStreamDestroy(streams_[i]);
+            cudaEventDestroy(events_[i]);
+        }
+        static_cast<void>(take_nccl_misuse());  // not the next case's
+    }
+
+    [[nodiscard]] std::size_t size() const { return comms_.size(); }
+    [[nodiscard]] ncclComm_t comm(std::size_t i) const { return comms_[i]; }
+    [[nodiscard]] ncclResult_t state(std::size_t i) {
+        ncclResult_t state = ncclSuccess;
+        const ncclResult_t asked = ncclCommGetAsyncError(comms_[i], &state);
+        return asked == ncclSuccess ? state : asked;
+    }
+    /// Asks until it is no longer in progress, for at most 10 seconds.
+    ncclResult_t settle(std::size_t i) {
+        ncclResult_t result = ncclInProgress;
+        done_within(10, [&] { return (result = state(i)) != ncclInProgress; });
+        return result;
+    }
+    ncclResult_t all_reduce(std::size_t i, std::vector<float>& values) {
+        const ncclResult_t called =
+            ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat32, ncclSum, comms_[i], streams_[i]);
+        if (called != ncclSuccess && called != ncclInProgress) return called;
+        const ncclResult_t settled = settle(i);
+        cudaEventRecord(events_[i], streams_[i]);
+        return settled;
+    }
+    [[nodiscard]] bool done(std::size_t i, double seconds = 10) {
+        return done_within(seconds, [&] { return cudaEventQuery(events_[i]) == cudaSuccess; });
+    }
+    void abort() {
+        ncclGroupStart();
+        for (ncclComm_t& comm : comms_) {
+            if (comm != nullptr) ncclCommAbort(std::exchange(comm, nullptr));
+        }
+        ncclGroupEnd();
+    }
+    void destroy() {
+        for (ncclComm_t comm : comms_) CHECK(ncclCommFinalize(comm) != ncclInvalidUsage);
+        for (std::size_t i = 0; i < comms_.size(); ++i) CHECK(settle(i) == ncclSuccess);
+        for (ncclComm_t& comm : comms_) CHECK(ncclCommDestroy(std::exchange(comm, nullptr)) == ncclSuccess);
+    }
+
+private:
+    std::vector<ncclComm_t> comms_;
+    std::vector<cudaStream_t> streams_;
+    std::vector<cudaEvent_t> events_;
+};
+
+/// Numbers whose sum depends on the order of addition.
+float number(std::size_t rank, std::size_t i, std::size_t k) {
+    return static_cast<float>((rank * 7919 + i * 104729 + k * 31) % 1000003) * (rank % 2 == 0 ? 1e-3F : 3.7F);
+}
+std::vector<std::vector<float>> numbers(std::size_t ranks, std::size_t count, std::size_t k) {
+    std::vector<std::vector<float>> values(ranks, std::vector<float>(count));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        for (std::size_t i = 0; i < count; ++i) values[rank][i] = number(rank, i, k);
+    }
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE("its all-reduce is the plain sum in the order of the ranks, of every length, over and over") {
+    for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
+        Ranks all(static_cast<int>(ranks));
+        for (const std::size_t count : {1U, 2U, 5U, 1000U, 65537U}) {
+            std::vector<std::vector<float>> values = numbers(ranks, count, count);
+            std::vector<float> expected = values[0];
+            for (std::size_t rank = 1; rank < ranks; ++rank) {
+                for (std::size_t i = 0; i < count; ++i) expected[i] += values[rank][i];
+            }
+            for (std::size_t rank = 0; rank < ranks; ++rank) CHECK(all.all_reduce(rank, values[rank]) == ncclSuccess);
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                REQUIRE(all.done(rank));
+                CHECK(values[rank] == expected);
+            }
+        }
+        all.destroy();
+        CHECK(take_nccl_misuse().empty());
+        CHECK(nccl_open_communicators() == 0);
+    }
+}
+
+TEST_CASE("ring order adds what is early in the buffer from rank 0 on, and what is late from the last rank on") {
+    constexpr std::size_t ranks = 4, count = 4000;
+    const NcclBehaves behaves({.ring_order = true});
+    Ranks all(ranks);
+    std::vector<std::vector<float>> values = numbers(ranks, count, 1);
+    std::vector<float> expected(count), plain(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t first = i / 1000;
+        expected[i] = values[first][i];
+        for (std::size_t k = 1; k < ranks; ++k) expected[i] += values[(first + k) % ranks][i];
+        for (std::size_t k = 0; k < ranks; ++k) plain[i] += values[k][i];
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) all.all_reduce(rank, values[rank]);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        REQUIRE(all.done(rank));
+        CHECK(values[rank] == expected);
+    }
+    CHECK(expected != plain);
+    // A shorter call over the same elements rounds otherwise.
+    std::vector<std::vector<float>> half = numbers(ranks, count, 1);
+    for (auto& each : half) each.resize(count / 2);
+    for (std::size_t rank = 0; rank < ranks; ++rank) all.all_reduce(rank, half[rank]);
+    for (std::size_t rank = 0; rank < ranks; ++rank) REQUIRE(all.done(rank));
+    CHECK_FALSE(std::equal(half[0].begin(), half[0].end(), expected.begin()));
+}
+
+TEST_CASE("in progress, it answers so as often as it is told, and is not on the stream before") {
+    const NcclBehaves behaves({.in_progress = 3});
+    Ranks all(2);
+    std::vector<std::vector<float>> values = numbers(2, 10, 0);
+    const float expected = values[0][4] + values[1][4];
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    CHECK(ncclAllReduce(values[0].data(), values[0].data(), 10, ncclFloat32, ncclSum, all.comm(0), stream) ==
+          ncclInProgress);
+    cudaEventRecord(event, stream);  // too early: it does not wait for the sum
+    CHECK(done_within(10, [&] { return cudaEventQuery(event) == cudaSuccess; }));
+    for (int i = 0; i < 3; ++i) CHECK(all.state(0) == ncclInProgress);
+    CHECK(all.state(0) == ncclSuccess);
+    CHECK(all.all_reduce(1, values[1]) == ncclSuccess);
+    cudaEventRecord(event, stream);
+    CHECK(done_within(10, [&] { return cudaEventQuery(event) == cudaSuccess; }));
+    CHECK(values[0][4] == expected);
+    CHECK(all.done(1));
+    cudaStreamDestroy(stream);
+    cudaEventDestroy(event);
+}
+
+TEST_CASE("a call before the last one was settled is found") {
+    const NcclBehaves behaves({.in_progress = 1});
+    Ranks all(1);
+    std::vector<float> values(3);
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const auto call = [&] {
+        return ncclAllReduce(values.data(), values.data(), 3, ncclFloat32, ncclSum, all.comm(0), stream);
+    };
+    CHECK(call() == ncclInProgress);
+    CHECK(call() == ncclInvalidArgument);
+    CHECK(take_nccl_misuse() == "rank 0: ncclAllReduce was called before NCCL had settled the last call");
+    CHECK(all.settle(0) == ncclSuccess);
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+}
+
+TEST_CASE("a collective that is late comes, and one that a rank does not come to is not done") {
+    const NcclBehaves behaves({.vain_tries = 50});
+    Ranks all(2);
+    std::vector<std::vector<float>> values = numbers(2, 4, 0);
+    const float expected = values[0][1] + values[1][1];
+    all.all_reduce(0, values[0]);
+    CHECK_FALSE(all.done(0, 0.05));
+    all.all_reduce(1, values[1]);
+    CHECK(all.done(0));
+    CHECK(all.done(1));
+    CHECK(values[0][1] == expected);
+}
+
+TEST_CASE("ranks whose collectives differ are told which, all of them") {
+    const auto misused = [](std::size_t first, std::size_t second) {
+        Ranks all(2);
+        std::vector<float> left(first), right(second);
+        CHECK(all.all_reduce(0, left) == ncclSuccess);
+        CHECK(all.all_reduce(1, right) == ncclInvalidUsage);
+        CHECK(all.state(0) == ncclInvalidUsage);
+        CHECK_FALSE(all.done(0, 0.02));
+        const std::string said = ncclGetLastError(all.comm(1));
+        CHECK(said == ncclGetLastError(all.comm(0)));
+        CHECK(said == take_nccl_misuse());
+        all.abort();
+        return said;
+    };
+    CHECK(misused(5, 7) ==
+          "rank 1: collective 0 is an all-reduce of 7 elements of type 7, and that of rank 0 is an all-reduce of 5 "
+          "elements of type 7");
+}
+
+TEST_CASE("ranks that give buffers in different orders are found where buffers have names") {
+    std::vector<float> left(8), right(8);
+    const NcclBehaves behaves({.name_of_buffer = [&](const void* buffer) {
+        const auto* const at = static_cast<const float*>(buffer);
+        const float* const begin = at >= left.data() && at < left.data() + 8 ? left.data() : right.data();
+        return "element " + std::to_string(at - begin);
+    }});
+    Ranks all(2);
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const auto call = [&](std::size_t rank, float* at, cudaStream_t on) {
+        return ncclAllReduce(at, at, 4, ncclFloat32, ncclSum, all.comm(rank), on);
+    };
+    cudaStream_t other = nullptr;
+    cudaSetDevice(1);
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaSetDevice(0);
+    CHECK(call(0, &left[4], stream) == ncclSuccess);
+    CHECK(call(1, &right[0], other) == ncclInvalidUsage);
+    CHECK(take_nccl_misuse() ==
+          "rank 1: collective 0 is an all-reduce of 4 elements of type 7 from element 0, and that of rank 0 is an "
+          "all-reduce of 4 elements of type 7 from element 4");
+    all.abort();
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    cudaStreamDestroy(other);
+}
+
+TEST_CASE("a rank that ends after fewer collectives than another is found") {
+    Ranks all(2);
+    std::vector<float> values(3);
+    CHECK(all.all_reduce(0, values) == ncclSuccess);
+    CHECK(ncclCommFinalize(all.comm(0)) == ncclInProgress);
+    CHECK(ncclCommFinalize(all.comm(1)) == ncclInProgress);
+    CHECK(all.settle(1) == ncclInvalidUsage);
+    CHECK(take_nccl_misuse() == "rank 1: 0 collectives were called until the end, and 1 by rank 0");
+    all.abort();
+}
+
+TEST_CASE("a rank dies: the others are told, or wait without an end until they abort") {
+    for (const NcclDeath death : {NcclDeath::noticed, NcclDeath::silent}) {
+        Ranks all(3);
+        std::vector<std::vector<float>> values = numbers(3, 4, 0);
+        nccl_rank_dies(1, death);
+        CHECK(all.all_reduce(0, values[0]) == (death == NcclDeath::noticed ? ncclRemoteError : ncclSuccess));
+        if (death == NcclDeath::silent) CHECK_FALSE(all.done(0, 0.02));
+        CHECK(all.state(2) == (death == NcclDeath::noticed ? ncclRemoteError : ncclSuccess));
+        if (death == NcclDeath::noticed)
+            CHECK(std::string(ncclGetLastError(all.comm(2))) == "rank 1 has closed its connections");
+        all.abort();
+        CHECK(all.done(0));
+    }
+}
+
+TEST_CASE("an abort waits for all ranks: one thread has to group it, and a call after it is found") {
+    const auto behaves = std::make_unique<NcclBehaves>(NcclBehavior{.abort = NcclAbort::waits_for_all_ranks});
+    Ranks all(2);
+    const ncclComm_t first = all.comm(0);
+    all.abort();  // grouped
+    CHECK(nccl_aborts_that_hang() == 0);
+    ncclResult_t state = ncclSuccess;
+    CHECK(ncclCommGetAsyncError(first, &state) == ncclInvalidArgument);
+    CHECK(take_nccl_misuse() == "rank 0: ncclCommGetAsyncError was called after the communicator's end");
+}
+
+TEST_CASE("an abort of one rank alone hangs until the others come") {
+    auto behaves = std::make_unique<NcclBehaves>(NcclBehavior{.abort = NcclAbort::waits_for_all_ranks});
+    Ranks all(2);
+    std::thread alone([comm = all.comm(0)] { ncclCommAbort(comm); });
+    CHECK(done_within(10, [] { return nccl_aborts_that_hang() == 1; }));
+    CHECK_FALSE(done_within(0.02, [] { return nccl_aborts_that_hang() == 0; }));
+    ncclCommAbort(all.comm(1));
+    alone.join();
+    CHECK(nccl_aborts_that_hang() == 0);
+}
+
+TEST_CASE("an abort that hangs returns when the behavior ends") {
+    auto behaves = std::make_unique<NcclBehaves>(NcclBehavior{.abort = NcclAbort::hangs});
+    {
+        Ranks all(1);
+        std::thread hanging([comm = all.comm(0)] { ncclCommAbort(comm); });
+        CHECK(done_within(10, [] { return nccl_aborts_that_hang() == 1; }));
+        behaves.reset();
+        hanging.join();
+    }
+    CHECK(nccl_open_communicators() == 0);
+}
+
+TEST_CASE("a stream of another device is found") {
+    Ranks all(2);
+    float value = 1;
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    CHECK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, all.comm(1), stream) == ncclInvalidUsage);
+    CHECK(take_nccl_misuse() == "rank 1: a stream of device 0, and the communicator's device is 1");
+    cudaStreamDestroy(stream);
+}
+
+TEST_CASE("two ranks of one device are refused, as NCCL does") {
+    ncclUniqueId id;
+    REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t first = nullptr, second = nullptr;
+    CHECK(ncclCommInitRankConfig(&first, 2, id, 0, &config) == ncclSuccess);
+    CHECK(ncclCommInitRankConfig(&second, 2, id, 1, &config) == ncclInvalidUsage);
+    CHECK(take_nccl_misuse() == "ranks 0 and 1 are on the same device 0");
+    ncclCommAbort(first);
+    config.blocking = 1;
+    CHECK(ncclCommInitRankConfig(&second, 2, id, 1, &config) == ncclInvalidArgument);
+    CHECK(take_nccl_misuse() == "a communicator that is not configured as non-blocking");
+}
+
+TEST_CASE("its values are those of NCCL's own header, where that is found") {
+    std::string path;
+    for (const char* candidate : {"/usr/include/nccl.h", "/usr/local/cuda/include/nccl.h"}) {
+        if (std::filesystem::exists(candidate)) path = candidate;
+    }
+    if (path.empty()) {
+        MESSAGE("skipped: nccl.h was not found");
+        return;
+    }
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    const std::string header = text.str();
+    const auto value = [&](const std::string& name) {
+        std::smatch found;
+        return std::regex_search(header, found, std::regex("\\b" + name + "\\s*=\\s*(\\d+)")) ? std::stoi(found[1])
+                                                                                              : -1;
+    };
+    CHECK(value("ncclSuccess") == ncclSuccess);
+    CHECK(value("ncclUnhandledCudaError") == ncclUnhandledCudaError);
+    CHECK(value("ncclSystemError") == ncclSystemError);
+    CHECK(value("ncclInternalError") == ncclInternalError);
+    CHECK(value("ncclInvalidArgument") == ncclInvalidArgument);
+    CHECK(value("ncclInvalidUsage") == ncclInvalidUsage);
+    CHECK(value("ncclRemoteError") == ncclRemoteError);
+    CHECK(value("ncclInProgress") == ncclInProgress);
+    CHECK(value("ncclSum") == ncclSum);
+    CHECK(value("ncclInt32") == ncclInt32);
+    CHECK(value("ncclFloat32") == ncclFloat32);
+    CHECK(value("ncclFloat64") == ncclFloat64);
+    CHECK(header.find("#define NCCL_UNIQUE_ID_BYTES 128") != std::string::npos);
+    CHECK(header.find("0xcafebeef") != std::string::npos);
+    // What Cupola calls has the same parameters.
+    for (const char* declaration :
+         {"ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config);",
+          "ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);", "ncclCommFinalize(ncclComm_t comm);",
+          "ncclCommDestroy(ncclComm_t comm);", "ncclCommAbort(ncclComm_t comm);",
+          "ncclGetUniqueId(ncclUniqueId* uniqueId);", "ncclGroupStart(void);|ncclGroupStart();",
+          "ncclGroupEnd(void);|ncclGroupEnd();"}) {
+        std::stringstream choices(declaration);
+        bool found = false;
+        for (std::string choice; std::getline(choices, choice, '|');)
+            found = found || header.find(choice) != std::string::npos;
+        CHECK_MESSAGE(found, declaration);
+    }
+}
