@@ -3,6 +3,7 @@
 // The waits, deadlines and errors of NCCL's communicators, by a table of functions that plays NCCL, CUDA and the clock:
 // what it takes to test them without a GPU. And how ranks learn the communicator's number and of each other's
 // heartbeats.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +13,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +39,11 @@ using impl::NcclWork;
 
 namespace {
 
+/// What ends the process elsewhere.
+struct Ended : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /// What the fake NCCL does, and what was called of it, in order.
 struct Script {
     std::vector<std::string> calls;
@@ -46,7 +54,8 @@ struct Script {
     std::map<int, ncclComm_t> made;
     std::string last_error;
     double time = 1000, pause = 0.5;
-    int device = 7;
+    int device = 7, sleeps = 0;
+    bool abort_hangs = false;
     std::function<void()> each_turn = [] {};
 
     [[nodiscard]] int count(const std::string& call) const {
@@ -124,9 +133,15 @@ struct FakeCalls {
     }
     double now() { return script->time; }
     void pause() {
+        ++script->sleeps;
         script->time += script->pause;
         script->each_turn();
     }
+    void run_apart(const std::function<void()>& job) {
+        noted("run_apart");
+        if (!script->abort_hangs) job();
+    }
+    [[noreturn]] void end_process(const std::string& sentence) { throw Ended(sentence); }
 };
 
 /// Two of four ranks, on GPUs 2 and 5; the others beat as long as `others_beat` says.
@@ -137,7 +152,7 @@ struct Training {
         4,
         {NcclRank{1, 2, 3}, NcclRank{2, 5, 6}},
         beats,
-        NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4},
+        NcclLimits{.start_seconds = 20, .step_seconds = 10, .heartbeat_seconds = 4, .abort_seconds = 7},
         FakeCalls{&script}};
 
     Training() {
@@ -183,6 +198,22 @@ TEST_CASE("a sum is settled before anything else is called, and its event waited
     CHECK_FALSE(training.communicators.failed());
 }
 
+TEST_CASE("a wait asks a thousand times before it sleeps") {
+    Training training;
+    training.script.in_progress[handle<ncclComm_t>(101)] = 100;
+    training.start();
+    training.script.in_progress[handle<ncclComm_t>(102)] = 900;
+    training.communicators.sum(1, nullptr, 11, nullptr, work);
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = 900;
+    training.communicators.wait(1, event, work);
+    CHECK(training.script.sleeps == 0);
+    training.script.pending[event] = 1005;
+    training.script.pause = 0.01;
+    training.communicators.wait(1, event, work);
+    CHECK(training.script.sleeps == 4);
+}
+
 TEST_CASE("at the end all ranks are finalized before one is destroyed, and nothing is aborted") {
     Script script;
     {
@@ -216,12 +247,13 @@ TEST_CASE(
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: it is not done after 10 s; the heartbeats of ranks 0 "
         "and 3 have stopped");
     CHECK(training.script.time == doctest::Approx(1010));
-    CHECK(training.script.calls == std::vector<std::string>{"abort 1", "abort 2"});
+    CHECK(training.script.calls ==
+          std::vector<std::string>{"run_apart", "group_start", "abort 1", "abort 2", "group_end"});
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
     CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == sentence);
     CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == sentence);
-    CHECK(training.script.calls.size() == 2);
+    CHECK(training.script.calls.size() == 5);
 }
 
 TEST_CASE("a deadline of ranks that all go on says so") {
@@ -235,7 +267,7 @@ TEST_CASE("a deadline of ranks that all go on says so") {
 
 TEST_CASE("a start whose other ranks never come ends at its own deadline") {
     Training training;
-    training.script.in_progress[handle<ncclComm_t>(101)] = 1000;
+    training.script.in_progress[handle<ncclComm_t>(101)] = 1'000'000;
     training.script.each_turn = [] {};
     CHECK(
         message_of<DeviceError>([&] { training.start(); }) ==
@@ -319,6 +351,77 @@ TEST_CASE("a GPU that is not there ends the start") {
     CHECK(contains(message_of<DeviceError>([&] { communicators.start(communicators.make_id()); }),
                    "CUDA's cudaSetDevice failed with "));
     CHECK(script.count("group_end") == 1);
+}
+
+TEST_CASE("an abort that does not return ends the process at its deadline, with the error") {
+    Training training;
+    training.start();
+    training.script.abort_hangs = true;
+    training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
+    training.script.pause = 0.25;
+    const double start = training.script.time;
+    CHECK(
+        message_of<Ended>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
+        "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error; "
+        "NCCL's ncclCommAbort had not returned 7 s later, and this process was ended");
+    CHECK(training.script.time == start + 7);
+    CHECK(training.script.count("abort 1") == 0);
+}
+
+TEST_CASE("a call that another thread does not return from does not hold up the end of the process") {
+    struct Calls : FakeCalls {
+        std::atomic<bool>*hangs, *released;
+        std::atomic<double>* time;
+        ncclResult_t sum(float*, std::size_t, ncclComm_t, cudaStream_t) {
+            *hangs = true;
+            while (!*released) usleep(100);
+            return ncclSuccess;
+        }
+        double now() { return *time; }
+        void pause() { *time = *time + 0.25; }
+    };
+    Script script;
+    std::atomic<bool> hangs = false, released = false;
+    std::atomic<double> time = 0;
+    Calls calls;
+    calls.script = &script;
+    calls.hangs = &hangs;
+    calls.released = &released;
+    calls.time = &time;
+    Heartbeats beats(2);
+    NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.abort_seconds = 7},
+                                           calls);
+    communicators.start(communicators.make_id());
+    std::string sentence;
+    std::thread hanging(
+        [&] { sentence = message_of<DeviceError>([&] { communicators.sum(1, nullptr, 5, nullptr, work); }); });
+    while (!hangs) usleep(100);
+    CHECK(
+        message_of<Ended>([&] { communicators.break_off(0, work, "it failed"); }) ==
+        "replica 0 (rank 0 of 2) in the sum of the gradients of step 57: it failed; a call of NCCL by another thread had not "
+        "returned 7 s later, and this process was ended");
+    released = true;
+    hanging.join();
+    CHECK(sentence == "replica 0 (rank 0 of 2) in the sum of the gradients of step 57: it failed");
+}
+
+TEST_CASE("after a failure a device is waited for until the abort's deadline, and then the process ends") {
+    Training training;
+    training.start();
+    training.communicators.break_off(1, work, "an illegal memory access was encountered");
+    const auto event = handle<cudaEvent_t>(9);
+    training.script.pending[event] = 2000;
+    training.script.pause = 0.001;
+    training.communicators.wait_for_broken_off(1, event);
+    CHECK(training.script.pending[event] == 0);
+    training.script.pending[event] = -1;
+    training.script.pause = 0.25;
+    const double start = training.script.time;
+    CHECK(
+        message_of<Ended>([&] { training.communicators.wait_for_broken_off(1, event); }) ==
+        "replica 6 (rank 2 of 4) in the sum of the gradients of step 57: an illegal memory access was encountered; 7 s later "
+        "device 5 had not ended what was queued, and this process was ended");
+    CHECK(training.script.time == start + 7);
 }
 
 TEST_CASE("threads of a process that fail at once end with one error, and each communicator is aborted once") {

@@ -247,6 +247,8 @@ TEST_CASE("numbers that no training over processes can have are refused") {
           "NcclAllReduce's step_seconds is a time above 0 s and at most 1e9 s, not -3 s");
     CHECK(wrong({.heartbeat_seconds = std::numeric_limits<double>::quiet_NaN()}) ==
           "NcclAllReduce's heartbeat_seconds is a time above 0 s and at most 1e9 s, not nan s");
+    CHECK(wrong({.abort_seconds = 0}) ==
+          "NcclAllReduce's abort_seconds is a time above 0 s and at most 1e9 s, not 0 s");
     CHECK(wrong({.step_seconds = 4}) ==
           "a heartbeat that has stopped is seen during a wait: heartbeat_seconds, 5 s, is to be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");

@@ -48,6 +48,9 @@ struct NcclAllReduce {
     double start_seconds = 120, step_seconds = 60;
     /// A rank that has not been seen to get on for so long is named by the error.
     double heartbeat_seconds = 5;
+    /// How long NCCL may take to break off its sums after a failure. NCCL waits there for other ranks, and may never end:
+    /// the process then ends with the error's message on stderr and status 1.
+    double abort_seconds = 20;
 
     /// Throws InvalidArgument with what is wrong with these numbers in a training whose processes have `devices` each.
     [[gnu::cold]] void check(int devices) const;
@@ -88,7 +91,7 @@ inline void NcclAllReduce::check(int devices) const {
             id_variable);
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
-          std::pair{"heartbeat_seconds", heartbeat_seconds}}) {
+          std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {
         // Also false for a NaN; an infinite wait is the one thing that is not offered.
         require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what, " is a time above 0 s and at most 1e9 s, not ",
                 seconds, " s");

@@ -8,6 +8,9 @@
 //  - NCCL's own error may come before a rank's heartbeat is known to have stopped: it is looked for first.
 //  - After a failure nothing of NCCL is called but ncclCommAbort, for every rank of the process: a rank that is not aborted
 //    would hang the others. Each thread that waits then ends with the same error.
+//  - ncclCommAbort itself can hang: NVIDIA asks that every rank calls it, one thread that has several in a group, and some
+//    versions wait for ranks that are gone. It runs in a thread of its own, and where it has not returned at its deadline
+//    the process ends with the error's message: nothing else ends a kernel of NCCL's.
 //
 // The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
 // stopped. `Calls` is the table of functions, so that all of this is tested without a GPU.
@@ -16,20 +19,26 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/device/wait_until.hpp>
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
 
@@ -66,6 +75,14 @@ struct NcclCalls {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
     }
+    /// Runs `job` in a thread that nobody waits for.
+    void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
+    /// Ends the process at once: destructors and what is registered for its end would wait for the device.
+    [[noreturn, gnu::cold]] void end_process(const std::string& sentence) {
+        const std::string line = text("error: ", sentence, '\n');
+        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+        std::_Exit(EXIT_FAILURE);
+    }
 };
 
 /// One of this process's ranks. A rank is a GPU, and `replica` the first of those that work on it.
@@ -80,6 +97,8 @@ struct NcclLimits {
     double start_seconds = 120, step_seconds = 60;
     /// A heartbeat that has not been seen for so long has stopped.
     double heartbeat_seconds = 5;
+    /// For ncclCommAbort after a failure, and for what a device is still doing then: after it the process ends.
+    double abort_seconds = 20;
 };
 
 /// What a rank is in the middle of, for the error's sentence. A step below 0 is none.
@@ -190,6 +209,22 @@ public:
         }
     }
 
+    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, has happened, so that
+    /// the device uses no memory any more. A device that failed has ended too. The process ends where it takes longer
+    /// than abort_seconds.
+    [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
+        const double start = calls_.now();
+        for (int turn = 0; calls_.query(event) == cudaErrorNotReady; ++turn) {
+            if (turn < turns_before_sleep) continue;
+            if (calls_.now() - start >= limits_.abort_seconds) {
+                calls_.end_process(text(failure(), "; ", limits_.abort_seconds, " s later device ",
+                                        mine_[index].place.device,
+                                        " had not ended what was queued, and this process was ended"));
+            }
+            calls_.pause();
+        }
+    }
+
     /// Takes the communicators apart, with all other ranks; at the end of a training, or by the destructor.
     void finish() {
         if (!std::exchange(started_, false) || failed()) return;
@@ -228,7 +263,7 @@ private:
             const double now = all_.calls_.now();
             member_.watch.look(now);
             if (now - start_ >= seconds_) all_.expire(member_, work_, seconds_);
-            all_.calls_.pause();
+            if (++turns_ > turns_before_sleep) all_.calls_.pause();
         }
 
     private:
@@ -237,6 +272,7 @@ private:
         const NcclWork& work_;
         double seconds_, start_;
         bool for_all_;
+        int turns_ = 0;
     };
 
     [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
@@ -295,10 +331,7 @@ private:
             throw_first();
     }
     /// Throws the error of the rank that failed first. Without a rank's `calling`: fail() waits for those.
-    [[noreturn, gnu::cold]] void throw_first() {
-        const std::lock_guard guard(failing_);
-        throw DeviceError(sentence_);
-    }
+    [[noreturn, gnu::cold]] void throw_first() { throw DeviceError(failure()); }
     /// What the other ranks' heartbeats have to do with a failure.
     enum class Others { no_matter, watched, to_be_watched };
     /// The first failure of the process: everything ends here.
@@ -321,12 +354,44 @@ private:
             if (others != Others::no_matter)
                 sentence_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
             failed_.store(true, std::memory_order_release);
-            for (Member& each : mine_) {
-                const std::lock_guard calling(each.calling);
-                if (each.communicator != nullptr) calls_.abort(std::exchange(each.communicator, nullptr));
-            }
+            abort_all();
         }
         throw DeviceError(sentence_);
+    }
+    /// Aborts this process's communicators together. Returns when NCCL has, or ends the process.
+    [[gnu::cold]] void abort_all() {
+        const double start = calls_.now();
+        const auto pause_until_deadline = [&](const char* call) {
+            if (calls_.now() - start >= limits_.abort_seconds) {
+                calls_.end_process(text(sentence_, "; ", call, " had not returned ", limits_.abort_seconds,
+                                        " s later, and this process was ended"));
+            }
+            calls_.pause();
+        };
+        struct Abort {
+            explicit Abort(const Calls& with) : calls(with) {}
+            Calls calls;
+            std::vector<ncclComm_t> communicators;
+            std::atomic<bool> done = false;
+        };
+        const auto abort = std::make_shared<Abort>(calls_);
+        for (Member& each : mine_) {
+            while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
+            if (each.communicator != nullptr) abort->communicators.push_back(std::exchange(each.communicator, nullptr));
+            each.calling.unlock();
+        }
+        if (abort->communicators.empty()) return;
+        calls_.run_apart([abort] {
+            abort->calls.group_start();
+            for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
+            abort->calls.group_end();
+            abort->done.store(true, std::memory_order_release);
+        });
+        while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
+    }
+    [[nodiscard, gnu::cold]] std::string failure() {
+        const std::lock_guard guard(failing_);
+        return sentence_;
     }
 
     int ranks_;

@@ -69,6 +69,12 @@ public:
         communicators_.break_off(index_of(device), {the_sum, step}, why);
     }
 
+    /// After a failure: waits for an event that was recorded behind sums that were broken off, so that what they used may
+    /// be freed. Ends the process where it takes longer than abort_seconds.
+    void wait_for_broken_off(int device, cudaEvent_t event) {
+        communicators_.wait_for_broken_off(index_of(device), event);
+    }
+
     /// Whether a rank of this process has failed: the communicators are aborted, and no sum will come.
     [[nodiscard]] bool failed() const { return communicators_.failed(); }
 
@@ -86,7 +92,8 @@ private:
     [[nodiscard]] static NcclLimits limits_of(const NcclAllReduce& policy) {
         return {.start_seconds = policy.start_seconds,
                 .step_seconds = policy.step_seconds,
-                .heartbeat_seconds = policy.heartbeat_seconds};
+                .heartbeat_seconds = policy.heartbeat_seconds,
+                .abort_seconds = policy.abort_seconds};
     }
     [[nodiscard]] std::vector<NcclRank> ranks_of(const std::vector<int>& first_replica_of_device, int devices) const {
         require(first_replica_of_device.size() == static_cast<std::size_t>(devices), "ranks of ", devices,
