@@ -61,8 +61,13 @@ struct ChildResult {
     close(ends[0]);
     int status = 0;
     if (!started || waitpid(child, &status, 0) != child) return result;
-    // A filter that matches nothing also ends with 0: the summary must name the one case that passed.
-    result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 &&
-                    result.output.find("test cases: 1 | 1 passed") != std::string::npos;
+    // A filter that matches nothing also ends with 0: the summary must name the one case that passed. Its columns are as
+    // wide as the number of assertions.
+    const std::size_t summary = result.output.rfind("test cases:");
+    int cases = 0, passed = 0;
+    const bool counted =
+        summary != std::string::npos &&
+        std::sscanf(result.output.c_str() + summary, "test cases: %d | %d passed", &cases, &passed) == 2;
+    result.passed = WIFEXITED(status) && WEXITSTATUS(status) == 0 && counted && cases == 1 && passed == 1;
     return result;
 }
