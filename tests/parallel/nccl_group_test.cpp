@@ -1,62 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclAllReduce's numbers, and NcclGroup: the ranks of one process, and those of two that are really two. A table of
-// functions plays NCCL: its ranks add through a file that they all map, which the id names, so that an id that went
-// astray finds nobody.
-#include <array>
+// NcclAllReduce's numbers, and NcclGroup: the ranks of one process, and those of two that are really two, over the
+// stand-in for NCCL and the emulator's streams.
 #include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 #include <cupola/nccl.hpp>
 
 #include "../child_process.hpp"
+#include "../gpu/emulator/nccl_behavior.hpp"
 #include "../throws_with.hpp"
 
 using namespace cupola;
+using emulator::NcclAbort;
+using emulator::NcclBehaves;
 using impl::NcclGroup;
 
 namespace {
 
-constexpr int most_ranks = 4;
-constexpr std::size_t most_values = 5;
-
-/// What the ranks share, all zeros at first.
-struct Meeting {
-    std::atomic<int> started, finalized;
-    // A sum is complete when all have come to it, and a rank comes to the next but one only then: two places take
-    // turns.
-    struct {
-        std::atomic<int> came;
-        float values[most_ranks][most_values];
-    } sums[2];
-};
-
-Meeting* meeting_at(const std::string& path) {
-    const int handle = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (handle < 0 || ftruncate(handle, sizeof(Meeting)) != 0) return nullptr;
-    void* const memory = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
-    close(handle);
-    return memory == MAP_FAILED ? nullptr : static_cast<Meeting*>(memory);
-}
+constexpr std::size_t values_per_sum = 5;
 
 std::string fresh_path(const std::string& name) {
     static std::atomic<int> count = 0;
@@ -66,96 +43,57 @@ std::string fresh_path(const std::string& name) {
     return path;
 }
 
-/// A rank's communicator; its events are its own address.
-struct FakeRank {
-    Meeting* meeting = nullptr;
-    int ranks = 0, rank = 0, sums = 0;
-    float* data = nullptr;
-    std::size_t count = 0;
-    bool finalizing = false;
+/// What has been called since it was made.
+class Calls {
+public:
+    [[nodiscard]] emulator::NcclCallCounts now() const {
+        const emulator::NcclCallCounts all = emulator::nccl_call_counts();
+        return {.unique_ids = all.unique_ids - before_.unique_ids,
+                .inits = all.inits - before_.inits,
+                .all_reduces = all.all_reduces - before_.all_reduces,
+                .finalizes = all.finalizes - before_.finalizes,
+                .destroys = all.destroys - before_.destroys,
+                .aborts = all.aborts - before_.aborts,
+                .grouped_aborts = all.grouped_aborts - before_.grouped_aborts};
+    }
+
+private:
+    emulator::NcclCallCounts before_ = emulator::nccl_call_counts();
 };
 
-/// The ranks that a process has made, and what it called.
-struct FakeNccl {
-    std::string meeting_path = fresh_path("meeting");
-    std::deque<FakeRank> ranks;
-    std::vector<int> devices;
-    int ids = 0, finalized = 0, destroyed = 0, device = 9;
-    std::atomic<int> aborted = 0;
-
-    FakeNccl() = default;
-    FakeNccl(const FakeNccl&) = delete;
-    FakeNccl& operator=(const FakeNccl&) = delete;
-    ~FakeNccl() { std::filesystem::remove(meeting_path); }
-    [[nodiscard]] cudaEvent_t event(std::size_t index) { return reinterpret_cast<cudaEvent_t>(&ranks[index]); }
+/// A device's stream, an event, and what it brings to the sums. Its end is the end of what it queued.
+class Device {
+public:
+    explicit Device(int ordinal) {
+        int before = 0;
+        REQUIRE(cudaGetDevice(&before) == cudaSuccess);
+        REQUIRE(cudaSetDevice(ordinal) == cudaSuccess);
+        REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+        REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+        REQUIRE(cudaSetDevice(before) == cudaSuccess);
+    }
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+    ~Device() {
+        cudaStreamSynchronize(stream);
+        cudaEventDestroy(event);
+        cudaStreamDestroy(stream);
+    }
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    float values[values_per_sum]{};
 };
 
-struct FakeCalls {
-    FakeNccl* nccl;
-
-    static FakeRank& of(ncclComm_t communicator) { return *reinterpret_cast<FakeRank*>(communicator); }
-
-    ncclResult_t make_id(ncclUniqueId* id) {
-        ++nccl->ids;
-        std::strncpy(id->internal, nccl->meeting_path.c_str(), sizeof id->internal - 1);
-        return ncclSuccess;
+/// The devices of one process. Made before its group, so that what is queued ends with the group.
+struct Devices {
+    explicit Devices(int count) {
+        for (int device = 0; device < count; ++device) all.push_back(std::make_unique<Device>(device));
     }
-    ncclResult_t group_start() { return ncclSuccess; }
-    ncclResult_t group_end() { return ncclInProgress; }
-    ncclResult_t init_rank(ncclComm_t* made, int ranks, const ncclUniqueId& id, int rank, ncclConfig_t*) {
-        FakeRank& mine = nccl->ranks.emplace_back();
-        mine = {.meeting = meeting_at(id.internal), .ranks = ranks, .rank = rank};
-        if (mine.meeting == nullptr || rank >= most_ranks) return ncclInvalidArgument;
-        nccl->devices.push_back(nccl->device);
-        ++mine.meeting->started;
-        *made = reinterpret_cast<ncclComm_t>(&mine);
-        return ncclInProgress;
-    }
-    ncclResult_t state(ncclComm_t communicator, ncclResult_t* state) {
-        const FakeRank& mine = of(communicator);
-        const int came = mine.finalizing ? mine.meeting->finalized : mine.meeting->started;
-        *state = came == mine.ranks ? ncclSuccess : ncclInProgress;
-        return ncclSuccess;
-    }
-    ncclResult_t sum(float* data, std::size_t count, ncclComm_t among, cudaStream_t) {
-        FakeRank& mine = of(among);
-        if (count > most_values) return ncclInvalidArgument;
-        auto& place = mine.meeting->sums[mine.sums++ % 2];
-        for (std::size_t i = 0; i < count; ++i) place.values[mine.rank][i] = data[i];
-        mine.data = data;
-        mine.count = count;
-        ++place.came;
-        return ncclInProgress;
-    }
-    ncclResult_t finalize(ncclComm_t communicator) {
-        FakeRank& mine = of(communicator);
-        mine.finalizing = true;
-        ++mine.meeting->finalized;
-        ++nccl->finalized;
-        return ncclInProgress;
-    }
-    ncclResult_t destroy(ncclComm_t) { return ++nccl->destroyed, ncclSuccess; }
-    ncclResult_t abort(ncclComm_t) { return ++nccl->aborted, ncclSuccess; }
-    const char* meaning(ncclResult_t) { return "invalid argument"; }
-    const char* last_error(ncclComm_t) { return ""; }
-    cudaError_t device(int* device) { return *device = nccl->device, cudaSuccess; }
-    cudaError_t set_device(int device) { return nccl->device = device, cudaSuccess; }
-    cudaError_t query(cudaEvent_t event) {
-        FakeRank& mine = *reinterpret_cast<FakeRank*>(event);
-        const int sum = mine.sums - 1;
-        const auto& place = mine.meeting->sums[sum % 2];
-        if (place.came < mine.ranks * (sum / 2 + 1)) return cudaErrorNotReady;
-        for (std::size_t i = 0; i < mine.count; ++i) {
-            mine.data[i] = 0;
-            for (int rank = 0; rank < mine.ranks; ++rank) mine.data[i] += place.values[rank][i];
-        }
-        return cudaSuccess;
-    }
-    double now() { return monotonic_seconds(); }
-    void pause() { usleep(1000); }
+    [[nodiscard]] Device& operator[](int device) { return *all[static_cast<std::size_t>(device)]; }
+    std::vector<std::unique_ptr<Device>> all;
 };
 
-using Group = NcclGroup<FakeCalls>;
+using Group = NcclGroup<>;
 
 /// Which numbers a rank brings to a step, and what all of them come to.
 float brought(int rank, std::int64_t step, std::size_t i) {
@@ -168,24 +106,26 @@ float expected(int ranks, std::int64_t step, std::size_t i) {
 }
 
 /// One step of one rank; whether the sum was right.
-bool sums(Group& group, FakeNccl& nccl, int device, int rank, int ranks, std::int64_t step) {
-    std::array<float, most_values> values;
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = brought(rank, step, i);
-    group.sum(device, values, nullptr, step);
-    group.wait(device, nccl.event(static_cast<std::size_t>(device)), step);
+bool sums(Group& group, Devices& devices, int device, int rank, int ranks, std::int64_t step) {
+    Device& mine = devices[device];
+    cudaSetDevice(device);
+    for (std::size_t i = 0; i < values_per_sum; ++i) mine.values[i] = brought(rank, step, i);
+    group.sum(device, mine.values, mine.stream, step);
+    cudaEventRecord(mine.event, mine.stream);
+    group.wait(device, mine.event, step);
     bool right = true;
-    for (std::size_t i = 0; i < values.size(); ++i) right = right && values[i] == expected(ranks, step, i);
+    for (std::size_t i = 0; i < values_per_sum; ++i) right = right && mine.values[i] == expected(ranks, step, i);
     return right;
 }
 
 /// Steps of all devices of a process, each on a thread of its own; how many sums were right.
-int run_steps(Group& group, FakeNccl& nccl, int devices, int first_rank, int ranks, int steps) {
+int run_steps(Group& group, Devices& devices, int count, int first_rank, int ranks, int steps) {
     std::atomic<int> right = 0;
     std::vector<std::thread> threads;
-    for (int device = 0; device < devices; ++device) {
+    for (int device = 0; device < count; ++device) {
         threads.emplace_back([&, device] {
             for (std::int64_t step = 0; step < steps; ++step)
-                right += sums(group, nccl, device, first_rank + device, ranks, step) ? 1 : 0;
+                right += sums(group, devices, device, first_rank + device, ranks, step) ? 1 : 0;
         });
     }
     for (std::thread& thread : threads) thread.join();
@@ -199,10 +139,20 @@ NcclAllReduce of_two(int process, const std::string& id_file) {
             .id_file = id_file,
             .start_seconds = 60,
             .step_seconds = 2,
-            .heartbeat_seconds = 0.5};
+            .heartbeat_seconds = 0.5,
+            .abort_seconds = 20};
 }
 
 bool there(const std::string& path) { return std::filesystem::exists(path); }
+
+/// An id, as one who starts the processes makes it.
+impl::CommunicatorId made_id() {
+    ncclUniqueId id{};
+    CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+    impl::CommunicatorId digits;
+    std::memcpy(digits.data(), &id, sizeof id);
+    return digits;
+}
 
 struct Gpu {
     static constexpr std::string_view name = "Gpu";
@@ -252,71 +202,135 @@ TEST_CASE("numbers that no training over processes can have are refused") {
     CHECK(wrong({.step_seconds = 4}) ==
           "a heartbeat that has stopped is seen during a wait: heartbeat_seconds, 5 s, is to be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");
-    FakeNccl nccl;
-    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}, FakeCalls{&nccl}); }),
+    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}); }),
                    " processes, not 0"));
-    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{}, 2, {0}, FakeCalls{&nccl}); }),
-                   "ranks of 2 devices"));
+    CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{}, 2, {0}); }), "ranks of 2 devices"));
 }
 
 TEST_CASE("one process has a rank on each of its devices, and needs no file and no environment") {
     // Of another training.
     setenv(NcclAllReduce::id_variable, "00", 1);
     for (const int devices : {1, 2, 4}) {
-        FakeNccl nccl;
-        const std::string id_file = fresh_path("unused");
-        {
-            Group group(NcclAllReduce{.id_file = id_file}, devices, std::vector<int>(static_cast<std::size_t>(devices)),
-                        FakeCalls{&nccl});
-            group.start();
-            CHECK(nccl.device == 9);
-            CHECK(run_steps(group, nccl, devices, 0, devices, 6) == 6 * devices);
-            CHECK_FALSE(group.failed());
-            group.finish();
-            CHECK(nccl.destroyed == devices);
+        for (const int in_progress : {0, 3}) {
+            const NcclBehaves behaves({.in_progress = in_progress});
+            const Calls calls;
+            const std::string id_file = fresh_path("unused");
+            Devices here(devices);
+            cudaSetDevice(devices - 1);
+            {
+                Group group(NcclAllReduce{.id_file = id_file}, devices,
+                            std::vector<int>(static_cast<std::size_t>(devices)));
+                group.start();
+                int device = -1;
+                CHECK((cudaGetDevice(&device) == cudaSuccess && device == devices - 1));
+                CHECK(run_steps(group, here, devices, 0, devices, 6) == 6 * devices);
+                CHECK_FALSE(group.failed());
+                group.finish();
+                CHECK(calls.now().destroys == devices);
+            }
+            cudaSetDevice(0);
+            CHECK(calls.now().unique_ids == 1);
+            CHECK(calls.now().inits == devices);
+            CHECK(calls.now().all_reduces == 6 * devices);
+            CHECK(calls.now().finalizes == devices);
+            CHECK(calls.now().destroys == devices);
+            CHECK(calls.now().aborts == 0);
+            CHECK(emulator::nccl_open_communicators() == 0);
+            CHECK(emulator::take_nccl_misuse().empty());
+            CHECK_FALSE(there(id_file));
+            CHECK_FALSE(there(id_file + ".heartbeats"));
         }
-        CHECK(nccl.ids == 1);
-        CHECK(static_cast<int>(nccl.devices.size()) == devices);
-        CHECK(nccl.devices.back() == devices - 1);
-        CHECK(nccl.finalized == devices);
-        CHECK(nccl.destroyed == devices);
-        CHECK(nccl.aborted == 0);
-        CHECK_FALSE(there(id_file));
-        CHECK_FALSE(there(id_file + ".heartbeats"));
     }
     unsetenv(NcclAllReduce::id_variable);
 }
 
-TEST_CASE("a device that failed elsewhere breaks all sums off, once") {
-    FakeNccl nccl;
-    Group group(NcclAllReduce{}, 2, {0, 3}, FakeCalls{&nccl});
+TEST_CASE(
+    "a device that failed elsewhere breaks all sums off, once, in one group, though each abort waits for the other") {
+    const NcclBehaves behaves({.abort = NcclAbort::waits_for_all_ranks});
+    const Calls calls;
+    Devices devices(2);
+    Group group(NcclAllReduce{}, 2, {0, 3});
     group.start();
-    CHECK(run_steps(group, nccl, 2, 0, 2, 2) == 4);
+    CHECK(run_steps(group, devices, 2, 0, 2, 2) == 4);
+    // One device waits for a sum that the other never comes to.
+    std::string waiting;
+    std::thread waits([&] { waiting = message_of<DeviceError>([&] { sums(group, devices, 0, 0, 2, 2); }); });
     group.break_off(1, 2, "an illegal memory access was encountered");
     group.break_off(0, 2, "something else");
+    waits.join();
     CHECK(group.failed());
-    CHECK(nccl.aborted == 2);
-    CHECK(message_of<DeviceError>([&] { sums(group, nccl, 0, 0, 2, 2); }) ==
-          "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered");
+    CHECK(calls.now().aborts == 2);
+    CHECK(calls.now().grouped_aborts == 2);
+    const std::string sentence =
+        "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered";
+    CHECK(waiting == sentence);
+    CHECK(message_of<DeviceError>([&] { sums(group, devices, 1, 1, 2, 2); }) == sentence);
+    // What was queued ends with the sums.
+    group.wait_for_broken_off(0, devices[0].event);
+    CHECK(cudaEventQuery(devices[0].event) == cudaSuccess);
+}
+
+TEST_CASE("a rank that calls for another sum than the others is an error that says which, and no hang") {
+    Devices devices(2);
+    Group group(NcclAllReduce{.step_seconds = 60}, 2, {0, 1});
+    group.start();
+    group.sum(0, devices[0].values, devices[0].stream, 4);
+    CHECK(contains(
+        message_of<DeviceError>(
+            [&] { group.sum(1, std::span<float>(devices[1].values).first(3), devices[1].stream, 4); }),
+        "replica 1 (rank 1 of 2) in the sum of the gradients of step 4: NCCL's ncclAllReduce failed with invalid usage "
+        "(run with NCCL_DEBUG=WARN for details) (rank 1: collective 0 is an all-reduce of 3 elements"));
+    CHECK(contains(emulator::take_nccl_misuse(), "and that of rank 0 is an all-reduce of 5 elements"));
+}
+
+TEST_CASE("a rank whose death NCCL notices ends the others with what NCCL says of it") {
+    Devices devices(2);
+    Group group(NcclAllReduce{.step_seconds = 60, .heartbeat_seconds = 0.2}, 2, {0, 1});
+    group.start();
+    CHECK(run_steps(group, devices, 2, 0, 2, 1) == 2);
+    emulator::nccl_rank_dies(1, emulator::NcclDeath::noticed);
+    CHECK(
+        message_of<DeviceError>([&] { sums(group, devices, 0, 0, 2, 1); }) ==
+        "replica 0 (rank 0 of 2) in the sum of the gradients of step 1: NCCL's ncclAllReduce failed with remote process exited "
+        "or there was a network error (rank 1 has closed its connections)");
+}
+
+TEST_CASE("child: a process whose abort hangs" * doctest::skip()) {
+    const NcclBehaves behaves({.abort = NcclAbort::hangs});
+    Devices devices(1);
+    Group group(NcclAllReduce{.abort_seconds = 0.3}, 1, {0});
+    group.start();
+    group.break_off(0, 7, "an illegal memory access was encountered");
+    CHECK(false);  // it has ended
+}
+
+TEST_CASE("a process whose abort hangs ends by itself, with the error, and runs no destructor") {
+    const ChildResult child = run_in_child("child: a process whose abort hangs", {});
+    CHECK_FALSE(child.passed);
+    CHECK(contains(
+        child.output,
+        "error: replica 0 (rank 0 of 1) in the sum of the gradients of step 7: an illegal memory access was encountered; "
+        "NCCL's ncclCommAbort had not returned 0.3 s later, and this process was ended\n"));
+    CHECK_FALSE(contains(child.output, "test cases:"));
 }
 
 TEST_CASE("child: the other process of two" * doctest::skip()) {
     const auto number = [](const char* variable) { return std::atoi(std::getenv(variable)); };
     const int process = number("CUPOLA_TEST_PROCESS"), devices = number("CUPOLA_TEST_DEVICES"),
               die_at = number("CUPOLA_TEST_DIE_AT");
-    FakeNccl nccl;
+    const Calls calls;
     std::vector<int> replicas;
     for (int device = 0; device < devices; ++device) replicas.push_back(process * devices + device);
-    Group group(of_two(process, std::getenv("CUPOLA_TEST_ID_FILE")), devices, replicas, FakeCalls{&nccl});
+    Devices here(devices);
+    Group group(of_two(process, std::getenv("CUPOLA_TEST_ID_FILE")), devices, replicas);
     group.start();
     const int steps = die_at < 0 ? 6 : die_at;
-    CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, steps) == steps * devices);
+    CHECK(run_steps(group, here, devices, process * devices, 2 * devices, steps) == steps * devices);
     if (die_at >= 0) {
-        std::filesystem::remove(nccl.meeting_path);
         std::raise(SIGKILL);
     }
     group.finish();
-    CHECK(nccl.ids == (process == 0 && std::getenv(NcclAllReduce::id_variable) == nullptr ? 1 : 0));
+    CHECK(calls.now().unique_ids == (process == 0 && std::getenv(NcclAllReduce::id_variable) == nullptr ? 1 : 0));
 }
 
 namespace {
@@ -351,18 +365,18 @@ private:
 TEST_CASE("two processes meet by a file, add their numbers, and leave no file behind") {
     for (const int process : {0, 1}) {
         for (const int devices : {1, 2}) {
-            FakeNccl nccl;
+            const Calls calls;
             const std::string id_file = fresh_path("id");
             OtherProcess other(1 - process, devices, id_file);
-            Group group(of_two(process, id_file), devices, std::vector<int>(static_cast<std::size_t>(devices)),
-                        FakeCalls{&nccl});
+            Devices here(devices);
+            Group group(of_two(process, id_file), devices, std::vector<int>(static_cast<std::size_t>(devices)));
             CHECK(there(id_file + ".heartbeats"));
             group.start();
-            CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, 6) == 6 * devices);
+            CHECK(run_steps(group, here, devices, process * devices, 2 * devices, 6) == 6 * devices);
             group.finish();
             INFO(other.result().output);
             CHECK(other.result().passed);
-            CHECK(nccl.aborted == 0);
+            CHECK(calls.now().aborts == 0);
             CHECK_FALSE(there(id_file));
             CHECK_FALSE(there(id_file + ".heartbeats"));
         }
@@ -372,21 +386,22 @@ TEST_CASE("two processes meet by a file, add their numbers, and leave no file be
 TEST_CASE("a process is killed: the other ends within its deadline, and says which rank it was") {
     for (const int process : {0, 1}) {
         for (const int devices : {process + 1}) {
-            FakeNccl nccl;
+            const Calls calls;
             const std::string id_file = fresh_path("id");
             OtherProcess other(1 - process, devices, id_file, 3);
             std::vector<int> replicas;
             for (int device = 0; device < devices; ++device) replicas.push_back(10 * process + 5 * device);
-            Group group(of_two(process, id_file), devices, replicas, FakeCalls{&nccl});
+            Devices here(devices);
+            Group group(of_two(process, id_file), devices, replicas);
             group.start();
-            CHECK(run_steps(group, nccl, devices, process * devices, 2 * devices, 3) == 3 * devices);
+            CHECK(run_steps(group, here, devices, process * devices, 2 * devices, 3) == 3 * devices);
             const double start = monotonic_seconds();
             std::vector<std::string> sentences(static_cast<std::size_t>(devices));
             std::vector<std::thread> threads;
             for (int device = 0; device < devices; ++device) {
                 threads.emplace_back([&, device] {
                     sentences[static_cast<std::size_t>(device)] = message_of<DeviceError>(
-                        [&] { sums(group, nccl, device, process * devices + device, 2 * devices, 3); });
+                        [&] { sums(group, here, device, process * devices + device, 2 * devices, 3); });
                 });
             }
             for (std::thread& thread : threads) thread.join();
@@ -404,26 +419,24 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
             CHECK((sentences[0] == possible.front() || sentences[0] == possible.back()));
             CHECK(sentences.back() == sentences.front());
             CHECK(group.failed());
-            CHECK(nccl.aborted == devices);
+            CHECK(calls.now().aborts == devices);
             group.finish();  // there is nothing left to finish
-            CHECK(nccl.finalized == 0);
+            CHECK(calls.now().finalizes == 0);
             CHECK_FALSE(other.result().passed);
         }
     }
 }
 
 TEST_CASE("without a file of heartbeats the error says that the other process cannot be seen") {
-    FakeNccl nccl;
-    ncclUniqueId id{};
-    FakeCalls{&nccl}.make_id(&id);
-    impl::CommunicatorId digits;
-    std::memcpy(digits.data(), &id, sizeof id);
+    const Calls calls;
+    const impl::CommunicatorId digits = made_id();
     setenv(NcclAllReduce::id_variable, impl::communicator_id_text(digits).c_str(), 1);
     OtherProcess other(1, 1, "", 2);
-    Group group(of_two(0, ""), 1, {0}, FakeCalls{&nccl});
+    Devices here(1);
+    Group group(of_two(0, ""), 1, {0});
     group.start();
-    CHECK(run_steps(group, nccl, 1, 0, 2, 2) == 2);
-    CHECK(message_of<DeviceError>([&] { sums(group, nccl, 0, 0, 2, 2); }) ==
+    CHECK(run_steps(group, here, 1, 0, 2, 2) == 2);
+    CHECK(message_of<DeviceError>([&] { sums(group, here, 0, 0, 2, 2); }) ==
           "replica 0 (rank 0 of 2) in the sum of the gradients of step 2: it is not done after 2 s; no heartbeat of "
           "rank 1 was ever seen: it has "
           "not started, or is on another machine");
@@ -434,15 +447,12 @@ TEST_CASE("without a file of heartbeats the error says that the other process ca
 TEST_CASE(
     "a file of an earlier start is refused by process 0 and left alone; process 1, which believes it, ends at its "
     "deadline") {
-    FakeNccl nccl;
+    const Calls calls;
     const std::string id_file = fresh_path("id");
-    ncclUniqueId id{};
-    FakeCalls{&nccl}.make_id(&id);
-    impl::CommunicatorId digits;
-    std::memcpy(digits.data(), &id, sizeof id);
+    const impl::CommunicatorId digits = made_id();
     impl::publish_communicator_id(id_file, digits);
     {
-        Group group(of_two(0, id_file), 1, {0}, FakeCalls{&nccl});
+        Group group(of_two(0, id_file), 1, {0});
         CHECK(message_of<DeviceError>([&] { group.start(); }) ==
               text("the file ", id_file,
                    " is there already: each start of a training over several processes needs a name of its own for "
@@ -453,12 +463,12 @@ TEST_CASE(
     {
         NcclAllReduce policy = of_two(1, id_file);
         policy.start_seconds = 1;
-        Group group(policy, 1, {7}, FakeCalls{&nccl});
+        Group group(policy, 1, {7});
         CHECK(message_of<DeviceError>([&] { group.start(); }) ==
               "replica 7 (rank 1 of 2) in the start of the communicator: it is not done after 1 s; no heartbeat of "
               "rank 0 was ever seen: it has "
               "not started, or is on another machine");
-        CHECK(nccl.aborted == 1);
+        CHECK(calls.now().aborts == 1);
         CHECK(there(id_file));
         CHECK_FALSE(there(id_file + ".heartbeats"));
     }
@@ -466,16 +476,16 @@ TEST_CASE(
 }
 
 TEST_CASE("a process that comes alone gives up, and takes its files away") {
-    FakeNccl nccl;
+    const Calls calls;
     const std::string id_file = fresh_path("id");
     NcclAllReduce policy = of_two(1, id_file);
     policy.start_seconds = 1;
-    Group second(policy, 1, {7}, FakeCalls{&nccl});
+    Group second(policy, 1, {7});
     CHECK(message_of<DeviceError>([&] { second.start(); }) ==
           text("rank 0 has not written NCCL's id to ", id_file, " within 1 s: is it started, with the same name?"));
     CHECK_FALSE(there(id_file + ".heartbeats"));
     policy.process = 0;
-    Group first(policy, 1, {0}, FakeCalls{&nccl});
+    Group first(policy, 1, {0});
     CHECK(message_of<DeviceError>([&] { first.start(); }) ==
           "replica 0 (rank 0 of 2) in the start of the communicator: it is not done after 1 s; no heartbeat of rank 1 "
           "was ever seen: it has not "
@@ -485,10 +495,10 @@ TEST_CASE("a process that comes alone gives up, and takes its files away") {
     // So the same name serves the next start.
     OtherProcess other(1, 1, id_file);
     policy = of_two(0, id_file);
-    FakeNccl another;
-    Group third(policy, 1, {0}, FakeCalls{&another});
+    Devices here(1);
+    Group third(policy, 1, {0});
     third.start();
-    CHECK(run_steps(third, another, 1, 0, 2, 6) == 6);
+    CHECK(run_steps(third, here, 1, 0, 2, 6) == 6);
     third.finish();
     CHECK(other.result().passed);
 }
