@@ -9,6 +9,7 @@ import importlib.util
 import io
 import json
 import math
+import os
 import pathlib
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 
 import stages  # noqa: E402
+import two_processes  # noqa: E402
 from bench import floor, measure, side_by_side  # noqa: E402
 
 
@@ -172,6 +174,73 @@ class Stages(unittest.TestCase):
             ):
                 self.assertIn(part, text)
             self.assertTrue(report.failed())
+
+
+# What stands for the program: it notes what it was started with, and ends as NCCL would have it.
+TWO_PROCESSES = """
+import json, os, pathlib, signal, sys
+result, process, processes = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+noted = {name: os.environ.get(name) for name in ("NCCL_HOSTID", "NCCL_NET", "CUDA_VISIBLE_DEVICES", "CUPOLA_NCCL_ID")}
+with open(os.environ["NOTES"], "a") as notes:
+    print(json.dumps({"name": result.stem, **noted}), file=notes)
+how = os.environ.get("ONE_HOST_BY", "SHM") if noted["NCCL_HOSTID"] is None else "NET"
+pathlib.Path(os.environ["NCCL_DEBUG_FILE"]).write_text(f"host:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[0] via {how}/x")
+if "on-one-gpu" in result.stem:
+    print("error: replica 0 (rank 0 of 2) in the start of the communicator: NCCL's last call failed with invalid usage")
+    sys.exit(int(os.environ.get("REFUSED_WITH", 3)))
+if "--die-at" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+if "survivor" in result.stem:
+    print("error: replica 0 (rank 0 of 2) in the sum of the gradients of step 5: it is late; the heartbeat of rank 1 has stopped")
+    sys.exit(3)
+result.write_text(json.dumps({"losses": [2.0, 1.0], "parameters": [0.5, 0.25]}))
+"""
+
+
+class TwoProcesses(unittest.TestCase):
+    def checked(self, **variables):
+        """What was found, or the error, and how each process was started."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            program = folder / "program"
+            program.write_text(f"#!{sys.executable}\n{TWO_PROCESSES}")
+            program.chmod(0o755)
+            notes = folder / "notes"
+            environment = {"NOTES": str(notes), "NCCL_HOSTID": "a-host", "CUPOLA_NCCL_ID": "00", **variables}
+            with unittest.mock.patch.dict(os.environ, environment):
+                try:
+                    found = two_processes.run_two_processes(program, folder, folder / "log", 60)
+                except stages.Failed as reason:
+                    found = str(reason)
+            starts = [json.loads(line) for line in notes.read_text().splitlines()]
+            return found, {start.pop("name"): start for start in starts}
+
+    def test_processes_pass_for_two_hosts_and_are_of_one_on_a_gpu_each(self):
+        found, starts = self.checked(CUDA_VISIBLE_DEVICES="4,6")
+        self.assertEqual(found["transports"], ["NET"])
+        self.assertEqual((found["one_host"]["gpus"], found["one_host"]["transports"]), (2, ["SHM"]))
+        self.assertIn("rank 1 has stopped", found["one_host"]["error"])
+        for name in ("two-ranks", "survivor", "killed"):
+            for process, gpu in ((0, "4"), (1, "6")):
+                if (name, process) in (("survivor", 1), ("killed", 0)):
+                    continue
+                hosts, host = starts[f"{name}-{process}"], starts[f"{name}-of-one-host-{process}"]
+                self.assertEqual((hosts["NCCL_HOSTID"], hosts["NCCL_NET"]), (f"cupola-{process}", "Socket"))
+                self.assertEqual((host["NCCL_HOSTID"], host["NCCL_NET"], host["CUDA_VISIBLE_DEVICES"]), (None, None, gpu))
+                self.assertIsNone(host["CUPOLA_NCCL_ID"])
+
+    def test_ranks_of_one_host_that_talk_by_sockets_are_a_failure(self):
+        found, _ = self.checked(CUDA_VISIBLE_DEVICES="0,1", ONE_HOST_BY="NET")
+        self.assertEqual(found, "processes of one host: the ranks of one host are connected by NET")
+
+    def test_on_one_gpu_nccl_s_refusal_ends_both(self):
+        found, starts = self.checked(CUDA_VISIBLE_DEVICES="3")
+        self.assertEqual(len(found["one_host"]["refused"]), 2)
+        for process in (0, 1):
+            start = starts[f"two-ranks-on-one-gpu-{process}"]
+            self.assertEqual((start["NCCL_HOSTID"], start["CUDA_VISIBLE_DEVICES"]), (None, "3"))
+        found, _ = self.checked(CUDA_VISIBLE_DEVICES="3", REFUSED_WITH="0")
+        self.assertIn("two-ranks-on-one-gpu-0, which NCCL refuses, ended with status 0", found)
 
 
 class Floor(unittest.TestCase):

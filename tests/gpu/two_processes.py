@@ -3,7 +3,9 @@
 and when one of them is killed the other must end by itself, with an error that says who it was.
 
 NCCL refuses two ranks on one GPU of one host. With a NCCL_HOSTID of its own each process passes for a host, and they talk by
-sockets over the loopback interface: enough to see that the numbers are right, and nothing about speed.
+sockets over the loopback interface: enough to see that the numbers are right, and nothing about speed. Processes of one host, which
+talk by peer-to-peer copies or shared memory, need a GPU each: where there are two, both checks are made of them too; where there is
+one, NCCL's refusal has to end both processes with an error.
 """
 
 import json
@@ -11,6 +13,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -23,18 +26,25 @@ DIE_AT = 5
 TOLERANCE = 1e-4
 # The deadline of a step where a rank is killed, and what the end may cost beside it: the way out of a process with a GPU.
 STEP_SECONDS = 15
-EXIT_SECONDS = 10
+EXIT_SECONDS = 30
 
 
 class Process:
-    """One of the training's processes, whose output goes to a file."""
+    """One of the training's processes, whose output goes to a file. `gpus` holds that of each process of one host; without, each
+    process passes for a host of its own, and all have the same GPU."""
 
-    def __init__(self, program, folder, name, process, processes, id_file, more=()):
+    def __init__(self, program, folder, name, process, processes, id_file, gpus=None, more=()):
         self.result = folder / f"{name}-{process}.json"
         self.printed = folder / f"{name}-{process}.log"
-        environment = dict(os.environ, NCCL_HOSTID=f"cupola-{process}", NCCL_NET="Socket", NCCL_SOCKET_IFNAME="lo",
-                           NCCL_IB_DISABLE="1", NCCL_DEBUG="WARN")
-        environment.pop("CUPOLA_NCCL_ID", None)
+        self.said_by_nccl = folder / f"{name}-{process}-nccl.log"
+        environment = dict(os.environ, NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1", NCCL_DEBUG="INFO",
+                           NCCL_DEBUG_FILE=str(self.said_by_nccl))
+        for variable in ("CUPOLA_NCCL_ID", "NCCL_HOSTID", "NCCL_NET"):
+            environment.pop(variable, None)
+        if gpus is None:
+            environment.update(NCCL_HOSTID=f"cupola-{process}", NCCL_NET="Socket")
+        else:
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[process]
         words = [program, self.result, process, processes, id_file, STEPS, "--step-seconds", STEP_SECONDS, *more]
         with open(self.printed, "w") as file:
             self.process = subprocess.Popen([str(word) for word in words], stdout=file, stderr=subprocess.STDOUT,
@@ -43,6 +53,11 @@ class Process:
     def output(self):
         return self.printed.read_text(errors="replace")
 
+    def transports(self):
+        """What NCCL says that it connected by: "P2P", "SHM" or "NET"."""
+        said = self.said_by_nccl.read_text(errors="replace") if self.said_by_nccl.exists() else ""
+        return sorted(set(re.findall(r"\bvia (P2P|SHM|NET)\b", said)))
+
     def wait(self, until):
         return self.process.wait(timeout=max(0.1, until - time.monotonic()))
 
@@ -50,6 +65,17 @@ class Process:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+def visible_gpus():
+    """The GPUs that a process started here may use, each as CUDA_VISIBLE_DEVICES names it."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [name.strip() for name in chosen.split(",") if name.strip()]
+    if shutil.which("nvidia-smi") is None:
+        return []
+    listed = subprocess.run(["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=60)
+    return listed.stdout.split() if listed.returncode == 0 else []
 
 
 def last_line(output):
@@ -85,23 +111,32 @@ def _finish(processes, until, found):
     return [json.loads(process.result.read_text()) for process in processes]
 
 
-def _compare(program, folder, until, found):
+def _alone(program, folder, until, found):
+    """What one process learns with both batches."""
     alone = Process(program, folder, "both-batches", 0, 1, folder / "unused")
     try:
         begin = time.monotonic()
         expected = _finish([alone], until, found)[0]
         found["one_process_s"] = round(time.monotonic() - begin, 1)
+        return expected
     finally:
         alone.end()
-    id_file = folder / "id"
+
+
+def _compare(program, folder, until, found, expected, gpus=None):
+    name = "two-ranks" if gpus is None else "two-ranks-of-one-host"
+    id_file = folder / f"id-of-{name}"
     begin = time.monotonic()
-    ranks = [Process(program, folder, "two-ranks", process, 2, id_file) for process in (0, 1)]
+    ranks = [Process(program, folder, name, process, 2, id_file, gpus) for process in (0, 1)]
     try:
         results = _finish(ranks, until, found)
     finally:
         for rank in ranks:
             rank.end()
     found["two_processes_s"] = round(time.monotonic() - begin, 1)
+    found["transports"] = sorted({transport for rank in ranks for transport in rank.transports()})
+    if gpus is not None and "NET" in found["transports"]:
+        raise Failed(f"the ranks of one host are connected by {', '.join(found['transports'])}", found)
     if results[0]["parameters"] != results[1]["parameters"]:
         raise Failed(f"the two processes' parameters differ after {STEPS} steps", found)
     # Each reports the loss of its own samples, of which there are as many.
@@ -113,15 +148,16 @@ def _compare(program, folder, until, found):
         if not found[f"{what}_differ_by"] <= TOLERANCE:
             raise Failed(f"after {STEPS} steps the two processes' {what} differ from one process's by "
                          f"{found[f'{what}_differ_by']:.2g} of their norm, more than {TOLERANCE}", found)
-    left = [path.name for path in (id_file, folder / "id.heartbeats") if path.exists()]
+    left = [path.name for path in (id_file, folder / f"{id_file.name}.heartbeats") if path.exists()]
     if left:
         raise Failed(f"the start left {' and '.join(left)} behind", found)
 
 
-def _kill(program, folder, until, found):
-    id_file = folder / "id-of-the-killed"
-    survivor = Process(program, folder, "survivor", 0, 2, id_file)
-    killed = Process(program, folder, "killed", 1, 2, id_file, ("--die-at", DIE_AT))
+def _kill(program, folder, until, found, gpus=None):
+    of = "" if gpus is None else "-of-one-host"
+    id_file = folder / f"id-of-the-killed{of}"
+    survivor = Process(program, folder, f"survivor{of}", 0, 2, id_file, gpus)
+    killed = Process(program, folder, f"killed{of}", 1, 2, id_file, gpus, ("--die-at", DIE_AT))
     try:
         try:
             status = killed.wait(until)
@@ -148,16 +184,48 @@ def _kill(program, folder, until, found):
             raise Failed(f"the error of the process whose peer was killed does not say '{part}': {found['error']}", found)
 
 
+def _refuse(program, folder, until, found, gpu):
+    """Two ranks of one host on one GPU: NCCL refuses them, and both processes end with an error."""
+    ranks = [Process(program, folder, "two-ranks-on-one-gpu", process, 2, folder / "id-of-the-refused", [gpu, gpu])
+             for process in (0, 1)]
+    try:
+        for rank in ranks:
+            try:
+                status = rank.wait(until)
+            except subprocess.TimeoutExpired:
+                raise Failed(f"{rank.printed.stem}, which NCCL refuses, did not end", found) from None
+            error = last_line(rank.output())
+            found.setdefault("refused", []).append(error)
+            if status == 77:
+                raise Skipped(error.removeprefix("skipped: "))
+            if status != 3 or "the start of the communicator" not in error:
+                raise Failed(f"{rank.printed.stem}, which NCCL refuses, ended with status {status}: {error}", found)
+    finally:
+        for rank in ranks:
+            rank.end()
+
+
 def run_two_processes(program, out, log, seconds):
-    """Both checks, within `seconds`; their files lie in a folder in `out` while they run, and what was printed is added to
-    `log`. Returns what was found; raises Failed, or Skipped where there is no GPU."""
+    """All checks, within `seconds`; their files lie in a folder in `out` while they run, and what was printed is added to
+    `log`. Returns what was found, that of processes of one host under "one_host"; raises Failed, or Skipped where there is no GPU."""
     until = time.monotonic() + seconds - 2
     found = {}
+    gpus = visible_gpus()
     with tempfile.TemporaryDirectory(dir=out) as name:
         folder = pathlib.Path(name)
         try:
-            _compare(program, folder, until, found)
+            expected = _alone(program, folder, until, found)
+            _compare(program, folder, until, found, expected)
             _kill(program, folder, until, found)
+            one_host = found["one_host"] = {"gpus": len(gpus)}
+            try:
+                if len(gpus) > 1:
+                    _compare(program, folder, until, one_host, expected, gpus)
+                    _kill(program, folder, until, one_host, gpus)
+                elif gpus:
+                    _refuse(program, folder, until, one_host, gpus[0])
+            except Failed as reason:
+                raise Failed(f"processes of one host: {reason}", found) from None
         finally:
             with open(log, "a") as file:
                 for printed in sorted(folder.glob("*.log")):
