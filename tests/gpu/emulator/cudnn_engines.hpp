@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engines of the cuDNN stand-in, and in which order they are ranked. Among them is one of each kind that a caller
+// may have to pass over, and each gives other bits than the rest: what is chosen wrongly shows in the figures.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cudnn_program.hpp"
+
+namespace cupola::emulator {
+
+/// Knobs and their values, as a configuration has them.
+using CudnnKnobs = std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>>;
+
+struct CudnnConfiguration {
+    std::int64_t engine = 0;
+    CudnnKnobs knobs;
+};
+
+enum CudnnEngineIndex : std::int64_t {
+    /// For anything, without knobs.
+    plain_engine = 0,
+    tensor_core_engine = 1,
+    nondeterministic_engine = 2,
+    tiled_engine = 3,
+    short_sums_engine = 4,
+    compiled_engine = 5,
+    large_workspace_engine = 6,
+    refused_engine = 7,
+    down_convert_engine = 8,
+    engine_count = 9
+};
+
+/// `element`: of the convolution's tensors.
+[[nodiscard]] inline CudnnEngineKind cudnn_engine_kind(std::int64_t index, ElementKind element) {
+    using Factors = CudnnEngineKind::Factors;
+    using Order = CudnnEngineKind::Order;
+    const Factors tensor_core = element == ElementKind::float32 ? Factors::tf32 : Factors::exact;
+    CudnnEngineKind kind{.index = index};
+    switch (index) {
+        case tensor_core_engine:
+            kind.factors = tensor_core;
+            kind.uses_workspace = true;
+            kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+            break;
+        case nondeterministic_engine:
+            kind.order = Order::random;
+            kind.uses_workspace = true;
+            kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+            break;
+        case tiled_engine:
+            kind.order = Order::backward;
+            kind.uses_workspace = true;
+            break;
+        case short_sums_engine:
+            kind.factors = tensor_core;
+            kind.short_sums = true;
+            kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+            break;
+        case compiled_engine:
+            kind.behavior_notes = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
+            kind.refuses = true;  // there is no compiler
+            break;
+        case large_workspace_engine: kind.more_workspace = std::int64_t{3} << 30; break;
+        case refused_engine: kind.refuses = true; break;
+        case down_convert_engine:
+            kind.factors = Factors::bfloat16;
+            kind.numerical_notes = {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
+            break;
+        default: break;
+    }
+    return kind;
+}
+
+/// The first GPUs with TF32 and bfloat16 in their tensor cores are of compute capability 8.0.
+[[nodiscard]] inline bool has_cudnn_engine(std::int64_t index, ElementKind element, int compute_capability) {
+    if (index < 0 || index >= engine_count) return false;
+    if (compute_capability >= 800) return true;
+    if (element == ElementKind::bfloat16) return false;
+    const bool tensor_cores = index == tensor_core_engine || index == short_sums_engine;
+    return element == ElementKind::float16 || !tensor_cores;
+}
+
+/// Best first.
+[[nodiscard]] inline std::vector<CudnnConfiguration> ranked_cudnn_engines(const CudnnConvolution& convolution,
+                                                                          bool fallback, int compute_capability) {
+    const auto tile = [](std::int64_t size, std::int64_t stages) {
+        return CudnnKnobs{{CUDNN_KNOB_TYPE_TILE_SIZE, size}, {CUDNN_KNOB_TYPE_STAGES, stages}};
+    };
+    std::vector<CudnnConfiguration> ranked;
+    if (fallback) {
+        ranked = {{plain_engine, {}}};
+    } else {
+        ranked = {{short_sums_engine, tile(1, 4)}, {compiled_engine, tile(2, 2)},    {large_workspace_engine, {}},
+                  {refused_engine, tile(3, 2)},    {tensor_core_engine, tile(4, 3)}, {tensor_core_engine, tile(8, 3)}};
+        if (convolution.w.kind == ElementKind::float32) ranked.push_back({down_convert_engine, {}});
+        if (convolution.direction != CudnnDirection::forward) ranked.push_back({nondeterministic_engine, tile(4, 2)});
+        ranked.push_back({tiled_engine, tile(2, 2)});
+    }
+    std::erase_if(ranked, [&](const CudnnConfiguration& configuration) {
+        return !has_cudnn_engine(configuration.engine, convolution.w.kind, compute_capability);
+    });
+    return ranked;
+}
+
+/// Whether the engine has these knobs, and takes these values.
+[[nodiscard]] inline bool takes_knobs(std::int64_t engine, const CudnnKnobs& knobs) {
+    if (engine == plain_engine || engine == large_workspace_engine || engine == down_convert_engine)
+        return knobs.empty();
+    for (const auto& [knob, value] : knobs) {
+        const bool known = knob == CUDNN_KNOB_TYPE_TILE_SIZE || knob == CUDNN_KNOB_TYPE_STAGES;
+        if (!known || value < 0 || value > 8) return false;
+    }
+    return true;
+}
+
+}  // namespace cupola::emulator

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a plan of the cuDNN stand-in does: one convolution in one of its three directions, and what follows it element
+// by element. All of it is read from the descriptors: extents, strides, types, padding.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cudnn_values.h>
+
+#include "numbers.hpp"
+
+namespace cupola::emulator {
+
+/// Of four axes: n, c, height and width; of a convolution's weights, outputs, inputs, height and width.
+using Extents = std::array<std::int64_t, 4>;
+
+struct CudnnTensor {
+    std::int64_t id = 0;
+    ElementKind kind{};
+    Extents extents{}, strides{};
+    std::int64_t alignment = 1;
+    bool is_virtual = false;
+
+    [[nodiscard]] std::int64_t elements() const { return extents[0] * extents[1] * extents[2] * extents[3]; }
+};
+
+enum class CudnnDirection : std::uint8_t { forward, backward_data, backward_filter };
+
+struct CudnnConvolution {
+    CudnnDirection direction{};
+    CudnnTensor x, w, y;
+    std::array<std::int64_t, 2> strides{}, pads_before{}, pads_after{}, dilations{};
+    bool flipped = false;
+    float alpha = 1, beta = 0;
+
+    [[nodiscard]] const CudnnTensor& result() const {
+        return direction == CudnnDirection::forward ? y : direction == CudnnDirection::backward_data ? x : w;
+    }
+};
+
+/// y = mode(x, b); there is no b where `binary` is false.
+struct CudnnPointwise {
+    cudnnPointwiseMode_t mode{};
+    bool binary = false;
+    CudnnTensor x = {}, b = {}, y = {};
+};
+
+/// How an engine adds, which is what its figures and its bits differ in.
+struct CudnnEngineKind {
+    std::int64_t index = 0;
+    enum class Factors : std::uint8_t { exact, tf32, bfloat16 } factors = Factors::exact;
+    /// Rounds what has been added to half now and then.
+    bool short_sums = false;
+    enum class Order : std::uint8_t { forward, backward, random } order = Order::forward;
+    /// Keeps the weights, or their gradient, as floats in the workspace.
+    bool uses_workspace = false;
+    /// Of workspace in addition, whatever the problem.
+    std::int64_t more_workspace = 0;
+    /// Has no plan where it is asked for one.
+    bool refuses = false;
+    std::vector<cudnnBackendNumericalNote_t> numerical_notes = {};
+    std::vector<cudnnBackendBehaviorNote_t> behavior_notes = {};
+};
+
+struct CudnnProgram {
+    CudnnConvolution convolution;
+    std::vector<CudnnPointwise> after;
+    CudnnEngineKind engine;
+
+    [[nodiscard]] std::int64_t workspace_bytes() const;
+    /// The tensors that are not virtual: what is read, and last what is written.
+    [[nodiscard]] std::vector<const CudnnTensor*> memory_tensors() const;
+    /// Pointers in the order of memory_tensors().
+    void run(const std::vector<void*>& pointers, std::byte* workspace) const;
+};
+
+}  // namespace cupola::emulator
