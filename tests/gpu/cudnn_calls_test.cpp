@@ -13,40 +13,11 @@
 #include <cudnn_backend.h>
 #include <doctest/doctest.h>
 
+#include "cudnn_descriptor.hpp"
+
+using cudnn_test::Descriptor;
+
 namespace {
-
-/// A descriptor that is destroyed at the end.
-class Descriptor {
-public:
-    explicit Descriptor(cudnnBackendDescriptorType_t type) {
-        REQUIRE(cudnnBackendCreateDescriptor(type, &object_) == CUDNN_STATUS_SUCCESS);
-    }
-    Descriptor(Descriptor&& other) noexcept : object_(other.object_) { other.object_ = nullptr; }
-    Descriptor& operator=(Descriptor&&) = delete;
-    ~Descriptor() {
-        if (object_ != nullptr) cudnnBackendDestroyDescriptor(object_);
-    }
-    [[nodiscard]] cudnnBackendDescriptor_t get() const { return object_; }
-    cudnnStatus_t set_some(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
-                           const void* values) {
-        return cudnnBackendSetAttribute(object_, name, type, count, values);
-    }
-    template <class V>
-    cudnnStatus_t set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const V& value) {
-        return set_some(name, type, 1, &value);
-    }
-    template <std::size_t n>
-    cudnnStatus_t set(cudnnBackendAttributeName_t name, const std::array<std::int64_t, n>& values) {
-        return set_some(name, CUDNN_TYPE_INT64, std::int64_t{n}, values.data());
-    }
-    cudnnStatus_t set(cudnnBackendAttributeName_t name, const Descriptor& other) {
-        return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
-    }
-    cudnnStatus_t finalize() { return cudnnBackendFinalize(object_); }
-
-private:
-    cudnnBackendDescriptor_t object_ = nullptr;
-};
 
 using Four = std::array<std::int64_t, 4>;
 using Two = std::array<std::int64_t, 2>;
