@@ -233,6 +233,7 @@ void multiply(const Product& p, const Algorithm& algorithm, const Operands& at) 
             for (std::int64_t l = begin; l < end; ++l) {
                 const float factor = b[static_cast<std::size_t>(j * p.k + l)];
                 const float* const terms = a.data() + l * p.m;
+#pragma omp simd
                 for (std::int64_t i = 0; i < p.m; ++i) column[i] += factor * terms[i];
             }
         }

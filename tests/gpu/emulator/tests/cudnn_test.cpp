@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cudnn_backend.h>
@@ -185,7 +187,7 @@ public:
     }
 
     /// The plan of an engine, finalised or refused.
-    cudnnStatus_t plan_of(std::int64_t index) {
+    cudnnStatus_t plan_of(std::int64_t index, const Descriptor* device = nullptr) {
         Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         good(engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph()));
         good(engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, index));
@@ -194,6 +196,7 @@ public:
         good(configuration.finalize());
         plan = Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         good(plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
+        if (device != nullptr) good(plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *device));
         good(plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration));
         if (const cudnnStatus_t status = plan.finalize(); status != CUDNN_STATUS_SUCCESS) return status;
         std::int64_t count = 0;
@@ -243,6 +246,7 @@ public:
     }
     [[nodiscard]] const Stream& stream() const { return stream_; }
     [[nodiscard]] Floats& weights() { return values_w_; }
+    [[nodiscard]] cudnnHandle_t handle() const { return handle_; }
 
     [[nodiscard]] Descriptor graph() const {
         Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -524,6 +528,54 @@ TEST_CASE("the emulator's cuDNN refuses to run with pointers that do not fit the
     CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);
     convolution.wait();
     CHECK(reference::distance(convolution.result().read(), convolution.expected()) < 3e-6);
+}
+
+TEST_CASE("the emulator's cuDNN describes a handle's device, and ranks the same engines for the description") {
+    Convolution convolution({.problem = {2, reference::same(6, 3, 1), reference::same(6, 3, 1), 4, 4}}, 1);
+    const auto text_of = [](const Descriptor& descriptor, cudnnBackendAttributeName_t name) {
+        std::int64_t size = 0;
+        good(cudnnBackendGetAttribute(descriptor.get(), name, CUDNN_TYPE_CHAR, 0, &size, nullptr));
+        std::string text(static_cast<std::size_t>(size), ' ');
+        good(cudnnBackendGetAttribute(descriptor.get(), name, CUDNN_TYPE_CHAR, size, &size, text.data()));
+        return text;
+    };
+    const auto described = [](const std::string& text) {
+        Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+        good(
+            device.set_some(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::ssize(text), text.data()));
+        good(device.finalize());
+        return device;
+    };
+    const auto announced = [&](const Descriptor* device) {
+        Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+        good(heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, convolution.graph()));
+        good(heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A));
+        if (device != nullptr) good(heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *device));
+        good(heuristics.finalize());
+        std::int64_t count = 0;
+        good(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                      &count, nullptr));
+        return count;
+    };
+    Descriptor of_handle(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    good(of_handle.set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, convolution.handle()));
+    good(of_handle.finalize());
+    std::string text = text_of(of_handle, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+    const Descriptor same_device = described(text);
+    CHECK(announced(&same_device) == announced(nullptr));
+    const std::string capability = "\"deviceVer\":";
+    const std::size_t at = text.find(capability) + capability.size();
+    REQUIRE(at < text.size());
+    text.replace(at, 3, "750");  // no TF32
+    const Descriptor older = described(text);
+    CHECK(announced(&older) < announced(nullptr));
+
+    // A plan for one GPU does not run on another.
+    REQUIRE(convolution.plan_of(emulator::plain_engine, &older) == CUDNN_STATUS_SUCCESS);
+    CHECK(convolution.queue() == CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH);
+    REQUIRE(convolution.plan_of(emulator::plain_engine, &same_device) == CUDNN_STATUS_SUCCESS);
+    CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);
+    convolution.wait();
 }
 
 TEST_CASE("a workspace that is shorter than the plan's is written outside of, and seen") {
