@@ -123,7 +123,7 @@ void add_product(float* to, const float* factors, std::int64_t count, const floa
 }
 
 void shorten(std::span<float> sums) {
-    for (float& sum : sums) sum = rounded_to_float16(sum);
+    for (float& sum : sums) sum = rounded_to_bfloat16(sum);
 }
 
 /// Forward, or the gradient of the data: both add, tap by tap, the products of one tensor's pixels with the tap's

@@ -53,7 +53,7 @@ struct CudnnPointwise {
 struct CudnnEngineKind {
     std::int64_t index = 0;
     enum class Factors : std::uint8_t { exact, tf32, bfloat16 } factors = Factors::exact;
-    /// Rounds what has been added to half now and then.
+    /// Rounds what has been added to 8 bits now and then: further from the truth than half, so that it shows in half too.
     bool short_sums = false;
     enum class Order : std::uint8_t { forward, backward, random } order = Order::forward;
     /// Keeps the weights, or their gradient, as floats in the workspace.

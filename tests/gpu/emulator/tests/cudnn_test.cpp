@@ -81,6 +81,7 @@ public:
         });
         return values;
     }
+    [[nodiscard]] std::vector<std::byte> peek() const { return memory_.peek(); }
     [[nodiscard]] bool gaps_intact() const {
         std::vector<std::byte> bytes = memory_.read_bytes();
         for_each([&](std::size_t, std::size_t place) {
@@ -449,7 +450,7 @@ TEST_CASE("engines that must be passed over show in the figures of the emulator'
         const reference::Doubles expected = convolution.expected();
         CHECK(reference::distance(figures(emulator::tensor_core_engine), expected) > 1e-5);
         CHECK(reference::distance(figures(emulator::down_convert_engine), expected) > 1e-4);
-        CHECK(reference::distance(figures(emulator::short_sums_engine), expected) > 1e-5);
+        CHECK(reference::distance(figures(emulator::short_sums_engine), expected) > 5e-4);
         const Floats plain = figures(emulator::plain_engine), tiled = figures(emulator::tiled_engine);
         CHECK_FALSE(reference::same_bits(plain, tiled));
         CHECK(reference::same_bits(plain, figures(emulator::plain_engine)));
@@ -472,8 +473,9 @@ TEST_CASE("the emulator's cuDNN does nothing at the call, and once for each laun
     Convolution convolution(c, 2);
     REQUIRE(convolution.plan_of(emulator::tiled_engine) == CUDNN_STATUS_SUCCESS);
     const Floats before = convolution.result().read();
+    const std::vector<std::byte> bytes_before = convolution.result().peek();
     CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);
-    CHECK(reference::same_bits(convolution.result().read(), before));
+    CHECK(convolution.result().peek() == bytes_before);
     convolution.wait();
     const Floats once = convolution.result().read();
     CHECK(reference::distance(once, convolution.expected()) < 3e-6);
@@ -484,7 +486,6 @@ TEST_CASE("the emulator's cuDNN does nothing at the call, and once for each laun
     CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);  // its pack of pointers is gone when the capture is launched
     CHECK(cudaStreamEndCapture(convolution.stream(), &graph) == cudaSuccess);
     CHECK(cudaGraphInstantiate(&exec, graph) == cudaSuccess);
-    convolution.wait();
     CHECK(reference::same_bits(convolution.result().read(), once));
     for (int launches = 0; launches < 2; ++launches) CHECK(cudaGraphLaunch(exec, convolution.stream()) == cudaSuccess);
     convolution.wait();

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -73,6 +74,8 @@ public:
         resize(bytes.size());
         CHECK(cudaMemcpy(memory_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice) == cudaSuccess);
     }
+    /// As they are now: the emulator's memory is the host's. read_bytes() waits, and what is queued may run.
+    [[nodiscard]] std::vector<std::byte> peek() const { return {get(), get() + size_}; }
     [[nodiscard]] std::vector<std::byte> read_bytes() const {
         std::vector<std::byte> bytes(size_);
         CHECK(cudaMemcpy(bytes.data(), memory_, size_, cudaMemcpyDeviceToHost) == cudaSuccess);
