@@ -16,6 +16,7 @@
 
 #include <cublasLt.h>
 
+#include "memory.hpp"
 #include "numbers.hpp"
 #include "stream.hpp"
 
@@ -261,6 +262,7 @@ void multiply(const Product& p, const Algorithm& algorithm, const Operands& at) 
             if (p.relu) value = value > 0.0F ? value : 0.0F;  // a NaN becomes 0, as the library may do
             store(at.d, p.d, j * p.d_column + i, value);
         }
+    if (algorithm.splits > 1) std::memset(parts, 0xFF, algorithm.workspace(p));
 }
 
 [[nodiscard]] bool aligned_to(const void* pointer, std::uint64_t bytes) {
@@ -437,6 +439,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         if (!aligned_to(workspace, workspace_alignment)) return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (current_device() != handle->device) return CUBLAS_STATUS_EXECUTION_FAILED;
+    std::vector<const void*> addresses{a, b, d};
+    if (product.bias) addresses.push_back(description->bias);
+    if (operands.beta != 0) addresses.push_back(c);
+    if (unpacked->splits > 1) addresses.push_back(workspace);
+    for (const void* address : addresses) {
+        if (!is_reached_by(handle->device, address)) return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
     enqueue(
         stream,
         [product, chosen = *unpacked, operands] {

@@ -13,6 +13,7 @@
 #include <cudnn.h>
 
 #include "cudnn_objects.hpp"
+#include "memory.hpp"
 #include "stream.hpp"
 
 using namespace cupola::emulator;
@@ -147,6 +148,8 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
         require_that(reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(tensor->alignment) == 0,
                      "a tensor's pointer is not aligned as its descriptor says",
                      CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+        require_that(is_reached_by(handle->device, pointer), "a tensor's pointer is not to memory of the GPU",
+                     CUDNN_STATUS_EXECUTION_FAILED);
         in_order.push_back(pointer);
     }
     auto* const workspace = static_cast<std::byte*>(pack.one<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
@@ -154,6 +157,8 @@ void execute(cudnnHandle_t handle, const CudnnObject& plan_object, const CudnnOb
         require_that(workspace != nullptr, "the plan's workspace is null", CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
         require_that(reinterpret_cast<std::uintptr_t>(workspace) % alignof(float) == 0,
                      "the plan's workspace is not aligned", CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+        require_that(is_reached_by(handle->device, workspace), "the plan's workspace is not memory of the GPU",
+                     CUDNN_STATUS_EXECUTION_FAILED);
     }
     enqueue(
         handle->stream,

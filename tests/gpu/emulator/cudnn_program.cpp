@@ -250,8 +250,11 @@ void CudnnProgram::run(const std::vector<void*>& pointers, std::byte* workspace)
     const bool weights_are_result = c.direction == CudnnDirection::backward_filter;
     const auto& axes = weights_are_result ? outputs_last : channels_last;
 
-    // Nothing may be expected of the workspace, nor of the result before it is written.
-    if (workspace != nullptr) std::memset(workspace, 0xFF, static_cast<std::size_t>(workspace_bytes()));
+    // Nothing may be expected of the workspace, before or after, nor of the result before it is written.
+    const auto poison_workspace = [&] {
+        if (workspace != nullptr) std::memset(workspace, 0xFF, static_cast<std::size_t>(workspace_bytes()));
+    };
+    poison_workspace();
     const Values before = reads_result ? gathered(c.result(), axes, to) : Values();
     if (!reads_result) poison(*tensors.back(), to);
 
@@ -280,6 +283,7 @@ void CudnnProgram::run(const std::vector<void*>& pointers, std::byte* workspace)
               values);
     }
     scatter(*tensors.back(), axes, values.data(), to);
+    poison_workspace();
 }
 
 }  // namespace cupola::emulator

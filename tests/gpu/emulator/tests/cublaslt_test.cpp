@@ -304,6 +304,8 @@ TEST_CASE("the emulator's cuBLASLt refuses what does not fit together, and what 
     CHECK(product.queue(0, product.a.get(), needed - 1) == CUBLAS_STATUS_INVALID_VALUE);
     CHECK(product.queue(0, product.a.get() + 4, needed) == CUBLAS_STATUS_INVALID_VALUE);
     CHECK(product.queue(0, nullptr, needed) == CUBLAS_STATUS_INVALID_VALUE);
+    alignas(16) std::array<std::byte, 16> of_host{};
+    CHECK(product.queue(0, of_host.data(), needed) == CUBLAS_STATUS_EXECUTION_FAILED);
     product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias.get() + 4));
     CHECK(product.queue(0, product.a.get(), needed) == CUBLAS_STATUS_INVALID_VALUE);
     product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias.get()));

@@ -213,12 +213,12 @@ public:
         return CUDNN_STATUS_SUCCESS;
     }
     /// Queues it with `ids`, `pointers` and `workspace`.
-    cudnnStatus_t queue() {
+    cudnnStatus_t queue() { return queue(workspace.get()); }
+    cudnnStatus_t queue(void* at) {
         Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
         good(pack.set_some(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::ssize(ids), ids.data()));
         good(pack.set_some(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::ssize(pointers),
                            pointers.data()));
-        void* const at = workspace.get();
         good(pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, at));
         good(pack.finalize());
         return cudnnBackendExecute(handle_, plan.get(), pack.get());
@@ -509,6 +509,10 @@ TEST_CASE("the emulator's cuDNN refuses to run with pointers that do not fit the
     convolution.pointers[0] = static_cast<std::byte*>(convolution.pointers[0]) + 8;
     CHECK(convolution.queue() == CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
     again();
+    alignas(16) std::array<std::byte, 16> of_host{};
+    convolution.pointers[0] = of_host.data();
+    CHECK(convolution.queue() == CUDNN_STATUS_EXECUTION_FAILED);
+    again();
     convolution.ids[3] = 2;
     CHECK(convolution.queue() == CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES);
     again();
@@ -577,6 +581,21 @@ TEST_CASE("the emulator's cuDNN describes a handle's device, and ranks the same 
     REQUIRE(convolution.plan_of(emulator::plain_engine, &same_device) == CUDNN_STATUS_SUCCESS);
     CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);
     convolution.wait();
+}
+
+TEST_CASE("a workspace that lies over a tensor spoils the figures of the emulator's cuDNN") {
+    for (const emulator::CudnnDirection direction : directions) {
+        for (const std::size_t over : {0, 1, 2}) {
+            CAPTURE(over);
+            Convolution convolution(
+                {.problem = {8, reference::same(6, 3, 1), reference::same(6, 3, 1), 4, 4}, .direction = direction}, 2);
+            REQUIRE(convolution.plan_of(emulator::tiled_engine) == CUDNN_STATUS_SUCCESS);
+            CHECK(convolution.queue(convolution.pointers[over]) == CUDNN_STATUS_SUCCESS);
+            convolution.wait();
+            const double distance = reference::distance(convolution.result().read(), convolution.expected());
+            CHECK_FALSE(distance < 1e-3);  // a NaN
+        }
+    }
 }
 
 TEST_CASE("a workspace that is shorter than the plan's is written outside of, and seen") {

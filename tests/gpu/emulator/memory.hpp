@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a GPU reaches an address: a kernel that is handed another one ends in an illegal access.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace cupola::emulator {
+
+/// Memory of this device, or pinned memory of the host.
+[[nodiscard]] inline bool is_reached_by(int device, const void* address) {
+    cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) return false;
+    if (attributes.type == cudaMemoryTypeDevice) return attributes.device == device;
+    return attributes.type == cudaMemoryTypeHost;
+}
+
+}  // namespace cupola::emulator
