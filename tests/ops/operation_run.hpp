@@ -95,7 +95,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t guard = 4 * cupola::alignment;
+    /// An odd number of units: no place is aligned any better than the contract says.
+    static constexpr std::size_t guard = 5 * cupola::alignment;
     static constexpr std::byte guard_byte{0xA5};
     typename D::Context* context_;
     std::size_t bytes_;
