@@ -145,7 +145,7 @@ private:
         });
         state.ready = state.error == nullptr;
         meet();  // all know how many samples there are, and whether all are there
-        if (!all_ready()) {
+        if (!all<&DeviceState::ready>()) {
             if (state.error) std::rethrow_exception(state.error);
             return;
         }
@@ -163,8 +163,9 @@ private:
     void meet() {
         if (options_.devices > 1) threads_.meet();
     }
-    [[nodiscard]] bool all_ready() const {
-        return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.ready; });
+    template <bool DeviceState::*flag>
+    [[nodiscard]] bool all() const {
+        return std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.*flag; });
     }
 
     template <class Batches>
@@ -238,9 +239,10 @@ private:
         DeviceState& state = at(device);
         if constexpr (sums_on_devices) {
             state.attempt([&] { sum_replicas(device); });
-            state.ready = state.error == nullptr;
+            state.has_sum = state.error == nullptr;
             meet();
-            if (!all_ready()) return;  // a sum that one device leaves out is one that the others wait for
+            if (!all<&DeviceState::has_sum>())
+                return;  // a sum that one device leaves out is one that the others wait for
             state.attempt([&] { queue_sum(device); });
             meet();
         } else if (options_.devices == 1) {

@@ -273,8 +273,10 @@ struct DeviceState {
     DeviceWorker<Device, T> worker;
     std::uint64_t hash = 0;
     std::exception_ptr error;
-    /// Of the step in progress: its replicas have run; its slice of the average is there and finite.
-    bool ready = false, averaged = false;
+    /// Of the step in progress: its replicas have run; their sum can be given to the other devices; its slice of the
+    /// average is there and finite. Each is written before the devices meet and read after that, so it is not one flag
+    /// written twice: a device that is still reading would see what a faster one has written since.
+    bool ready = false, has_sum = false, averaged = false;
     /// From the update of its parameters on, until all devices' updates are there and equal.
     bool updating = false;
     std::vector<double> regularization;
