@@ -373,16 +373,22 @@ TEST_CASE(
 }
 
 TEST_CASE("a NaN in a batch of several that are added up") {
-    for (const std::int64_t place : {4, 5}) {
-        Run run{.replicas = 2, .accumulation = 2, .steps = 6};
-        const Result well = run_on_cuda(run);
-        run.ahead = 2;
-        run.poisoned_place = place;
-        run.poisoned_replica = 1;
-        const Result ours = run_on_cuda(run);
-        CHECK(ours.error_step == 2);
-        CHECK(ours.error_replica == 1);
-        CHECK(same(ours, well));
+    for (const std::int64_t ahead : {0, 2}) {
+        for (const std::int64_t place : {4, 5}) {
+            Run run{.replicas = 2, .accumulation = 2, .steps = 6};
+            const Result well = run_on_cuda(run);
+            run.ahead = ahead;
+            run.poisoned_place = place;
+            run.poisoned_replica = 1;
+            const Result ours = run_on_cuda(run);
+            CAPTURE(ours.error);
+            CHECK(ours.error_step == 2);
+            // A library's fused ReLU may make a 0 of the NaN: then no loss shows it, the averaged gradient does, and
+            // steps that were queued since have overwritten the replica's.
+            if (ahead == 0 || !contains(ours.error, "the averaged gradient is not finite at step 2"))
+                CHECK(ours.error_replica == 1);
+            CHECK(same(ours, well));
+        }
     }
 }
 
@@ -574,8 +580,10 @@ TEST_CASE("a GPU that fails in a step ends the training with its error, and hang
                 fail_device(devices - 1, after);
                 const Result ours = run_on_cuda(
                     {.average = average, .replicas = 2, .devices = devices, .steps = 30, .goes_on = false, .ahead = 2});
-                CHECK(contains(ours.error,
-                               average == Average::nccl && devices == 2 ? "device" : "cudaErrorIllegalAddress"));
+                CAPTURE(ours.error);
+                // NCCL's error names the rank, whose own error it may be.
+                CHECK((contains(ours.error, "cudaErrorIllegalAddress") ||
+                       (average == Average::nccl && contains(ours.error, "(rank "))));
                 fail_device(-1, 0);
             }
         }

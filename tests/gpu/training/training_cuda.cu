@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trainings of training_runs.hpp on `Cuda`: a GPU's, or that of on_host/ where training_on_host.cpp includes this.
+// The trainings of training_runs.hpp on `Cuda`: a GPU's, or an emulated one where training_emulated.cpp includes this.
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/device/host.hpp>
@@ -9,6 +9,9 @@
 #include <cupola/nccl.hpp>
 #endif
 
+#ifdef CUPOLA_TEST_EMULATED
+#include "../emulator/control.hpp"
+#endif
 #include "train.hpp"
 
 namespace training_runs {
@@ -27,16 +30,19 @@ Result fit_on_cuda(const Run& run) { return fit_on<cupola::Cuda, cupola::impl::C
 
 int gpus() { return cupola::cuda_devices(); }
 
-#ifdef CUPOLA_TEST_ON_HOST
-using cupola::impl::OnHost;
-
+#ifdef CUPOLA_TEST_EMULATED
 bool emulated() { return true; }
-void refuse_captures(bool refuse) { OnHost::refuse_captures = refuse; }
-std::int64_t captures() { return OnHost::captures; }
-std::int64_t launches_of_captures() { return OnHost::launches_of_captures; }
-void set_pace(int pieces) { OnHost::pace = pieces; }
-void fail_device(int device, std::int64_t after) { OnHost::fail(device, after); }
-int overruns() { return cupola::impl::GuardedMemory::overrun; }
+void refuse_captures(bool refuse) { cupola::emulator::refuse_captures(refuse); }
+std::int64_t captures() { return cupola::emulator::captures(); }
+std::int64_t launches_of_captures() { return cupola::emulator::launches_of_captures(); }
+void set_pace(int pieces) { cupola::emulator::set_pace(pieces); }
+void fail_device(int device, std::int64_t after) {
+    if (device < 0)
+        cupola::emulator::mend();
+    else
+        cupola::emulator::fail_device(device, after);
+}
+int overruns() { return cupola::emulator::overruns(); }
 #else
 bool emulated() { return false; }
 void refuse_captures(bool) {}

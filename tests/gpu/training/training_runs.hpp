@@ -2,7 +2,7 @@
 //
 // Trainings that are run on `Host` and on `Cuda` to be compared: what is trained, and what is looked at. The two are
 // compiled apart (training_host.cpp, training_cuda.cu: nvcc cannot read host.hpp), so that only plain vectors pass
-// between them. In training_on_host.cpp `Cuda` is the one of on_host/, which needs no GPU.
+// between them. In training_emulated.cpp `Cuda` has the emulator's GPUs.
 #pragma once
 
 #include <cstdint>
@@ -112,9 +112,9 @@ struct Result {
 /// How many GPUs there are.
 [[nodiscard]] int gpus();
 
-// Of the `Cuda` without a GPU alone.
+// Of emulated GPUs alone.
 
-/// Whether it is that one. On a card the others do nothing.
+/// Whether they are. On a card the others do nothing.
 [[nodiscard]] bool emulated();
 /// Whether captures of a step's work are refused.
 void refuse_captures(bool refuse);

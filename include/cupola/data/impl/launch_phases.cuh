@@ -35,7 +35,7 @@ template <class Work>
 __global__ void __launch_bounds__(Work::threads) phases_kernel(const __grid_constant__ Work work) {
     using Shared = typename Work::Shared;
     static_assert(std::is_trivially_copyable_v<Shared> && std::is_trivially_destructible_v<Shared>);
-    __shared__ alignas(Shared) unsigned char memory[sizeof(Shared)];
+    alignas(Shared) __shared__ unsigned char memory[sizeof(Shared)];
     run_phases<0>(work, *reinterpret_cast<Shared*>(memory));
 }
 

@@ -2,8 +2,7 @@
 //
 // Elements that a thread reads and writes together, up to 16 bytes by one instruction, and computes with in float.
 //
-// What a kernel does for one index is a function of its own in a header without CUDA's syntax, so that the tests run it
-// on the host: tests/gpu/kernels_on_host_test.cpp.
+// What a kernel does for one index is a function of its own in a header without CUDA's syntax: any C++ compiler reads it.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step on `Cuda` queues beside its network, run by the host: the batch, sums and means, constants
+// What a training's step on `Cuda` queues beside its network, on the emulator: the batch, sums and means, constants
 // that travel by value, and updates whose constants, soundness and step number are on the device, beside those that
 // have them by value.
 #include <bit>
@@ -25,8 +25,8 @@
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 
-#include "../../reference/compare.hpp"
-#include "../../throws_with.hpp"
+#include "../reference/compare.hpp"
+#include "../throws_with.hpp"
 
 using namespace cupola;
 using reference::distance;

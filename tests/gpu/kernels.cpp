@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of `Cuda` compute, run by the host thread for thread and compared with `Host`: the operations that
-// the typed tests have no body for, the optimisers, the sums, and the division that they place themselves by.
+// What the kernels of `Cuda` compute on the emulator, compared with `Host`: the operations that the typed tests have no
+// body for, the optimisers, the sums, and the division that they place themselves by.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
 
-#include "../../reference/compare.hpp"
-#include "../../reference/pooling.hpp"
+#include "../reference/compare.hpp"
+#include "../reference/pooling.hpp"
 
 using namespace cupola;
 using reference::distance;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches for `Cuda`, made by its kernels or handed over, against those of the host: without a GPU, where a stream's
-// work waits until it is asked for, and compiled by nvcc with one.
+// Batches for `Cuda`, made by its kernels or handed over, against those of the host: on the emulator, where a stream's
+// work runs later, and compiled by nvcc for a GPU.
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
@@ -24,9 +24,12 @@
 #include <cupola/data/uploaded.hpp>
 #include <cupola/device/cuda.hpp>
 
-#include "../../data/support.hpp"
-#include "../../reference/compare.hpp"
-#include "../../throws_with.hpp"
+#include "../data/support.hpp"
+#include "../reference/compare.hpp"
+#include "../throws_with.hpp"
+#ifndef __CUDACC__
+#include "emulator/control.hpp"
+#endif
 
 using namespace cupola;
 using cupola_tests::random_images;
@@ -350,20 +353,22 @@ TEST_CASE("batches that cannot be handed over are refused") {
 #ifndef __CUDACC__
     // A GPU that stands still.
     Batches waiting(source, {.ahead = 2, .patience_seconds = 0.01});
-    const int pace = impl::OnHost::pace.exchange(0);
+    emulator::set_pace(0);
+    emulator::set_eager(false);
     CHECK(waiting(0, 0, context).size == 7);
     CHECK(waiting(1, 0, context).size == 7);
     CHECK(
         message_of<DeviceError>([&] { [[maybe_unused]] const BatchView view = waiting(2, 0, context); }) ==
         "the batch of step 2 and replica 0 has waited 0.01 s for the GPU to copy one that was queued 2 batches earlier");
-    impl::OnHost::pace = pace;
+    emulator::set_pace(3);
+    emulator::set_eager(true);
     context.synchronize();
 #endif
 }
 
 #ifndef __CUDACC__
 TEST_CASE("each GPU has the images once, and what is made stays within its memory") {
-    const int before = impl::GuardedMemory::overrun;
+    const int before = emulator::overruns();
     {
         const ImageSet images = random_images(40, 8, 8);
         const PadCropFlip distort{.padding = 1};
@@ -381,12 +386,12 @@ TEST_CASE("each GPU has the images once, and what is made stays within its memor
                 CHECK(reference::same_bits(made.samples, samples));
                 CHECK(made.labels == labels);
             }
-            const std::int64_t waits = impl::OnHost::waits;
+            const std::int64_t waits = emulator::waits();
             for (std::int64_t step = 0; step < 20; ++step) CHECK(batches(step, device, context).size == 5);
-            CHECK(impl::OnHost::waits == waits);
+            CHECK(emulator::waits() == waits);
             context.synchronize();
         }
     }
-    CHECK(impl::GuardedMemory::overrun == before);
+    CHECK(emulator::overruns() == before);
 }
 #endif
