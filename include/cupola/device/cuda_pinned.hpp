@@ -9,7 +9,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/device/impl/cuda_error.hpp>
+#include <cupola/device/impl/cuda_handle.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ownership and errors for the C interface of CUDA's runtime.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include <cupola/core/error.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The calling thread's device, for a sentence; -1 where CUDA does not say.
+[[nodiscard, gnu::cold]] inline int current_cuda_device() {
+    int device = -1;
+    return cudaGetDevice(&device) == cudaSuccess ? device : -1;
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_cuda(std::string_view library, std::string_view call,
+                                                              std::string_view name, std::string_view meaning) {
+    throw DeviceError(
+        text(library, "'s ", call, " failed on device ", current_cuda_device(), " with ", name, ": ", meaning));
+}
+
+/// Throws DeviceError with the call, the device, and the code's name and meaning.
+inline void check_cuda(cudaError_t status, std::string_view call) {
+    if (status == cudaSuccess) [[likely]]
+        return;
+    cudaGetLastError();  // it is reported here, and not by the next launch
+    throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+/// Owns one object of these libraries. `destroy` is the C function that frees it; what it answers is of no use to
+/// anyone.
+template <class T, auto destroy>
+class CudaHandle {
+public:
+    CudaHandle() = default;
+    CudaHandle(CudaHandle&& other) noexcept : object_(std::exchange(other.object_, T{})) {}
+    CudaHandle& operator=(CudaHandle&& other) noexcept {
+        std::swap(object_, other.object_);
+        return *this;
+    }
+    ~CudaHandle() {
+        if (object_ != T{}) destroy(object_);
+    }
+    [[nodiscard]] T get() const { return object_; }
+    /// Where a C function that creates an object writes it. Only for an empty handle.
+    [[nodiscard]] T* out() { return &object_; }
+    explicit operator bool() const { return object_ != T{}; }
+
+private:
+    T object_{};
+};
+
+using CudaStream = CudaHandle<cudaStream_t, &cudaStreamDestroy>;
+using CudaEvent = CudaHandle<cudaEvent_t, &cudaEventDestroy>;
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
