@@ -186,18 +186,22 @@ public:
     void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
         Member& member = mine_[index];
         Wait wait(*this, member, work, limits_.step_seconds);
-        for (;;) {
-            const cudaError_t status = calls_.query(event);
-            if (status == cudaSuccess) {
-                check_alive();  // an abort ends what was queued too
-                return;
-            }
-            if (status != cudaErrorNotReady)
-                fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
-            [[maybe_unused]] const bool settled = settled_now(member, work);
-            wait.turn();
-        }
+        while (!happened(member, event, work)) wait.turn();
     }
+
+    /// Whether `event` has happened, without waiting for it. Throws as wait() does, which had begun at `since`.
+    [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
+        Member& member = mine_[index];
+        if (happened(member, event, work)) return true;
+        check_alive();
+        beats_.beat(member.place.rank);
+        const double now = calls_.now();
+        member.watch.look(now);
+        if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
+        return false;
+    }
+    /// Seconds of the clock that poll() goes by.
+    [[nodiscard]] double now() { return calls_.now(); }
 
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -282,6 +286,17 @@ private:
         return result;
     }
 
+    [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
+        const cudaError_t status = calls_.query(event);
+        if (status == cudaSuccess) {
+            check_alive();  // an abort ends what was queued too
+            return true;
+        }
+        if (status != cudaErrorNotReady)
+            fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
+        [[maybe_unused]] const bool settled = settled_now(member, work);
+        return false;
+    }
     /// Whether NCCL has settled what was called last; an error ends it.
     [[nodiscard]] bool settled_now(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;

@@ -64,6 +64,12 @@ public:
         communicators_.wait(index_of(device), event, {the_sum, step});
     }
 
+    /// Whether that event has happened. Throws as wait() does, which had begun at `since` of now().
+    [[nodiscard]] bool poll(int device, cudaEvent_t event, std::int64_t step, double since) {
+        return communicators_.poll(index_of(device), event, {the_sum, step}, since);
+    }
+    [[nodiscard]] double now() { return communicators_.now(); }
+
     /// Ends all sums, because this device will not come to them. Throws nothing.
     void break_off(int device, std::int64_t step, const std::string& why) {
         communicators_.break_off(index_of(device), {the_sum, step}, why);

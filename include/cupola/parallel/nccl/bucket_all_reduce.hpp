@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the one that computes,
+// so that the backward pass goes on while its first buckets are on their way:
+//
+//   values[i] = sum over all ranks of values[i],   divisor = sum over all ranks of the rank's weight
+//
+// Each device has a member, which one thread calls, for each step in this order:
+//
+//   begin(step, weight, stream)      the weight of the device's replicas: their samples
+//   give(bucket, ready)              as often as there are buckets, each when `ready` was recorded behind its local sum
+//   finish(stream)                   later work of the stream sees the sums
+//   poll(step) or wait(step)         whether they are complete; a deadline, and an error that names who is missing
+//
+// Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each ends where the
+// one before began, and the last begins at element 0. Every rank gives the same ones: with more than two ranks NCCL's order
+// of addition, and so the last bits of a sum, depend on them.
+//
+// The weight lies before the first element and is summed with the last bucket. What turns out not to be finite at any time
+// before that bucket is ready is made known to all ranks by a NaN in weight(): every rank's divisor is NaN then.
+//
+// A bucket that does not belong where it is given is an InvalidArgument, and ends the step of every rank.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/parallel/impl/nccl_group.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The elements [begin, end) of a gradient.
+struct BucketRange {
+    std::int64_t begin = 0, end = 0;
+};
+
+/// On the device: the sums, and what they are divided by to get the average.
+struct BucketSums {
+    std::span<const float> values{};
+    const float* divisor = nullptr;
+};
+
+template <class Calls = impl::NcclCalls>
+class NcclBucketAllReduce {
+public:
+    /// Floats before the first element: the weight, and zeros that keep the elements aligned to 16 bytes.
+    static constexpr std::int64_t leading = 4;
+    /// Floats of device memory for a gradient of `elements`.
+    [[nodiscard]] static constexpr std::int64_t memory_floats(std::int64_t elements) { return leading + elements; }
+    /// How many steps may be begun before the oldest is complete.
+    static constexpr std::int64_t max_steps_in_flight = 4;
+
+    class Member;
+
+    /// Meets the other processes, and returns when all ranks have started. `memory` holds, for each device of this process,
+    /// memory_floats(elements) floats of that device; `first_replicas` names the devices in errors. Throws InvalidArgument
+    /// and DeviceError.
+    [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, std::span<float* const> memory,
+                                      const std::vector<int>& first_replicas, std::int64_t elements, Calls calls = {})
+        : group_(policy, static_cast<int>(memory.size()), first_replicas, std::move(calls)) {
+        require(elements > 0, "buckets of a gradient of ", elements, " elements");
+        int before = 0;
+        impl::check_cuda(cudaGetDevice(&before), "cudaGetDevice");
+        for (std::size_t device = 0; device < memory.size(); ++device) {
+            impl::check_cuda(cudaSetDevice(static_cast<int>(device)), "cudaSetDevice");
+            members_.emplace_back(new Member(group_, static_cast<int>(device), memory[device], elements));
+        }
+        impl::check_cuda(cudaSetDevice(before), "cudaSetDevice");
+        group_.start();
+    }
+    NcclBucketAllReduce(const NcclBucketAllReduce&) = delete;
+    NcclBucketAllReduce& operator=(const NcclBucketAllReduce&) = delete;
+    /// Ends with all other ranks; after a failure when the devices no longer use the memory.
+    ~NcclBucketAllReduce() {
+        try {
+            group_.finish();
+        } catch (const DeviceError&) {  // the sums are broken off
+        }
+        if (!group_.failed()) return;
+        for (const auto& member : members_) member->wait_for_broken_off();
+    }
+
+    [[nodiscard]] Member& member(int device) { return *members_[static_cast<std::size_t>(device)]; }
+    /// False once a rank has failed: no sum will come any more.
+    [[nodiscard]] bool healthy() const { return !group_.failed(); }
+
+private:
+    impl::NcclGroup<Calls> group_;
+    std::vector<std::unique_ptr<Member>> members_;
+};
+
+/// One device's. Each member function throws the DeviceError of the rank that failed first, once one has.
+template <class Calls>
+class NcclBucketAllReduce<Calls>::Member {
+public:
+    /// Where the device's weighted local sums are written, one element per element of the gradient.
+    [[nodiscard]] std::span<float> values() const { return {memory_ + leading, static_cast<std::size_t>(elements_)}; }
+    /// The weight, on the device. A NaN that work of the step's stream writes there before the last bucket is ready makes
+    /// every rank's divisor NaN.
+    [[nodiscard]] float* weight() const { return memory_; }
+
+    /// Begins a step. `weight` is written on `stream`, where the local sums are computed, in its order. Throws
+    /// InvalidArgument if the last step is not finished or the step before the last max_steps_in_flight is not complete.
+    void begin(std::int64_t step, float weight, cudaStream_t stream) {
+        if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
+        if (!(weight >= 0) || std::isinf(weight)) misused(text("the weight of a device is ", weight));
+        Slot& slot = slot_of(step);
+        if (slot.step >= 0 && !done(slot)) {
+            misused(text("step ", step, " begins before step ", slot.step, " is complete: at most ",
+                         max_steps_in_flight, " are in flight"));
+        }
+        begun_ = true;
+        step_ = step;
+        next_end_ = elements_;
+        given_ = 0;
+        slot.step = -1;
+        slot.complete = false;
+        float* const pinned = &weights()[static_cast<std::size_t>(step % max_steps_in_flight) * leading];
+        pinned[0] = weight;  // its neighbours stay 0
+        impl::check_cuda(cudaMemcpyAsync(memory_, pinned, leading * sizeof(float), cudaMemcpyHostToDevice, stream),
+                         "cudaMemcpyAsync");
+    }
+
+    /// Queues the sum of a bucket behind `ready`, which was recorded on begin()'s stream behind the bucket's local sum.
+    /// Returns when it is queued. Throws InvalidArgument if the bucket is not the next.
+    void give(const BucketRange& bucket, cudaEvent_t ready) {
+        if (!begun_) misused(text("bucket ", shown(bucket), " was given outside a step"));
+        if (bucket.end != next_end_ || bucket.begin < 0 || bucket.begin >= bucket.end) {
+            misused(text("bucket ", shown(bucket), " of step ", step_, " was given where ",
+                         next_end_ == 0 ? std::string("all have been")
+                                        : text("the next ends at element ", next_end_, " of ", elements_)));
+        }
+        impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready, 0), "cudaStreamWaitEvent");
+        next_end_ = bucket.begin;
+        ++given_;
+        if (steps_ < first_steps)
+            held_back_.push_back(bucket);
+        else
+            sum(bucket);
+    }
+
+    /// Makes `stream` wait for the sums of the step. Throws InvalidArgument if a bucket is missing.
+    BucketSums finish(cudaStream_t stream) {
+        if (!begun_) misused("a step is finished that was not begun");
+        if (next_end_ != 0) {
+            misused(text("step ", step_, " is finished without the elements [0, ", next_end_, "): ", given_,
+                         given_ == 1 ? " bucket was given" : " buckets were given"));
+        }
+        for (const BucketRange& bucket : std::exchange(held_back_, {})) sum(bucket);
+        Slot& slot = slot_of(step_);
+        impl::check_cuda(cudaEventRecord(slot.summed.get(), stream_.get()), "cudaEventRecord");
+        impl::check_cuda(cudaStreamWaitEvent(stream, slot.summed.get(), 0), "cudaStreamWaitEvent");
+        slot.step = step_;
+        begun_ = false;
+        if (steps_ < first_steps) {
+            wait(step_);
+            ++steps_;
+        }
+        return {values(), memory_};
+    }
+
+    /// Whether the sums of a step are complete. Throws DeviceError where they are not at the deadline, which is counted from
+    /// the first question after the step before was complete.
+    [[nodiscard]] bool poll(std::int64_t step) {
+        Slot& slot = finished_slot(step);
+        if (slot.complete) return true;
+        if (polled_ != step) {
+            polled_ = step;
+            polled_since_ = group_.now();
+        }
+        return slot.complete = group_.poll(device_, slot.summed.get(), step, polled_since_);
+    }
+    /// Waits until the sums of a step are complete. Throws DeviceError where they are not at the deadline.
+    void wait(std::int64_t step) {
+        Slot& slot = finished_slot(step);
+        if (slot.complete) return;
+        group_.wait(device_, slot.summed.get(), step);
+        slot.complete = true;
+    }
+
+    /// Ends the sums of every rank, because this device will not come to them. Throws nothing.
+    void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
+    [[nodiscard]] bool healthy() const { return !group_.failed(); }
+
+private:
+    friend class NcclBucketAllReduce;
+
+    /// While kernels are still loaded and graphs made, which may wait for all of a device's work, no sum that waits for
+    /// another device runs beside them: the sums of the first steps are queued behind all buckets and waited for.
+    static constexpr int first_steps = 3;
+
+    struct Slot {
+        std::int64_t step = -1;
+        bool complete = false;
+        impl::CudaEvent summed;
+    };
+
+    Member(impl::NcclGroup<Calls>& group, int device, float* memory, std::int64_t elements)
+        : group_(group),
+          device_(device),
+          memory_(memory),
+          elements_(elements),
+          pinned_(static_cast<std::size_t>(max_steps_in_flight * leading) * sizeof(float)) {
+        require(memory != nullptr, "device ", device, " has no memory for its sums");
+        impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        for (Slot& slot : slots_) {
+            impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
+                             "cudaEventCreateWithFlags");
+        }
+        impl::check_cuda(cudaEventCreateWithFlags(last_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    }
+
+    [[nodiscard]] Slot& slot_of(std::int64_t step) {
+        require(step >= 0, "a step has a number from 0 on, not ", step);
+        return slots_[static_cast<std::size_t>(step % max_steps_in_flight)];
+    }
+    [[nodiscard]] Slot& finished_slot(std::int64_t step) {
+        Slot& slot = slot_of(step);
+        if (slot.step != step) misused(text("step ", step, " is waited for, which was not finished"));
+        return slot;
+    }
+    [[nodiscard]] bool done(Slot& slot) {
+        return slot.complete || (slot.complete = group_.poll(device_, slot.summed.get(), slot.step, group_.now()));
+    }
+    [[nodiscard]] float* weights() const { return reinterpret_cast<float*>(pinned_.data()); }
+    [[nodiscard]] static std::string shown(const BucketRange& bucket) {
+        return text('[', bucket.begin, ", ", bucket.end, ')');
+    }
+
+    void sum(const BucketRange& bucket) {
+        const std::int64_t begin = bucket.begin == 0 ? -leading : bucket.begin;
+        group_.sum(device_, {memory_ + leading + begin, static_cast<std::size_t>(bucket.end - begin)}, stream_.get(),
+                   step_);
+    }
+    /// The other ranks wait for what will not come.
+    [[noreturn, gnu::cold]] void misused(const std::string& what) {
+        const std::string sentence = text("device ", device_, ": ", what);
+        if (!group_.failed()) break_off(sentence);
+        throw InvalidArgument(sentence);
+    }
+    void wait_for_broken_off() {
+        if (cudaEventRecord(last_.get(), stream_.get()) == cudaSuccess)
+            group_.wait_for_broken_off(device_, last_.get());
+    }
+
+    impl::NcclGroup<Calls>& group_;
+    int device_;
+    float* memory_;
+    std::int64_t elements_;
+    impl::CudaPinned pinned_;
+    impl::CudaStream stream_;
+    impl::CudaEvent last_;
+    std::array<Slot, max_steps_in_flight> slots_;
+    std::vector<BucketRange> held_back_;
+    bool begun_ = false;
+    std::int64_t step_ = 0, next_end_ = 0, polled_ = -1;
+    int given_ = 0, steps_ = 0;
+    double polled_since_ = 0;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
