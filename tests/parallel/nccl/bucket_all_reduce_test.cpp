@@ -89,15 +89,14 @@ private:
 /// The devices of a process and their sums.
 struct Process {
     explicit Process(int count, const NcclAllReduce& policy = {}) {
-        std::vector<float*> memory;
         std::vector<int> replicas;
         for (int device = 0; device < count; ++device) {
             const int rank = policy.process * count + device;
             devices.push_back(std::make_unique<RankDevice>(device, rank));
-            memory.push_back(devices.back()->memory());
             replicas.push_back(10 * rank);
         }
-        all = std::make_unique<AllReduce>(policy, memory, replicas, elements);
+        all = std::make_unique<AllReduce>(policy, replicas, elements);
+        run([&](std::size_t device) { all->join(static_cast<int>(device), devices[device]->memory()); });
     }
     [[nodiscard]] AllReduce::Member& member(std::size_t device) { return all->member(static_cast<int>(device)); }
 
@@ -131,6 +130,10 @@ void give(Process& process, std::size_t device, std::int64_t step, const BucketR
     cudaMemcpyAsync(member.values().data() + bucket.begin, mine.local(step) + bucket.begin,
                     static_cast<std::size_t>(bucket.end - bucket.begin) * sizeof(float), cudaMemcpyHostToDevice,
                     mine.stream);
+    if (step % 2 == 0) {
+        member.give(bucket, mine.stream);
+        return;
+    }
     cudaEventRecord(mine.ready[event], mine.stream);
     member.give(bucket, mine.ready[event]);
 }
@@ -162,10 +165,11 @@ int run_steps(Process& process, int ranks, int steps, const std::vector<BucketRa
     std::atomic<int> count = 0;
     const std::vector<std::string> thrown = process.run([&](std::size_t device) {
         for (std::int64_t step = 0; step < steps; ++step) {
+            RankDevice& mine = *process.devices[device];
             queue_step(process, device, step, buckets);
-            process.member(device).wait(step);
-            cudaStreamSynchronize(process.devices[device]->stream);
-            count += right(*process.devices[device], ranks, step) ? 1 : 0;
+            cudaEventRecord(mine.ready[7], mine.stream);
+            process.member(device).wait_for(mine.ready[7], step);
+            count += right(mine, ranks, step) ? 1 : 0;
         }
     });
     for (const std::string& each : thrown) CHECK(each.empty());
@@ -421,6 +425,17 @@ TEST_CASE("a bucket that does not belong where it is given is an error at once, 
               begin(process);
               static_cast<void>(process.member(0).poll(7));
           }) == "device 0: step 7 is waited for, which was not finished");
+}
+
+TEST_CASE("a device joins once, and with memory") {
+    Process process(1);
+    CHECK(message_of<InvalidArgument>([&] { process.all->join(0, process.devices[0]->memory()); }) ==
+          "device 0 joins once, with memory for its sums");
+    CHECK(message_of<InvalidArgument>([&] { AllReduce({}, {0}, 0); }) == "buckets of a gradient of 0 elements");
+    CHECK(contains(message_of<InvalidArgument>([&] {
+                       process.member(0).begin(0, std::numeric_limits<float>::quiet_NaN(), process.devices[0]->stream);
+                   }),
+                   "device 0: the weight of a device is "));
 }
 
 TEST_CASE("a fifth step in flight is an error at once") {

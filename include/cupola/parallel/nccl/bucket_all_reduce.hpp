@@ -8,7 +8,7 @@
 // Each device has a member, which one thread calls, for each step in this order:
 //
 //   begin(step, weight, stream)      the weight of the device's replicas: their samples
-//   give(bucket, ready)              as often as there are buckets, each when `ready` was recorded behind its local sum
+//   give(bucket, ready or stream)    as often as there are buckets, each when its local sum was queued
 //   finish(stream)                   later work of the stream sees the sums
 //   poll(step) or wait(step)         whether they are complete; a deadline, and an error that names who is missing
 //
@@ -62,20 +62,14 @@ public:
 
     class Member;
 
-    /// Meets the other processes, and returns when all ranks have started. `memory` holds, for each device of this process,
-    /// memory_floats(elements) floats of that device; `first_replicas` names the devices in errors. Throws InvalidArgument
-    /// and DeviceError.
-    [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, std::span<float* const> memory,
-                                      const std::vector<int>& first_replicas, std::int64_t elements, Calls calls = {})
-        : group_(policy, static_cast<int>(memory.size()), first_replicas, std::move(calls)) {
+    /// Meets the other processes, and returns when all ranks have started. `first_replicas`, one per device of this process,
+    /// names the devices in errors. Throws InvalidArgument and DeviceError.
+    [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
+                                      std::int64_t elements, Calls calls = {})
+        : elements_(elements),
+          members_(first_replicas.size()),
+          group_(policy, static_cast<int>(first_replicas.size()), first_replicas, std::move(calls)) {
         require(elements > 0, "buckets of a gradient of ", elements, " elements");
-        int before = 0;
-        impl::check_cuda(cudaGetDevice(&before), "cudaGetDevice");
-        for (std::size_t device = 0; device < memory.size(); ++device) {
-            impl::check_cuda(cudaSetDevice(static_cast<int>(device)), "cudaSetDevice");
-            members_.emplace_back(new Member(group_, static_cast<int>(device), memory[device], elements));
-        }
-        impl::check_cuda(cudaSetDevice(before), "cudaSetDevice");
         group_.start();
     }
     NcclBucketAllReduce(const NcclBucketAllReduce&) = delete;
@@ -87,16 +81,30 @@ public:
         } catch (const DeviceError&) {  // the sums are broken off
         }
         if (!group_.failed()) return;
-        for (const auto& member : members_) member->wait_for_broken_off();
+        for (const auto& member : members_) {
+            if (member != nullptr) member->wait_for_broken_off();
+        }
     }
 
+    /// Makes the member of a device, on a thread whose CUDA calls are of that device. `memory` is the device's, of
+    /// memory_floats(elements) floats, and outlives this object.
+    [[gnu::cold]] Member& join(int device, float* memory) {
+        auto& member = members_[static_cast<std::size_t>(device)];
+        require(member == nullptr && memory != nullptr, "device ", device, " joins once, with memory for its sums");
+        member.reset(new Member(group_, device, memory, elements_));
+        return *member;
+    }
     [[nodiscard]] Member& member(int device) { return *members_[static_cast<std::size_t>(device)]; }
     /// False once a rank has failed: no sum will come any more.
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
+    /// Ends the sums of every rank, because `device` will not come to them. Throws nothing.
+    void break_off(int device, std::int64_t step, const std::string& why) { group_.break_off(device, step, why); }
+
 private:
-    impl::NcclGroup<Calls> group_;
+    std::int64_t elements_;
     std::vector<std::unique_ptr<Member>> members_;
+    impl::NcclGroup<Calls> group_;
 };
 
 /// One device's. Each member function throws the DeviceError of the rank that failed first, once one has.
@@ -149,6 +157,12 @@ public:
             sum(bucket);
     }
 
+    /// The same behind all that is queued on `stream`.
+    void give(const BucketRange& bucket, cudaStream_t stream) {
+        impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
+        give(bucket, ready_.get());
+    }
+
     /// Makes `stream` wait for the sums of the step. Throws InvalidArgument if a bucket is missing.
     BucketSums finish(cudaStream_t stream) {
         if (!begun_) misused("a step is finished that was not begun");
@@ -188,6 +202,9 @@ public:
         slot.complete = true;
     }
 
+    /// Waits for an event that was recorded behind a step's sums, with the same deadline and errors.
+    void wait_for(cudaEvent_t event, std::int64_t step) { group_.wait(device_, event, step); }
+
     /// Ends the sums of every rank, because this device will not come to them. Throws nothing.
     void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
@@ -211,13 +228,14 @@ private:
           memory_(memory),
           elements_(elements),
           pinned_(static_cast<std::size_t>(max_steps_in_flight * leading) * sizeof(float)) {
-        require(memory != nullptr, "device ", device, " has no memory for its sums");
         impl::check_cuda(cudaStreamCreateWithFlags(stream_.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         for (Slot& slot : slots_) {
             impl::check_cuda(cudaEventCreateWithFlags(slot.summed.out(), cudaEventDisableTiming),
                              "cudaEventCreateWithFlags");
         }
-        impl::check_cuda(cudaEventCreateWithFlags(last_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+        for (impl::CudaEvent* event : {&ready_, &last_})
+            impl::check_cuda(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming),
+                             "cudaEventCreateWithFlags");
     }
 
     [[nodiscard]] Slot& slot_of(std::int64_t step) {
@@ -259,7 +277,7 @@ private:
     std::int64_t elements_;
     impl::CudaPinned pinned_;
     impl::CudaStream stream_;
-    impl::CudaEvent last_;
+    impl::CudaEvent ready_, last_;
     std::array<Slot, max_steps_in_flight> slots_;
     std::vector<BucketRange> held_back_;
     bool begun_ = false;
