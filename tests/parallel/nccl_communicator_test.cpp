@@ -444,8 +444,9 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
         calls.script = &scripts[0];
         calls.aborts = &aborts;
         calls.time = &time;
-        NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.step_seconds = 1},
-                                               calls);
+        // Time goes on with each thread's pauses, however late the other thread is.
+        NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats,
+                                               {.step_seconds = 1, .abort_seconds = 1e9}, calls);
         communicators.start(communicators.make_id());
         std::string sentences[2];
         std::vector<std::thread> threads;
