@@ -207,6 +207,9 @@ public:
 
     /// Ends the sums of every rank, because this device will not come to them. Throws nothing.
     void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
+    /// After a failure: waits for an event of any stream of the device that was behind sums, so that what they used may be
+    /// freed. Ends the process where it takes longer than abort_seconds.
+    void wait_for_broken_off(cudaEvent_t event) { group_.wait_for_broken_off(device_, event); }
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
 private:
