@@ -5,8 +5,9 @@
 # CUPOLA_ONEDNN_PROBLEM to nothing or to the sentence that says what is wrong and what to install.
 
 function(cupola_onednn_problem result)
-    set(install "Install oneDNN 3: a package of the system's or `pip install onednn-devel-cpu-gomp==2023.2.0\
- onednn-cpu-gomp==2023.2.0` into a folder, and name that folder in CMAKE_PREFIX_PATH")
+    set(install "Install oneDNN 3: a package of the system's, or `DEB_PYTHON_INSTALL_LAYOUT=deb python3 -m pip install\
+ --ignore-installed --prefix onednn onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0` and that folder in\
+ CMAKE_PREFIX_PATH")
     set(${result} "" PARENT_SCOPE)
     if(NOT TARGET DNNL::dnnl)
         set(found "")

@@ -77,6 +77,10 @@ while IFS= read -r command; do
                 [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || mistake "tests/gpu/run has no option $word"
             done ;;
         cmake) check_cmake "${words[@]:1}" ;;
+        DEB_PYTHON_INSTALL_LAYOUT=deb)  # pip; tests/package/readme.sh runs it
+            for word in "${words[@]:2}"; do
+                [[ $word != *==* ]] || grep -qF "$word " cmake/onednn.txt || mistake "cmake/onednn.txt names no $word"
+            done ;;
         tensorboard) [ "${words[1]:-}" = --logdir ] || mistake "tensorboard is called with --logdir here" ;;
         *) mistake "no rule for ${words[0]}" ;;
     esac

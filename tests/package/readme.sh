@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: readme.sh FOLDER. What README.md says of a consumer's set-up, word for word, in a clean folder: pip unpacks oneDNN's
+# wheels, Cupola is installed, and a project finds both. pip is the one of each Python here, for Debian's has folders of its own.
+# The wheels are made of the oneDNN in the checkout, so that nothing is fetched. From the environment: SOURCE (the checkout), CXX.
+# Exits with 77 where there is no such oneDNN or no pip.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=$1
+rm -rf "$folder"
+mkdir -p "$folder/cupola" "$folder/wheels"
+cd "$folder"
+[ -e "$SOURCE/.deps/onednn/lib/libdnnl.so.3.2" ] || { echo "the checkout has no oneDNN of its own"; exit 77; }
+cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
+
+# The line of the README that this expression matches; there is one.
+word_for_word() {
+    local lines
+    lines=$(grep -E -e "$1" "$SOURCE/README.md") || { echo "README.md does not say: $1" >&2; exit 1; }
+    [ "$(wc -l <<<"$lines")" = 1 ] || { echo "README.md says more than once: $1" >&2; exit 1; }
+    printf '%s\n' "$lines"
+}
+pip=$(word_for_word '^[A-Z_a-z= ]*python3 -m pip install ')
+prepare=$(word_for_word '^cmake -S cupola ')
+install=$(word_for_word '^cmake --install ')
+configure=$(word_for_word '^cmake -B build ')
+build=$(word_for_word '^cmake --build build$')
+
+# Wheels of the names and with the folders of oneDNN's: the library under three names, headers and CMake's files.
+python3 - "$SOURCE/.deps/onednn" $(sed -nE 's/^([a-z-]+)==([0-9.]+) .*/\1==\2/p' "$SOURCE/cmake/onednn.txt") <<'END'
+import pathlib, sys, zipfile
+onednn = pathlib.Path(sys.argv[1])
+for wheel in sys.argv[2:]:
+    name, version = wheel.replace("-", "_").split("==")
+    begins = ("include/", "lib/cmake/") if "devel" in name else ("lib/libdnnl",)
+    files = {str(path.relative_to(onednn)): path for path in onednn.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(f"wheels/{name}-{version}-py2.py3-none-manylinux1_x86_64.whl", "w") as archive:
+        info, record = f"{name}-{version}.dist-info", []
+        def add(path, contents):
+            archive.writestr(path, contents)
+            record.append(f"{path},,")
+        for path in sorted(files):
+            if path.startswith(begins):
+                add(f"{name}-{version}.data/data/{path}", files[path].read_bytes())
+        add(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {wheel.split('==')[0]}\nVersion: {version}\n")
+        add(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: py2-none-manylinux1_x86_64\nTag: py3-none-manylinux1_x86_64\n")
+        archive.writestr(f"{info}/RECORD", "\n".join(record + [f"{info}/RECORD,,"]) + "\n")
+END
+
+export PIP_CONFIG_FILE=/dev/null PIP_NO_INDEX=1 PIP_FIND_LINKS=$PWD/wheels PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+tried=
+for python in $({ type -ap python3; echo /usr/bin/python3; } | xargs -n 1 readlink -f | sort -u); do
+    "$python" -m pip --version >/dev/null 2>&1 || continue
+    rm -rf onednn bin
+    mkdir bin && printf '#!/bin/sh\nexec %s "$@"\n' "$python" >bin/python3 && chmod +x bin/python3
+    PATH=$PWD/bin:$PATH bash -euxc "$pip" || { echo "$python refuses the README's command"; exit 1; }
+    for file in lib/libdnnl.so lib/libdnnl.so.3 lib/cmake/dnnl/dnnl-config.cmake include/oneapi/dnnl/dnnl.h; do
+        [ -e "onednn/$file" ] || { echo "$python leaves no onednn/$file:"; find onednn -maxdepth 3; exit 1; }
+    done
+    tried="$tried $python"
+done
+[ -n "$tried" ] || { echo "no Python here has pip"; exit 77; }
+
+# Without Ninja, as a reader who has the Debian package `cmake` alone.
+export CXX
+bash -euxc "$prepare
+$install"
+cp "$here/consumer.cpp" program.cpp
+{
+    printf 'cmake_minimum_required(VERSION 3.24)\nproject(reader LANGUAGES CXX)\nadd_executable(program program.cpp)\n'
+    sed -n '/^find_package(cupola /,/^```/{/^```/!p}' "$SOURCE/README.md"
+} >CMakeLists.txt
+bash -euxc "$configure
+$build"
+build/program
+rm -r wheels  # three copies of a large library
+ldd build/program | grep -F "$PWD/onednn/lib/" || { echo "the program runs on another oneDNN"; exit 1; }
+echo "tried with$tried"
