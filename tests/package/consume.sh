@@ -3,7 +3,7 @@
 #
 # Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, or with the
 # compiled library, from nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:
-#   SOURCE (the checkout), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX.
+#   SOURCE (the checkout), BUILD (its build), PROGRAM (the .cpp file), PREFIX (an installed Cupola), CXX, DNNL_DIR, DNNL_PREFIX.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 way=$1 folder=$2
@@ -44,10 +44,16 @@ case $way in
         ;;
     pkg_config)
         export PKG_CONFIG_PATH=$PREFIX/share/pkgconfig
-        read -ra compile <<<"$(pkg-config --cflags cupola-host)"
-        read -ra link <<<"$(pkg-config --libs cupola-host)"
+        onednn=--define-variable=onednn=$DNNL_PREFIX
+        read -ra compile <<<"$(pkg-config "$onednn" --cflags cupola-host)"
+        read -ra link <<<"$(pkg-config "$onednn" --libs cupola-host)"
         check_flags "${compile[@]}" "${link[@]}"
         "$CXX" -O2 "${compile[@]}" "$PROGRAM" "${link[@]}" -o "$folder/consumer"
+        # Nothing that is installed knows where it was built, but for the compiled library's debugging information.
+        if grep -rlF --exclude='*.a' -e "$SOURCE/" -e "$BUILD/" "$PREFIX"; then
+            echo "these installed files have paths into the checkout or the build"
+            exit 1
+        fi
         # The core alone asks for none of the backend's libraries.
         if pkg-config --cflags --libs cupola | grep -E 'dnnl|openmp( |$)'; then exit 1; fi
         ;;
