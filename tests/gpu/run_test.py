@@ -287,7 +287,7 @@ class Floor(unittest.TestCase):
 
     def test_a_kernel_has_its_name_without_arguments(self):
         self.assertEqual(
-            floor.short_name("void cupola::v0_1_baseline::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>"
+            floor.short_name("void cupola::v0_1_avx2::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>"
         )
         self.assertEqual(floor.short_name("sm90_xmma_fprop"), "sm90_xmma_fprop")
         self.assertEqual(len(floor.short_name("x" * 500)), 110)

@@ -4,7 +4,8 @@
 //
 // The inline namespace encodes what changes the code that is generated from these headers: the version and the
 // instruction set that the file is compiled for. Files built with different flags then have different symbols and
-// link into one program without one silently taking the other's functions.
+// link into one program without one silently taking the other's functions. g++ writes it before every name in its
+// messages, so it is short: without flags, as most programs are first compiled, it is the version alone.
 #pragma once
 
 #define CUPOLA_VERSION_MAJOR 0
@@ -16,7 +17,7 @@
 #elif defined(__AVX2__) && defined(__FMA__)
 #define CUPOLA_ABI v0_1_avx2
 #else
-#define CUPOLA_ABI v0_1_baseline
+#define CUPOLA_ABI v0_1
 #endif
 
 // cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines
