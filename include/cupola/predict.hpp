@@ -35,6 +35,7 @@
 #include <cupola/layers/pad_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/inference_lanes.hpp>
+#include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
 #include <cupola/ops/host/normed_pool.hpp>
@@ -49,6 +50,7 @@
 #include <cupola/ops/onednn/pooling.hpp>
 #include <cupola/ops/onednn/residual.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/tensor/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -71,23 +73,25 @@ public:
     using NetworkType = Net;
     using Options = PredictorOptions<D>;
 
-    /// Reads the checkpoint at `path`. Throws DataError where it is none of this network or lacks the weights asked
-    /// for, and InvalidArgument, DeviceError or OutOfMemory where it cannot be run so.
+    /// Reads the checkpoint at `path`. Throws DataError where it is none of this network, lacks the weights asked for, or
+    /// holds numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory where it cannot be run so.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
         : Predictor(read_checkpoint(path, Net::rows), path, options) {}
 
-    /// Takes a checkpoint that was read; `name` is what errors call it.
+    /// Takes a checkpoint that was read; `name` is what errors call it. Throws as the other.
     [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
         : step_(checkpoint.state.step),
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
           lanes_(InferenceLanes<D, typename Net::Precision::Activation>::template make<Net>(
               {.max_batch = options.max_batch, .lanes = options.lanes, .device = options.device},
-              weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
+              checked(weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
+                      checkpoint.state.buffers, name),
               checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
-    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument where the sizes do not fit.
+    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument where the sizes do not fit, and for a sample
+    /// that holds a NaN or an infinity: some layers would hand it on, others would not (a fused ReLU makes 0 of a NaN).
     void predict(std::span<const float> samples, std::span<float> outputs) const {
         constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
         constexpr auto output = static_cast<std::size_t>(Net::output_shape.size());
@@ -98,6 +102,9 @@ public:
                 max_batch_ == 1 ? " sample" : " samples", " at a time, and ", count, " were given");
         require(outputs.size() == count * output, "the outputs of ", count, count == 1 ? " sample" : " samples",
                 " are ", count * output, " values, and there is room for ", outputs.size());
+        if (!all_finite(samples))
+            throw InvalidArgument("a network takes finite numbers, and " +
+                                  non_finite_sample(Net::input_shape, samples));
         lanes_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
     }
 
@@ -122,6 +129,20 @@ private:
             weights == Weights::trained || averages, name,
             " has no moving averages: the training kept none, or the file is not one of a Cupola training");
         return weights;
+    }
+
+    [[nodiscard, gnu::cold]] static const std::vector<float>& checked(const std::vector<float>& parameters,
+                                                                      const std::vector<float>& buffers,
+                                                                      const std::string& name) {
+        require<DataError>(parameters.size() == static_cast<std::size_t>(Net::parameter_elements) &&
+                               buffers.size() == static_cast<std::size_t>(Net::buffer_elements),
+                           name, " is a checkpoint of another network: it has ", parameters.size(), " and ",
+                           buffers.size(), " elements of parameters and running statistics, not ",
+                           Net::parameter_elements, " and ", Net::buffer_elements);
+        std::string found = non_finite_parameter(Net::rows, parameters);
+        if (found.empty()) found = invalid_buffer(Net::rows, buffers);
+        require<DataError>(found.empty(), name, " cannot be used: ", found);
+        return parameters;
     }
 
     std::int64_t step_;

@@ -2,6 +2,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/net/residual.hpp>
 #include <throws_with.hpp>
 
@@ -355,6 +359,63 @@ TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere
             CHECK(sentence.find('\n') == std::string::npos);
         }
     }
+}
+
+namespace {
+struct Normed : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, Named<"bn1", BatchNorm2d<>>> {};
+}  // namespace
+
+TEST_CASE("A state that is not finite is neither written nor read, and its part is named") {
+    const TemporaryFolder folder;
+    const std::string path = folder.path("x");
+    Checkpoint checkpoint = small_checkpoint<Normed>();
+    checkpoint.state.buffers = initial_buffers(Normed::rows);
+    write_checkpoint(path, Normed::rows, checkpoint);
+    const auto bias = static_cast<std::size_t>(Normed::rows[0].offsets[1]),
+               variance = static_cast<std::size_t>(Normed::rows[1].buffer_offsets[1]);
+    const float bad = std::numeric_limits<float>::quiet_NaN();
+    // The file with the same bytes but for one value, as another program may have written it.
+    const auto file_with = [&](const std::string& tensor, std::size_t place, float value) {
+        const SafetensorsFile file(path);
+        std::vector<TensorHeader> headers;
+        std::vector<std::vector<std::byte>> contents;
+        for (const SafeTensor& stored : file.tensors()) {
+            headers.push_back({std::string(stored.name), "F32", stored.shape()});
+            const auto bytes = file.bytes(stored);
+            contents.emplace_back(bytes.begin(), bytes.end());
+            if (stored.name == tensor) std::memcpy(contents.back().data() + 4 * place, &value, 4);
+        }
+        Metadata metadata;
+        for (const auto& [key, text_of_it] : file.metadata()) {
+            if (key != impl::checksum_key) metadata.emplace_back(std::string(key), std::string(text_of_it));
+        }
+        SafetensorsWriter other(folder.path("y"), headers, metadata);
+        for (const std::vector<std::byte>& bytes : contents) other.write(bytes);
+        other.commit();
+        return message_of<DataError>([&] { (void)read_checkpoint(folder.path("y"), Normed::rows); });
+    };
+    const auto not_written = [&](auto&& ruin) {
+        Checkpoint ruined = checkpoint;
+        ruin(ruined.state);
+        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("z"), Normed::rows, ruined); });
+    };
+    const std::string no_file = folder.path("z") + " is not written: the state's ",
+                      no_state = folder.path("y") + " cannot be used: its ";
+    CHECK(file_with("conv1.bias", 1, 3.0F) == "(no exception)");
+
+    CHECK(not_written([&](TrainingState& s) { s.parameters[bias + 2] = bad; }) ==
+          no_file + "parameter conv1.bias is nan at [2]");
+    CHECK(file_with("conv1.bias", 2, bad) == no_state + "parameter conv1.bias is nan at [2]");
+    CHECK(not_written([&](TrainingState& s) { s.averages[bias] = -bad; }) ==
+          no_file + "moving average of conv1.bias is nan at [0]");
+    CHECK(file_with("ema.conv1.bias", 0, bad) == no_state + "moving average of conv1.bias is nan at [0]");
+    CHECK(not_written([&](TrainingState& s) { s.optimizer[1].values[bias] = bad; }) ==
+          no_file + "exp_avg_sq of conv1.bias is nan at [0]");
+    CHECK(file_with("optimizer.exp_avg_sq.conv1.bias", 0, bad) == no_state + "exp_avg_sq of conv1.bias is nan at [0]");
+    CHECK(not_written([&](TrainingState& s) { s.buffers[variance] = -1; }) ==
+          no_file + "running statistic bn1.running_var is -1 at [0]");
+    CHECK(file_with("bn1.running_var", 0, -1) == no_state + "running statistic bn1.running_var is -1 at [0]");
+    CHECK(!std::filesystem::exists(folder.path("z")));
 }
 
 TEST_CASE("A state that is not of the network is not written") {

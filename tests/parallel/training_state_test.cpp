@@ -32,6 +32,16 @@ Training::Options options(int replicas = 2) {
             .moving_average = {.decay = 0.99}};
 }
 
+/// Makes a parameter infinite in step 0.
+struct Ruining : Sgd {
+    void update(const Update<Host>& u) const {
+        Sgd::update(u);
+        const Row& conv2 = tutorial::SmallNet::rows[4];
+        REQUIRE(conv2.name == "conv2");
+        if (u.step == 0) u.parameters[conv2.offsets[1]] = std::numeric_limits<float>::infinity();
+    }
+};
+
 }  // namespace
 
 TEST_CASE("a training restored from a state goes on with the same bits") {
@@ -211,14 +221,9 @@ TEST_CASE("batches of unequal sizes count by their samples when they are added u
 }
 
 TEST_CASE("divergence names the step, the replica and the first layer whose output is not finite") {
-    Training training(options());
+    tutorial::SmallTraining<ConcatMean, Ruining> training({.replicas = 2, .batch_size = batch_size, .seed = 4});
     auto batches = batches_of(2, batch_size);
     training.step(batches);
-    std::vector<float> parameters = training.parameters();
-    const Row& conv2 = tutorial::SmallNet::rows[4];
-    REQUIRE(conv2.name == "conv2");
-    parameters[static_cast<std::size_t>(conv2.offsets[1])] = std::numeric_limits<float>::infinity();
-    training.set_parameters(parameters);
     CHECK(contains(message_of<DivergedError>([&] { training.step(batches); }),
                    "at step 1: the output of layer 5 (conv2, Conv2d<8, 3>) is the first that is not finite"));
     CHECK(training.step() == 1);

@@ -3,12 +3,14 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
+#include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"
@@ -193,6 +195,83 @@ TEST_CASE("sizes that do not fit are refused in one sentence, and the next call 
     CHECK(refused(2 * 1728, 10) == "the outputs of 2 samples are 20 values, and there is room for 10");
     CHECK(outputs == std::vector<float>(20));
     CHECK(outputs_of(predictor, 0, 2) == expected);
+}
+
+namespace {
+
+struct Convolved : Sequential<Input<6, 6, 3>, Conv2d<4, 3>, ReLU, Flatten, Linear<2>> {};
+struct Wide : Sequential<Input<8, 8, 16>, Conv2d<16, 3>, ReLU, Flatten, Linear<2>> {};
+struct Perceptron : Sequential<Input<108>, Linear<4>, ReLU, Linear<2>> {};
+struct Folded : Sequential<Input<6, 6, 3>, Conv2d<4, 3, no_bias>, BatchNorm2d<>, ReLU, Flatten, Linear<2>> {};
+struct Narrow : InPrecision<MixedBFloat16, Convolved> {};
+
+/// Three samples, of which the second has a value that is none: refused, and the next call is as if it had not been.
+template <class N>
+void check_non_finite_inputs(const HostOptions& device) {
+    Checkpoint checkpoint;
+    checkpoint.state.parameters.assign(static_cast<std::size_t>(N::parameter_elements), 0.125F);
+    checkpoint.state.buffers = initial_buffers(N::rows);
+    const Predictor<N> predictor(checkpoint, "x", {.max_batch = 3, .device = device});
+    constexpr auto size = static_cast<std::size_t>(N::input_shape.size());
+    std::vector<float> samples(3 * size, 0.5F), outputs(6, -7.0F), expected(6);
+    predictor.predict(samples, expected);
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity()}) {
+        samples[2 * size - 1] = bad;
+        std::string last;
+        for (std::size_t i = 0; i < N::input_shape.rank; ++i) last += text(i == 0 ? "" : ", ", N::input_shape[i] - 1);
+        CHECK(message_of<InvalidArgument>([&] { predictor.predict(samples, outputs); }) ==
+              text("a network takes finite numbers, and sample 1 is ", bad, " at [", last, ']'));
+        CHECK(outputs == std::vector<float>(6, -7.0F));
+    }
+    samples[2 * size - 1] = 0.5F;
+    predictor.predict(samples, outputs);
+    CHECK(outputs == expected);
+}
+
+}  // namespace
+
+TEST_CASE("a sample that holds a NaN or an infinity is refused on every path") {
+    check_non_finite_inputs<Convolved>({});
+    check_non_finite_inputs<Wide>({.convolution = &winograd});
+    check_non_finite_inputs<Perceptron>({});
+    check_non_finite_inputs<Folded>({});
+    if (Host::library_isa().starts_with("avx512")) check_non_finite_inputs<Narrow>({});
+}
+
+TEST_CASE("a checkpoint with a number that is not finite, or of another size, is refused by name") {
+    Checkpoint checkpoint;
+    checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
+    checkpoint.state.buffers = initial_buffers(Normalized::rows);
+    const Checkpoint good = checkpoint;
+    const auto refused = [&] { return message_of<DataError>([&] { (void)Predictor<Normalized>(checkpoint, "x"); }); };
+    const Row& row = Normalized::rows[0];
+    checkpoint.state.parameters[static_cast<std::size_t>(row.offsets[1])] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(refused() == "x cannot be used: bn.bias is nan at [0]");
+    checkpoint = good;
+    checkpoint.state.buffers[static_cast<std::size_t>(row.buffer_offsets[1]) + 1] = -1e-3F;
+    CHECK(refused() == "x cannot be used: bn.running_var is -0.001 at [1]");
+    checkpoint = good;
+    checkpoint.state.buffers.clear();
+    CHECK(contains(refused(), "x is a checkpoint of another network: it has "));
+    checkpoint = good;
+    checkpoint.state.parameters.pop_back();
+    CHECK(contains(refused(), "x is a checkpoint of another network: it has "));
+    CHECK(Predictor<Normalized>(good, "x").max_batch() == 1);
+}
+
+TEST_CASE("a training refuses samples that are not finite in predict and in evaluate") {
+    Trained trained;
+    std::vector<float> samples(Trained::samples().begin(), Trained::samples().begin() + 8 * sample_size);
+    samples[3 * sample_size + 1] = std::numeric_limits<float>::infinity();
+    CHECK(message_of<InvalidArgument>([&] {
+              (void)trained.training.predict({samples.data(), 8});
+          }) == "a network takes finite numbers, and sample 3 is inf at [0, 0, 1]");
+    const std::vector<std::int32_t> labels(8);
+    const InMemory data(Net::input_shape, samples, labels, 10);
+    CHECK(message_of<InvalidArgument>([&] {
+              (void)evaluate(trained.training, EvaluationBatches(data, Unchanged{}, 2));
+          }) == "a network takes finite numbers, and in batch 1 sample 1 is inf at [0, 0, 1]");
 }
 
 TEST_CASE("options that cannot be, files that are not there and other networks are refused in one sentence") {

@@ -29,10 +29,12 @@
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/parallel/non_finite_state.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Writes the state of a training of the network `Net::rows`. The file is there as a whole or not at all.
+/// Writes the state of a training of the network `Net::rows`. The file is there as a whole or not at all. Throws
+/// InvalidArgument for a state that is not finite, which nobody could read.
 inline void write_checkpoint(const std::string& path, std::span<const Row> rows, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     const impl::StoredTensors tensors = impl::stored_tensors(rows);
@@ -43,6 +45,10 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
         const std::vector<float>& values = impl::arena_of(state, a);
         require(static_cast<std::int64_t>(values.size()) == arenas[a].elements, path, ": an arena of the state has ",
                 values.size(), " elements, and the network's has ", arenas[a].elements);
+    }
+    if (const std::string found = non_finite_part(rows, state); !found.empty())
+        throw InvalidArgument(text(path, " is not written: the state's ", found));
+    for (std::size_t a = 0; a < arenas.size(); ++a) {
         for (const impl::StoredTensor& tensor : arenas[a].tensors) {
             const Shape& shape = tensor.shape;
             headers.push_back(
@@ -61,7 +67,8 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
     file.commit();
 }
 
-/// Reads a checkpoint of the network `Net::rows`.
+/// Reads a checkpoint of the network `Net::rows`. Throws DataError also where a number in it is not finite, or a running
+/// variance is below 0.
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const Row> rows) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
@@ -83,6 +90,8 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
             impl::from_file(tensor, piece.data(), values.data());
         }
     }
+    if (const std::string found = non_finite_part(rows, checkpoint.state); !found.empty())
+        throw DataError(text(file.path(), " cannot be used: its ", found));
     return checkpoint;
 }
 

@@ -350,8 +350,9 @@ private:
         });
         state.worker.parameters_changed();
         if (checks_after(step_)) {
-            queue_hash_of(context, std::span<const float>(state.worker.parameters(), elements),
-                          impl::ReportBlock::hash(block));
+            const std::span<const float> parameters(state.worker.parameters(), elements);
+            if (options_.devices > 1) queue_hash_of(context, parameters, impl::ReportBlock::hash(block));
+            queue_all_finite(context, parameters, impl::ReportBlock::finite(block));
         }
         impl::queue_publish(context, block, queue.arrived(step_), queue.block().bytes());
         queue.finished(step_).record(context);

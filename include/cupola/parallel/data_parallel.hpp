@@ -326,7 +326,9 @@ private:
         worker.parameters_changed();
         if (!checks_after(step_)) return;
         const std::span<const float> parameters(worker.parameters(), static_cast<std::size_t>(Net::parameter_elements));
-        state.hash = hash_of(worker.context(), parameters);
+        if (options_.devices > 1) state.hash = hash_of(worker.context(), parameters);
+        state.finite = all_finite(worker.context(), parameters) &&
+                       all_finite({worker.buffers(), static_cast<std::size_t>(Net::buffer_elements)});
     }
 
     /// Every device updates its own running statistics, with the same bits.
@@ -341,7 +343,10 @@ private:
         if (!all_finite_losses()) throw_loss_not_finite();
         tally_.finish(step_, options_.optimizer.learning_rate_at(step_));
         if (!all_averaged()) throw_gradient_not_finite();
-        if (checks_after(step_)) require_equal_parameters(step_);
+        if (checks_after(step_)) {
+            require_equal_parameters(step_);
+            Base::require_finite_state(step_);
+        }
         for (DeviceState& state : devices_) state.updating = false;
         ++step_;
     }

@@ -34,7 +34,8 @@ struct TrainingOptions {
     Statistics statistics{};
     /// The moving average of all parameters, made after each update; none by default.
     MovingAverage moving_average{};
-    /// Every so many steps the devices' parameters are compared by a 64-bit hash; 0 for never.
+    /// Every so many steps the devices' parameters are compared by a 64-bit hash, and parameters and running statistics
+    /// that are not finite end the training, which no loss need show; 0 for never.
     int check_every = 50;
     std::vector<NamedInitializer> initializers{};
 };

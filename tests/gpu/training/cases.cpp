@@ -404,12 +404,35 @@ TEST_CASE("a NaN in a batch does not reach the running statistics") {
 
 TEST_CASE("a loss that is no number is named, whatever its gradient is, and has changed nothing") {
     for (const std::int64_t ahead : {0, 2}) {
-        Run run{.replicas = 2, .steps = 6, .infinite_before = 3, .goes_on = false, .ahead = ahead};
+        Run run{.rule = Rule::ruinous, .replicas = 2, .steps = 6, .check_every = 0, .goes_on = false, .ahead = ahead};
         const Result host = run_on_host(run), ours = run_on_cuda(run);
         CHECK(contains(host.error, "the loss of replica 0 is nan at step 3: the output of layer 11"));
         CHECK(ours.error == host.error);
-        REQUIRE(ours.starts.size() == 1);
-        CHECK(same_bits(ours.parameters_after_error, ours.starts[0]));
+        run.steps = 3;
+        const Result before = run_on_cuda(run);
+        REQUIRE(before.error == "");
+        CHECK(same_bits(ours.parameters_after_error, before.parameters));
+    }
+}
+
+TEST_CASE("an update that leaves a parameter that is not finite is found by the check, and named") {
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        for (const std::int64_t ahead : {0, 2}) {
+            Run run{.rule = Rule::ruinous,
+                    .replicas = 2,
+                    .devices = devices,
+                    .steps = 3,
+                    .check_every = 3,
+                    .goes_on = false,
+                    .ahead = ahead};
+            const Result host = run_on_host(run), ours = run_on_cuda(run);
+            CHECK(contains(host.error, "after step 2 the parameter softmax_linear.bias is -inf at [2]"));
+            CHECK(ours.error == host.error);
+            CHECK(ours.error_step == 2);
+            CHECK(!host.sound);
+            CHECK(!ours.sound);
+        }
     }
 }
 

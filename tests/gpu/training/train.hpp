@@ -183,13 +183,6 @@ Result train(const Run& run, const Optimizer& optimizer) {
             state.parameters = run.starts[static_cast<std::size_t>(i)];
             training->restore(state);
         }
-        if (i == run.infinite_before) {
-            Floats parameters = training->parameters();
-            const auto& row = Training::NetworkType::rows[std::size(Training::NetworkType::rows) - 1];
-            parameters[static_cast<std::size_t>(row.offsets[1])] = -std::numeric_limits<float>::infinity();
-            training->set_parameters(parameters);
-            result.starts.push_back(std::move(parameters));
-        }
         if (run.keeps_gradients) result.starts.push_back(training->parameters());
         try {
             if (result.error.empty()) ++result.asked;
@@ -215,7 +208,8 @@ Result train(const Run& run, const Optimizer& optimizer) {
             result.error = error.what();
         }
         result.sound = training->sound();
-        if (run.goes_on || result.error_step != nowhere) result.parameters_after_error = training->parameters();
+        if (run.goes_on || (result.error_step != nowhere && result.sound))
+            result.parameters_after_error = training->parameters();
         if (!run.goes_on) return result;
         // The steps before the one that was never made are still to report.
         if constexpr (requires { training->collect(0); }) {
@@ -327,12 +321,19 @@ struct AnyRule {
 struct Uncaptured : cupola::Sgd {
     static constexpr bool captured = false;
     bool faulty = false;
+    /// The step that makes the last layer's bias of class 2 -infinity: no sample has that class, so it is below 0.
+    std::int64_t ruins = nowhere;
 
     template <class D>
     void update(const cupola::Update<D>& u) const {
         Sgd::update(u);
         if (faulty && u.context.ordinal() == 1 && u.step == 4)
             cupola::scale(u.context, std::span(u.parameters + 7, 1), 1.001);
+        const auto& row = Convolutions::rows[std::size(Convolutions::rows) - 1];
+        if (u.step == ruins) {
+            cupola::scale(u.context, std::span(u.parameters + row.offsets[1] + 2, 1),
+                          std::numeric_limits<double>::infinity());
+        }
     }
 };
 
@@ -373,8 +374,8 @@ Result run_on(const Run& run) {
         if (run.statistics == Statistics::merged) return by_any.template operator()<Normalized, Merged>();
         return by_any.template operator()<Normalized, FirstReplica>();
     }
-    if (run.rule == Rule::uncaptured || run.rule == Rule::faulty) {
-        const Uncaptured rule{sgd_of(run), run.rule == Rule::faulty};
+    if (run.rule == Rule::uncaptured || run.rule == Rule::faulty || run.rule == Rule::ruinous) {
+        const Uncaptured rule{sgd_of(run), run.rule == Rule::faulty, run.rule == Rule::ruinous ? 2 : nowhere};
         return train<D, DataParallel<Convolutions, TheLoss, Uncaptured, ConcatMean, D>, Memory>(run, rule);
     }
     return by_any.template operator()<Convolutions, FirstReplica>();

@@ -16,8 +16,9 @@ using Floats = std::vector<float>;
 /// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is.
 enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized, placed };
 /// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
-/// that makes another update in step 4.
-enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty };
+/// that makes another update in step 4, `ruinous` the same whose update of step 2 makes the last layer's bias of a class
+/// -infinity: the loss is no number then, and its gradient by the formula is one.
+enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty, ruinous };
 enum class Average : std::uint8_t { concat_mean, nccl };
 enum class Statistics : std::uint8_t { first, merged };
 
@@ -48,9 +49,6 @@ struct Run {
     std::int64_t mislabelled_place = nowhere;
     /// The place and the replica whose batch throws a DataError.
     std::int64_t failing_place = nowhere;
-    /// The step before which the last layer's bias of a class becomes -infinity: the loss is no number then, and its
-    /// gradient by the formula is one.
-    std::int64_t infinite_before = nowhere;
     /// After so many steps, or after each, the state goes to a new training.
     std::int64_t moved_after = nowhere;
     bool moved_always = false;

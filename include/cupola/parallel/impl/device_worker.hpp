@@ -272,6 +272,8 @@ template <class Device, class T>
 struct DeviceState {
     DeviceWorker<Device, T> worker;
     std::uint64_t hash = 0;
+    /// Whether its parameters and running statistics were, when they were last checked.
+    bool finite = true;
     std::exception_ptr error;
     /// Of the step in progress: its replicas have run; their sum can be given to the other devices; its slice of the
     /// average is there and finite. Each is written before the devices meet and read after that, so it is not one flag

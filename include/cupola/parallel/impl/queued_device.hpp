@@ -50,6 +50,8 @@ public:
     [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
     /// What an average that is already one is divided by: the loss's scale.
     [[nodiscard]] static float* loss_scale(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
+    /// Whether the parameters were finite when they were last checked.
+    [[nodiscard]] static std::int32_t* finite(std::byte* block) { return reinterpret_cast<std::int32_t*>(block + 12); }
     [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
     [[nodiscard]] static double* regularization(std::byte* block) { return reinterpret_cast<double*>(block + cells); }
     [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {

@@ -145,7 +145,8 @@ public:
 
 protected:
     using Base::at, Base::row, Base::first_replica, Base::device_of;
-    using Base::checks_after, Base::require_equal_parameters, Base::sums_on_devices;
+    using Base::checks_after, Base::require_equal_parameters, Base::require_finite_state, Base::throw_update_diverged,
+        Base::sums_on_devices;
     using Base::options_, Base::threads_, Base::devices_, Base::regularized_, Base::tally_, Base::step_;
     using typename Base::DeviceState, typename Base::Element;
 
@@ -263,12 +264,17 @@ protected:
         }
         if (!sound) give_up(step);
         tally_.finish(step, options_.optimizer.learning_rate_at(step));
+        if constexpr (Net::buffer_elements > 0) update_statistics(step);
         if (checks_after(step)) {
+            for (int d = 0; d < options_.devices; ++d)
+                at(d).finite = *ReportBlock::finite(queue_of(d).arrived(step)) != 0;
             for (DeviceState& device : devices_) device.updating = true;  // not sound(), unless they are equal
             require_equal_parameters(step);
+            require_finite_state(step);
+            if (!cupola::all_finite(running_))
+                throw_update_diverged(step, "running statistic " + invalid_buffer(Net::rows, running_));
             for (DeviceState& device : devices_) device.updating = false;
         }
-        if constexpr (Net::buffer_elements > 0) update_statistics(step);
         reports_[place_of_step(step)] = tally_.report();
         ++checked_;
     }

@@ -26,11 +26,13 @@
 #include <cupola/parallel/impl/step_tally.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
+#include <cupola/parallel/non_finite_state.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/finite.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/tensor/tensor.hpp>
 
@@ -90,7 +92,8 @@ public:
 
     /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data
     /// and the correct answers. `batches(i, device, context)` gives batch i, on the thread of that device, of at most
-    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` says whether the trained parameters are run or their moving averages.
+    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. Throws InvalidArgument for samples that
+    /// hold a NaN or an infinity. `weights` says whether the trained parameters are run or their moving averages.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
@@ -108,6 +111,7 @@ public:
                 const BatchView batch = batches(i, device, context);
                 require_batch(batch, Net::input);
                 if (batch.size == 0) continue;
+                require_finite(context, batch, i);
                 const float* const logits = forward(at(device), batch, weights);
                 results[static_cast<std::size_t>(i)] = loss.forward(context, logits, batch.labels, batch.size, nullptr);
                 sizes[static_cast<std::size_t>(i)] = batch.size;
@@ -126,9 +130,13 @@ public:
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
 
     /// The outputs of the network for samples of host memory, one after another; as many at most as in evaluate.
+    /// Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
         require_weights(weights);
+        if (!all_finite(samples.elements()))
+            throw InvalidArgument("a network takes finite numbers, and " +
+                                  non_finite_sample(Net::input, samples.elements()));
         [[maybe_unused]] const auto team = at(0).worker.context().team();  // its memory is made on this thread
         Tensor<D, float, InputExtents> input(samples.batch());
         return copied(static_cast<std::size_t>(samples.batch() * Net::output_shape.size()), 0, [&](DeviceState& state) {
@@ -142,9 +150,12 @@ public:
         return copied(Net::parameter_elements, device, [](DeviceState& state) { return state.worker.parameters(); });
     }
 
-    /// Gives every device these parameters, laid out as `parameters()` returns them.
+    /// Gives every device these parameters, laid out as `parameters()` returns them. Throws InvalidArgument for an arena
+    /// of another size, or a parameter that is not finite.
     void set_parameters(std::span<const float> values) {
         impl::require_elements("parameter arena", values.size(), Net::parameter_elements);
+        if (const std::string found = non_finite_parameter(Net::rows, values); !found.empty())
+            throw InvalidArgument("parameters are finite, and " + found);
         threads_.run([&](int device) { at(device).worker.set(at(device).worker.parameters(), values); });
     }
 
@@ -160,13 +171,14 @@ public:
                                            return d.worker.state() + arena * Net::parameter_elements;
                                        })});
         }
-        state.buffers = copied(Net::buffer_elements, 0, [](DeviceState& d) { return d.worker.buffers(); });
+        state.buffers = running_statistics_of(0);
         state.tensors = state_tensors(Net::rows);
         return state;
     }
 
-    /// Goes on from a state. Throws InvalidArgument if it is not one of this network, optimiser and moving average: with
-    /// the first parameter whose extents are others, where the state says what is in it.
+    /// Goes on from a state. Throws InvalidArgument, and has changed nothing then, if it is not one of this network,
+    /// optimiser and moving average, with the first parameter whose extents are others, or if a part of it is not finite or
+    /// a running variance is below 0.
     void restore(const TrainingState& state) {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
         if (!state.tensors.empty()) impl::require_tensors_of(Net::rows, state.tensors);
@@ -180,6 +192,8 @@ public:
         impl::require_states_of(options_.optimizer, state.optimizer);
         for (const OptimizerState& kept : state.optimizer)
             impl::require_elements("optimiser's state arena", kept.values.size(), Net::parameter_elements);
+        if (const std::string found = non_finite_part(Net::rows, state); !found.empty())
+            throw InvalidArgument("a training goes on from finite numbers, and the state's " + found);
         threads_.run([&](int device) {
             auto& worker = at(device).worker;
             worker.set(worker.parameters(), state.parameters);
@@ -290,7 +304,7 @@ protected:
     // After a step.
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
-        return options_.devices > 1 && options_.check_every > 0 && (step + 1) % options_.check_every == 0;
+        return options_.check_every > 0 && (step + 1) % options_.check_every == 0;
     }
 
     void require_equal_parameters(std::int64_t step) const {
@@ -299,6 +313,18 @@ protected:
             throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
                                       " differ from those of device 0: a device computed something else"),
                                  step, static_cast<int>(device));
+        }
+    }
+
+    /// The slow way, if a device says that its numbers are not finite: padding that is not does not count.
+    void require_finite_state(std::int64_t step) {
+        if (std::all_of(devices_.begin(), devices_.end(), [](const DeviceState& state) { return state.finite; }))
+            return;
+        for (int device = 0; device < options_.devices; ++device) {
+            const std::string parameter = non_finite_parameter(Net::rows, TrainedNetwork::parameters(device));
+            if (!parameter.empty()) throw_update_diverged(step, "parameter " + parameter);
+            const std::string buffer = invalid_buffer(Net::rows, running_statistics_of(device));
+            if (!buffer.empty()) throw_update_diverged(step, "running statistic " + buffer);
         }
     }
 
@@ -377,6 +403,16 @@ protected:
                 "this training keeps no moving averages to run the network with; set moving_average in its options");
     }
 
+    static void require_finite(Context& context, const BatchView& batch, std::int64_t number) {
+        const auto elements = static_cast<std::size_t>(batch.size * Net::input.size());
+        if (all_finite(context, std::span<const float>(batch.samples, elements))) return;
+        std::vector<float> samples(elements);
+        D::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
+                        reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
+        throw InvalidArgument(
+            text("a network takes finite numbers, and in batch ", number, ' ', non_finite_sample(Net::input, samples)));
+    }
+
     void require_forward_size(std::int64_t size) const {
         const std::int64_t most = std::max(options_.batch_size, options_.evaluation_batch_size);
         require(size >= 1 && size <= most, "a forward pass takes 1 to ", most,
@@ -405,6 +441,17 @@ protected:
         int device = 0;
         while (first_replica(device + 1) <= replica) ++device;
         return device;
+    }
+
+    [[nodiscard]] std::vector<float> running_statistics_of(int device) {
+        return copied(Net::buffer_elements, device, [](DeviceState& state) { return state.worker.buffers(); });
+    }
+
+    [[noreturn, gnu::cold]] static void throw_update_diverged(std::int64_t step, const std::string& found) {
+        throw DivergedError(
+            text("after step ", step, " the ", found,
+                 ": training diverged in this step or one since the last check; restore an earlier state"),
+            step, -1);
     }
 
     struct Columns {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which of a network's parameters and running statistics are no numbers that it can be run with, by name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/tensor/finite.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+[[nodiscard]] inline std::span<const float> part_of_arena(std::span<const float> arena, std::int64_t offset,
+                                                          const Shape& shape) {
+    return arena.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(shape.size()));
+}
+
+}  // namespace impl
+
+/// The first value of an arena of the network `rows` that is infinite or not a number: "conv2.bias is inf at [0]", with
+/// indices in the network's own layout. Empty if all are finite; what lies between the parameters does not count.
+/// `arena` has `arena_elements(rows)` values: parameters, their averages, their gradients, or an optimiser's state.
+[[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const Row> rows,
+                                                                 std::span<const float> arena) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+        for (std::size_t p = 0; p < rows[row].parameters.count; ++p) {
+            const Shape& shape = rows[row].parameters.list[p].shape;
+            const std::span<const float> values = impl::part_of_arena(arena, rows[row].offsets[p], shape);
+            if (!all_finite(values)) return non_finite_element(parameter_name(rows, row, p), shape, values);
+        }
+    }
+    return {};
+}
+
+/// The first value of the array of all buffers that is infinite, not a number, or a variance below 0:
+/// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(rows)` values.
+[[nodiscard, gnu::cold]] inline std::string invalid_buffer(std::span<const Row> rows, std::span<const float> buffers) {
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+        for (std::size_t b = 0; b < rows[row].buffers.count; ++b) {
+            const Shape& shape = rows[row].buffers.list[b].shape;
+            const std::span<const float> values = impl::part_of_arena(buffers, rows[row].buffer_offsets[b], shape);
+            if (!all_finite(values)) return non_finite_element(buffer_name(rows, row, b), shape, values);
+        }
+    }
+    for (const RunningStatistics& layer : running_statistics(rows)) {
+        const Shape shape{layer.channels};
+        const std::span<const float> variances = impl::part_of_arena(buffers, layer.variance, shape);
+        for (std::size_t c = 0; c < variances.size(); ++c) {
+            if (variances[c] < 0) return impl::element_text(buffer_name(rows, layer.row, 1), shape, c, variances[c]);
+        }
+    }
+    return {};
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a training, or a network alone, can go on from a state: a NaN need not show in any later loss, as
+// max(NaN, 0) is 0 in a fused ReLU, so it is looked for where a state comes in.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/net/non_finite.hpp>
+#include <cupola/parallel/training_state.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The first part of a state of the network `rows` that is infinite, not a number, or a running variance below 0:
+/// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
+/// arenas have the network's sizes.
+[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const Row> rows, const TrainingState& state) {
+    std::string found = non_finite_parameter(rows, state.parameters);
+    if (!found.empty()) return "parameter " + found;
+    if (!state.averages.empty()) found = non_finite_parameter(rows, state.averages);
+    if (!found.empty()) return "moving average of " + found;
+    for (const OptimizerState& kept : state.optimizer) {
+        found = non_finite_parameter(rows, kept.values);
+        if (!found.empty()) return text(kept.name.empty() ? "optimiser's state" : kept.name, " of ", found);
+    }
+    found = invalid_buffer(rows, state.buffers);
+    return found.empty() ? found : "running statistic " + found;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI
