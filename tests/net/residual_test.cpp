@@ -63,11 +63,14 @@ struct First
     : Sequential<Input<4, 4, 2>, Residual<Projection<Flatten, Linear<6>>, Conv2d<3, 3>, ReLU, Flatten, Linear<6>>, ReLU,
                  Linear<4>> {};
 /// A pre-activation block whose way through has no layer with parameters, and one without a ReLU after it.
-struct Odd : Sequential<Input<4, 4, 3>, Residual<Projection<Conv2d<3, 3>, ReLU>, ReLU, MaxPool2d<3, 1>>,
-                        Residual<Identity, ReLU, Conv2d<3, 3>>,
-                        Residual<AvgPool2d<2, 1>, Conv2d<3, 1>, ReLU, MaxPool2d<2, 1>>, Flatten, Linear<3>> {};
+struct Odd
+    : Sequential<Input<4, 4, 3>, Residual<Projection<Conv2d<3, 3>, ReLU>, ReLU, MaxPool2d<3, 1>>,
+                 Residual<Identity, ReLU, Conv2d<3, 3>>,
+                 Residual<Projection<AvgPool2d<2, 1>>, Conv2d<3, 1>, ReLU, MaxPool2d<2, 1>>, Flatten, Linear<3>> {};
 /// Nothing in the first block has parameters.
-struct Bare : Sequential<Input<4, 4, 3>, Residual<AvgPool2d<3, 1>, ReLU>, Conv2d<3, 3>, ReLU, Flatten, Linear<3>> {};
+struct Bare
+    : Sequential<Input<4, 4, 3>, Residual<Projection<AvgPool2d<3, 1>>, ReLU>, Conv2d<3, 3>, ReLU, Flatten, Linear<3>> {
+};
 /// A block in a block, first in it, in its shortcut, and last.
 struct Nested
     : Sequential<Input<4, 4, 3>, Conv2d<4, 3>,

@@ -28,7 +28,7 @@ struct Small : Sequential<Input<4, 4, 3>,
 struct Normalized : Sequential<Input<4, 4, 3>,
     Named<"conv1", Conv2d<4, 3>>, Named<"bn1", BatchNorm2d<>>, ReLU,
     Named<"layer1.0", Residual<Identity, Named<"conv1", Conv2d<4, 3>>>>, ReLU,
-    Residual<ReLU, Named<"conv2", Conv2d<4, 3>>>, Flatten, Linear<2>> {};
+    Residual<Projection<ReLU>, Named<"conv2", Conv2d<4, 3>>>, Flatten, Linear<2>> {};
 // clang-format on
 struct Plain : Sequential<Input<8>, Named<"hidden", Linear<4>>, ReLU, Linear<2>> {};
 

@@ -17,6 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t channels, std::int64_t stride = 1>
 struct PadShortcut {
+    static constexpr bool is_shortcut = true;
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
     static constexpr PadShortcutShape shape(const Shape& input) {

@@ -5,10 +5,14 @@
 //
 //   Residual<Identity, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, Conv2d<16, 3, no_bias>, BatchNorm2d<>>, ReLU
 //
-// The shortcut is `Identity`, `Projection<Layers...>`, or one layer, such as `PadShortcut<32, 2>`. A residual block is
-// no network inside a network: it adds its rows to the flat list, Fork, the block's, the shortcut's and Add. A name is
+// The shortcut is `Identity`, `Projection<Layers...>`, or a layer that is made to be one and says so by
+// `static constexpr bool is_shortcut = true`, as `PadShortcut<32, 2>` does. Any other first item does not compile: it
+// would be a layer of the block for which Identity was forgotten. A residual block is no network inside a network: it
+// adds its rows to the flat list, Fork, the block's, the shortcut's and Add. A name is
 // put before the names inside: `Named<"layer1.0", Residual<..., Named<"conv1", ...>>>` has "layer1.0.conv1.weight".
 #pragma once
+
+#include <concepts>
 
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/residual.hpp>
@@ -68,6 +72,11 @@ namespace impl {
 
 template <class Item>
 concept IsResidual = requires { typename Item::ResidualItems; };
+
+/// What may stand first in a Residual.
+template <class Item>
+concept IsShortcut = std::same_as<Item, Identity> || requires { typename Item::ShortcutItems; } ||
+                     requires { requires Item::is_shortcut; };
 
 /// The shortcut's layers.
 template <class Shortcut>

@@ -13,8 +13,8 @@
 using namespace cupola;
 
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, MaxPool2d<3, 2>,
-                        LocalResponseNorm<2>, Residual<Conv2d<16, 3>, ReLU, Conv2d<16, 3>>, LocalResponseNorm<2>,
-                        MaxPool2d<3, 2>, Dropout<0.1>, AvgPool2d<2>, Flatten, Linear<10>> {};
+                        LocalResponseNorm<2>, Residual<Identity, Conv2d<16, 3>, ReLU, Conv2d<16, 3>>,
+                        LocalResponseNorm<2>, MaxPool2d<3, 2>, Dropout<0.1>, AvgPool2d<2>, Flatten, Linear<10>> {};
 struct Net16 : InPrecision<MixedBFloat16, Net> {};
 
 template <class Network, class Optimizer>

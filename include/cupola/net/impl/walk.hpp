@@ -125,6 +125,14 @@ constexpr void visit_residual(Walk<layers>& walk) {
     add_row<Fork>(walk, {});
     const std::size_t forked = walk.value;
     const Shape input = walk.shape;
+    if constexpr (!IsShortcut<Shortcut>) {
+        const std::string_view first = short_type_name<typename Unnamed<Shortcut>::Type>();
+        walk.mistake << "the Residual that begins at layer " << static_cast<std::int64_t>(forked);
+        if (!name.empty()) walk.mistake << " (" << name << ")";
+        walk.mistake << " has " << first << " where its shortcut stands: write Identity before it, or Projection<"
+                     << first << "> if it is the shortcut";
+        return;
+    }
     visit_all<Inside>(walk, typename Item::ResidualItems{});
     if (!walk.mistake.empty()) return;
     const std::size_t block = walk.value;
