@@ -136,6 +136,7 @@ TEST_CASE("an evaluation's batch may be larger than training's where the options
     CHECK(asked == 0);
     CHECK(refusal([&] { (void)training.evaluate(Silent{images.view(16)}, 1); }) == expected);
     CHECK(refusal([&] { (void)training.predict({images.pixels.data(), 16}); }) == expected);
+    CHECK(refusal([&] { (void)training.evaluate(small, -1); }) == "an evaluation has 0 or more batches, not -1");
 
     const Evaluation of_small = evaluate(training, small), of_large = evaluate(announced, large);
     CHECK(of_large.samples == samples);

@@ -98,6 +98,7 @@ public:
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
         require_weights(weights);
+        require(count >= 0, "an evaluation has 0 or more batches, not ", count);
         require_batches(batches, Net::input);
         if constexpr (requires { batches.size_of(count); }) {
             if (count > 0) require_forward_size(batches.size_of(0));
