@@ -182,3 +182,18 @@ TEST_CASE("replicas that share their statistics do so in bfloat16 too") {
     CHECK(tutorial::difference(statistics, statistics_of_whole) < 1e-2);
     CHECK(tutorial::difference(gradient, whole) < 2e-1);  // eight samples: normalising amplifies the rounding
 }
+
+TEST_CASE("evaluation fits the arena where folding a normalisation takes more memory than a step") {
+    if (!has_bfloat16()) return;
+    struct Wide : Sequential<Input<1, 1, 64>, Conv2d<256, 1>, BatchNorm2d<>, Conv2d<256, 1>, BatchNorm2d<>,
+                             Conv2d<256, 1>, BatchNorm2d<>, Flatten, Linear<10>> {};
+    struct WideNarrow : InPrecision<MixedBFloat16, Wide> {};
+    DataParallel<WideNarrow, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 1, .seed = 3});
+    const std::vector<float> samples(64, 0.5F);
+    const std::vector<std::int32_t> labels{3};
+    const auto batches = [&](std::int64_t, int, HostContext&) { return BatchView{samples.data(), labels.data(), 1}; };
+    training.step(batches);
+    const Evaluation evaluation = training.evaluate(batches, 1);
+    CHECK(evaluation.samples == 1);
+    CHECK(std::isfinite(evaluation.loss));
+}

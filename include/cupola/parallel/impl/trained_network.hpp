@@ -375,8 +375,10 @@ protected:
                 state.worker.template add_plan<Net>(plan_options(size), static_cast<std::size_t>(lane));
             }
         }
-        if (options_.evaluation_batch_size > options_.batch_size)
-            state.worker.template add_plan<Net>({.batch = options_.evaluation_batch_size, .training = false});
+        // Where normalisations are folded, their weights in float can make evaluation's plan the larger one.
+        const std::int64_t evaluated = std::max(options_.batch_size, options_.evaluation_batch_size);
+        if (Net::buffer_elements > 0 || evaluated > options_.batch_size)
+            state.worker.template add_plan<Net>(PlanOptions{.batch = evaluated, .training = false});
         state.regularization.resize(regularized_.size());
         state.counted_rows.reserve(replicas_.size());
     }
