@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/onednn/impl/square_root.hpp>
@@ -26,28 +27,28 @@ CUPOLA_INLINE void RmsPropUpdate<Host>::run(const HostContext& context, float* w
                                             float* mean_square, float* velocity, std::int64_t count,
                                             const RmsPropConstants& k) {
     const GradientAt g_at(k.gradient);
-    // The mean square moves; what comes back is the step without momentum.
-    const auto step = [=](std::int64_t i) __attribute__((always_inline)) {
-        const float g = g_at(gradient[i], w[i]);
-        const float s = mean_square[i] + k.share * (g * g - mean_square[i]);
-        mean_square[i] = s;
-        return k.rate * g * impl::inverse_square_root(s + k.epsilon);
-    };
-    if (k.momentum == 0.0F) {
+    // A type, because g++ -O2 makes scalar code of a loop in which a flag is asked.
+    const auto update = [&](auto with_momentum) {
         for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) w[i] -= step(i);
+            for (std::int64_t i = begin; i < end; ++i) {
+                float kept = 0;  // before the rest: g++ fuses the first product of a sum
+                if constexpr (with_momentum()) kept = k.momentum * velocity[i];
+                const float g = g_at(gradient[i], w[i]);
+                const float s = mean_square[i] + k.share * (g * g - mean_square[i]);
+                mean_square[i] = s;
+                const float step = k.rate * g * impl::inverse_square_root(s + k.epsilon);
+                if constexpr (with_momentum()) {
+                    const float v = kept + step;
+                    velocity[i] = v;
+                    w[i] -= v;
+                } else {
+                    w[i] -= step;
+                }
+            }
         });
-        return;
-    }
-    for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-            const float v = k.momentum * velocity[i] + step(i);
-            velocity[i] = v;
-            w[i] -= v;
-        }
-    });
+    };
+    k.momentum == 0.0F ? update(std::false_type{}) : update(std::true_type{});
 }
 
 #endif

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/sgd_update.hpp>
@@ -42,17 +43,21 @@ CUPOLA_INLINE void SgdUpdate<Host>::run(const HostContext& context, float* w, co
         });
         return;
     }
-    const bool nesterov = k.nesterov;
-    for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+    // A type, because g++ -O2 makes scalar code of a loop in which a flag is asked.
+    const auto with_momentum = [&](auto nesterov) {
+        for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) {
-            const float g = g_at(gradient[i], w[i]);
-            const float v = momentum * velocity[i] + g;
-            velocity[i] = v;
-            const float direction = nesterov ? g + momentum * v : v;
-            w[i] -= rate * (decoupled * w[i] + direction);
-        }
-    });
+            for (std::int64_t i = begin; i < end; ++i) {
+                const float g = g_at(gradient[i], w[i]);
+                const float v = momentum * velocity[i] + g;
+                velocity[i] = v;
+                float direction = v;
+                if constexpr (nesterov()) direction = g + momentum * v;
+                w[i] -= rate * (decoupled * w[i] + direction);
+            }
+        });
+    };
+    k.nesterov ? with_momentum(std::true_type{}) : with_momentum(std::false_type{});
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/ops/host/impl/avx512.hpp>
 #include <cupola/ops/local_response_norm.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -40,7 +41,7 @@ public:
         for (; pixels > 0; --pixels, x += shape_.channels, y += shape_.channels) {
             powers(x, rows);
 #pragma omp simd
-            for (std::int64_t c = 0; c < shape_.channels; ++c) y[c] = T(static_cast<float>(x[c]) * rows.power[c]);
+            for (std::int64_t c = 0; c < shape_.channels; ++c) put(y[c], static_cast<float>(x[c]) * rows.power[c]);
         }
     }
 
@@ -69,7 +70,7 @@ public:
             for (std::int64_t c = 0; c < shape_.channels; ++c) {
                 const auto xc = static_cast<float>(x[c]);
                 const float d = static_cast<float>(dy[c]) * rows.power[c] - factor * xc * rows.sum[c];
-                dx[c] = T(!mask || xc > 0.0F ? d : 0.0F);
+                put(dx[c], !mask || xc > 0.0F ? d : 0.0F);
             }
         }
     }
@@ -91,8 +92,7 @@ private:
 
     void window_sum(Rows& rows) const {
         const std::int64_t channels = shape_.channels;
-#pragma omp simd
-        for (std::int64_t c = 0; c < channels; ++c) rows.sum[c] = rows.padded[c];
+        std::copy_n(rows.padded, channels, rows.sum);
         for (std::int64_t d = 1; d <= 2 * shape_.radius; ++d) {
 #pragma omp simd
             for (std::int64_t c = 0; c < channels; ++c) rows.sum[c] += rows.padded[c + d];

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include <cupola/ops/host/impl/avx512.hpp>
+#include <cupola/ops/onednn/impl/element.hpp>
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -182,7 +183,7 @@ private:
             }
         }
 #pragma omp simd
-        for (std::int64_t k = 0; k < count; ++k) dx[c + k] = T(sum[k]);
+        for (std::int64_t k = 0; k < count; ++k) put(dx[c + k], sum[k]);
     }
 
 #if defined(CUPOLA_HOST_AVX512)
