@@ -2,6 +2,7 @@
 #include <cupola/ops/gradient_terms.hpp>
 
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include <doctest/doctest.h>
@@ -29,4 +30,15 @@ TEST_CASE("what is not a number stays so, and infinity is clipped") {
     CHECK(std::isnan(clipped(std::numeric_limits<float>::quiet_NaN(), 0.0F)));
     CHECK(clipped(std::numeric_limits<float>::infinity(), 0.0F) == 1.0F);
     CHECK(clipped(-std::numeric_limits<float>::infinity(), 0.0F) == -1.0F);
+}
+
+TEST_CASE("a gradient that is squared has a magnitude of at most 1e19") {
+    constexpr float largest = std::numeric_limits<float>::max(), inf = std::numeric_limits<float>::infinity();
+    constexpr GradientAt at{GradientTerms{}};
+    for (const float g : {0.0F, -0.0F, 1e-40F, 1.5F, -9.9e18F, 1e19F, -1e19F}) CHECK(at.squarable(g, 0.5F) == g);
+    for (const float g : {1.1e19F, 1.9e19F, largest, inf}) {
+        CHECK(at.squarable(g, 0.5F) == 1e19F);
+        CHECK(at.squarable(-g, 0.5F) == -1e19F);
+    }
+    CHECK(std::isnan(at.squarable(std::numeric_limits<float>::quiet_NaN(), 0.5F)));
 }

@@ -105,6 +105,30 @@ TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and ar
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_equal, Devices);
 
+TEST_CASE_TEMPLATE_DEFINE("logits of any size cost what plain loops in double say", D, softmax_any_size) {
+    for (const std::size_t classes : {2U, 10U, 1000U}) {
+        for (const float size : {0.0F, 1e3F, -1e8F, 1e15F, -1e16F, 1e20F, -1e30F, 3e38F}) {
+            for (const float smoothing : {0.0F, 0.1F}) {
+                CAPTURE(classes);
+                CAPTURE(size);
+                CAPTURE(smoothing);
+                const reference::SoftmaxCrossEntropy r{classes, static_cast<double>(smoothing)};
+                const Labels labels{0, 1};
+                Floats z(2 * classes, size);
+                const Outcome equal = run<D>(z, labels, static_cast<std::int64_t>(classes), smoothing);
+                CHECK(equal.result.sum == doctest::Approx(2 * std::log(static_cast<double>(classes))).epsilon(1e-12));
+                CHECK(reference::distance(equal.gradient, r.gradient(z, labels)) < reference::tolerance);
+                CHECK(equal.result.correct == 1);
+                z[classes] = std::nextafter(size, -inf);
+                const Outcome unequal = run<D>(z, labels, static_cast<std::int64_t>(classes), smoothing);
+                CHECK(unequal.result.sum == doctest::Approx(r.loss_sum(z, labels)).epsilon(1e-9));
+                CHECK(reference::distance(unequal.gradient, r.gradient(z, labels)) < reference::tolerance);
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(softmax_any_size, Devices);
+
 TEST_CASE_TEMPLATE_DEFINE("large logits neither overflow nor lose the loss", D, softmax_large) {
     const Floats z{1000.0F, 0.0F, -1000.0F, 3e38F, -3e38F, 0.0F, -1e4F, -1e4F, -1e4F};
     const Outcome outcome = run<D>(z, {2, 0, 1}, 3, 0.0F);

@@ -5,8 +5,8 @@
 //   m = m + (1 - beta1) * (g - m),    v = v + (1 - beta2) * (g^2 - v)
 //   w = w - decoupled * w,    w = w - step_size * m / (sqrt(v) * root_scale + epsilon)
 //
-// with g of gradient_terms.hpp, step_size = rate / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1,
-// 2, ...
+// with g of gradient_terms.hpp, `squarable` there, step_size = rate / (1 - beta1^t) and root_scale =
+// (1 - beta2^t)^(-1/2) at step t = 1, 2, ... No finite gradient makes a NaN.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,9 @@
 //   u = m * first_scale / (sqrt(v) * root_scale + epsilon) + weight_decay * w
 //   w = w - rate * trust * u,    trust = norm(w) / norm(u), or 1 where either norm is 0
 //
-// with g of gradient_terms.hpp, first_scale = 1 / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1, 2,
-// ... The norms are over the parameter, in double and in one order. u is not stored: the second pass computes it again.
+// with g of gradient_terms.hpp, `squarable` there, first_scale = 1 / (1 - beta1^t) and root_scale =
+// (1 - beta2^t)^(-1/2) at step t = 1, 2, ... No finite gradient makes a NaN. The norms are over the parameter, in double
+// and in one order. u is not stored: the second pass computes it again.
 #pragma once
 
 #include <cstdint>

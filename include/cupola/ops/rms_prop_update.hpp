@@ -4,7 +4,7 @@
 //
 //   s = s + (1 - decay) * (g^2 - s),    v = momentum * v + rate * g / sqrt(s + epsilon),    w = w - v
 //
-// with g of gradient_terms.hpp. Without momentum v is not stored.
+// with g of gradient_terms.hpp, `squarable` there: no finite gradient makes a NaN. Without momentum v is not stored.
 #pragma once
 
 #include <cstdint>

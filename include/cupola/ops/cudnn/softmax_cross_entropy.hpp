@@ -69,14 +69,12 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
             const T* const z = a.logits + n * a.classes;
             float largest = -INFINITY;
             std::int64_t top = a.classes;  // none yet
-            double mean = 0;               // of the logits: what smoothing adds
             for (std::int64_t c = lane; c < classes; c += lanes) {
                 const auto value = static_cast<float>(z[c]);
                 if (top == a.classes || value > largest) {
                     largest = value;
                     top = c;
                 }
-                mean += static_cast<double>(value);
             }
             for (int step = lanes / 2; step > 0; step /= 2) {
                 const float value = __shfl_xor_sync(0xFFFF'FFFFU, largest, step);
@@ -87,12 +85,17 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
                     top = place;
                 }
             }
-            mean = lanes_sum<lanes>(mean) / static_cast<double>(a.classes);
-            double total = 0;
+            // Of each logit its distance to the largest: log(total) is lost in a sum with logits above 1e15.
+            const auto below = [&](std::int64_t c) {
+                return static_cast<double>(largest) - static_cast<double>(static_cast<float>(z[c]));
+            };
+            double total = 0, mean_below = 0;
             for (std::int64_t c = lane; c < classes; c += lanes) {
                 total += exp(static_cast<double>(static_cast<float>(z[c]) - largest));
+                mean_below += below(c);
             }
-            const double log_total = log(lanes_sum<lanes>(total)) + static_cast<double>(largest);
+            mean_below = lanes_sum<lanes>(mean_below) / static_cast<double>(a.classes);
+            const double log_total = log(lanes_sum<lanes>(total));
             if (classes == 0) {
                 if (lane == 0) {
                     losses[s] = 0;
@@ -106,16 +109,15 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
                 const double share = 1.0 / static_cast<double>(a.batch),
                              spread = a.smoothing / static_cast<double>(a.classes);
                 for (std::int64_t c = lane; c < classes; c += lanes) {
-                    const double p = exp(static_cast<double>(static_cast<float>(z[c])) - log_total);
+                    const double p = exp(-below(c) - log_total);
                     const double q = (c == label ? 1.0 - a.smoothing : 0.0) + spread;
                     gradient[c] = T(static_cast<float>((p - q) * share));
                 }
             }
             if (lane != 0) continue;
             const bool is_class = label >= 0 && label < a.classes;
-            const double of_label =
-                is_class ? static_cast<double>(static_cast<float>(z[label])) : static_cast<double>(NAN);
-            losses[s] = log_total - ((1.0 - a.smoothing) * of_label + a.smoothing * mean);
+            const double label_below = is_class ? below(label) : static_cast<double>(NAN);
+            losses[s] = log_total + ((1.0 - a.smoothing) * label_below + a.smoothing * mean_below);
             // Among logits with a NaN none is the largest.
             states[s] = !is_class ? no_class : top == label && !isnan(log_total) ? right : wrong;
         }

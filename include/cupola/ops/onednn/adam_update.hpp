@@ -29,7 +29,7 @@ CUPOLA_INLINE void AdamUpdate<Host>::run(const HostContext& context, float* w, c
     for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i) {
-            const float g = g_at(gradient[i], w[i]);
+            const float g = g_at.squarable(gradient[i], w[i]);
             const float m = first_moment[i] + k.first_share * (g - first_moment[i]);
             const float v = second_moment[i] + k.second_share * (g * g - second_moment[i]);
             first_moment[i] = m;

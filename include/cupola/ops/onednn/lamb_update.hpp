@@ -62,7 +62,7 @@ CUPOLA_INLINE double LambUpdate<Host>::trust(const HostContext& context, const f
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t i = 0; i < count; ++i) {
-        const float g = g_at(gradient[i], w[i]);
+        const float g = g_at.squarable(gradient[i], w[i]);
         const float m = first_moment[i] + k.first_share * (g - first_moment[i]);
         const float v = second_moment[i] + k.second_share * (g * g - second_moment[i]);
         first_moment[i] = m;

@@ -34,7 +34,7 @@ CUPOLA_INLINE void RmsPropUpdate<Host>::run(const HostContext& context, float* w
             for (std::int64_t i = begin; i < end; ++i) {
                 float kept = 0;  // before the rest: g++ fuses the first product of a sum
                 if constexpr (with_momentum()) kept = k.momentum * velocity[i];
-                const float g = g_at(gradient[i], w[i]);
+                const float g = g_at.squarable(gradient[i], w[i]);
                 const float s = mean_square[i] + k.share * (g * g - mean_square[i]);
                 mean_square[i] = s;
                 const float step = k.rate * g * impl::inverse_square_root(s + k.epsilon);

@@ -65,29 +65,31 @@ CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& 
 CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch,
                                                               float* gradient, bool& correct) const {
     std::int64_t top = 0;
-    double mean = 0;  // of the logits: what smoothing adds
     for (std::int64_t c = 0; c < classes_; ++c) {
         if (z[c] > z[top]) top = c;
-        mean += static_cast<double>(z[c]);
     }
-    mean /= static_cast<double>(classes_);
+    // Of each logit its distance to the largest: log(total) is lost in a sum with logits above 1e15.
     const float largest = z[top];
-    double total = 0;
-    for (std::int64_t c = 0; c < classes_; ++c) total += std::exp(static_cast<double>(z[c] - largest));
-    const double log_total = std::log(total) + static_cast<double>(largest);
+    const auto below = [&](std::int64_t c) { return static_cast<double>(largest) - static_cast<double>(z[c]); };
+    double total = 0, mean_below = 0;
+    for (std::int64_t c = 0; c < classes_; ++c) {
+        total += std::exp(static_cast<double>(z[c] - largest));
+        mean_below += below(c);
+    }
+    mean_below /= static_cast<double>(classes_);
+    const double log_total = std::log(total);
     correct = top == label && !std::isnan(log_total);  // among logits with a NaN none is the largest
     if (gradient != nullptr) {
         const double share = 1.0 / static_cast<double>(batch);
         const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);
         for (std::int64_t c = 0; c < classes_; ++c) {
-            const double p = std::exp(static_cast<double>(z[c]) - log_total);
+            const double p = std::exp(-below(c) - log_total);
             const double q = (c == label ? 1.0 - static_cast<double>(smoothing_) : 0.0) + spread;
             gradient[c] = static_cast<float>((p - q) * share);
         }
     }
-    const double expected = (1.0 - static_cast<double>(smoothing_)) * static_cast<double>(z[label]) +
-                            static_cast<double>(smoothing_) * mean;
-    return log_total - expected;
+    const double smoothing = static_cast<double>(smoothing_);
+    return log_total + ((1.0 - smoothing) * below(label) + smoothing * mean_below);
 }
 
 #endif

@@ -118,7 +118,7 @@ struct AdamAt {
         load_floats<n>(first_moment + i, m);
         load_floats<n>(second_moment + i, v);
         CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) g[j] = g_at(g[j], wi[j]);
+        for (int j = 0; j < n; ++j) g[j] = g_at.squarable(g[j], wi[j]);
         move_moments<n>(k.first_share, k.second_share, g, m, v);
         store_floats<n>(first_moment + i, m);
         store_floats<n>(second_moment + i, v);
@@ -147,7 +147,7 @@ struct RmsPropAt {
         load_floats<n>(mean_square + i, s);
         CUPOLA_UNROLL
         for (int j = 0; j < n; ++j) {
-            g[j] = g_at(g[j], wi[j]);
+            g[j] = g_at.squarable(g[j], wi[j]);
             s[j] += k.share * (g[j] * g[j] - s[j]);
             g[j] = k.rate * g[j] * device_inverse_root(s[j] + k.epsilon);
         }
@@ -187,7 +187,7 @@ struct LambMoments {
 
     CUPOLA_HOST_DEVICE TwoSums operator()(std::int64_t i, std::int64_t) const {
         const LambConstants k = constants.get();
-        const float g[1] = {GradientAt(k.gradient)(gradient[i], w[i])};
+        const float g[1] = {GradientAt(k.gradient).squarable(gradient[i], w[i])};
         float m[1] = {first_moment[i]}, v[1] = {second_moment[i]};
         move_moments<1>(k.first_share, k.second_share, g, m, v);
         first_moment[i] = m[0];
