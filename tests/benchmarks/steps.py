@@ -37,8 +37,11 @@ def commands_of(name, options):
         "unfused": turns.cupola_step(*words, "unfused"),
         "own-float": turns.cupola_step(network, "float", batch, threads),
         "own-winograd": turns.cupola_step(network, "float", batch, threads, "winograd"),
-        "tensorflow": [machine.PEERS / "tensorflow/bin/python", turns.HERE / "peers/tensorflow_step.py", *words],
-        "torch": [machine.PEERS / "torch/bin/python", turns.HERE / "peers/torch_step.py", *words],
+        # In the faster of their modes. dlib and oneDNN choose by the processor themselves, and ONNX Runtime does.
+        "tensorflow": turns.Modes(
+            [machine.PEERS / "tensorflow/bin/python", turns.HERE / "peers/tensorflow_step.py", *words], turns.TENSORFLOW_MODES
+        ),
+        "torch": turns.Modes([machine.PEERS / "torch/bin/python", turns.HERE / "peers/torch_step.py", *words], turns.TORCH_MODES),
         "dlib": [turns.BUILD / "dlib_step", *words],
         "primitives": [turns.BUILD / "onednn_primitives", batch, network, precision],
     }
@@ -138,7 +141,8 @@ def text(results):
     lines = [
         "## The training step",
         "",
-        "Synthetic samples in memory, plain SGD (momentum for ResNet-44). In float, Cupola's convolutions are by Winograd's algorithm, as "
+        "Synthetic samples in memory, plain SGD (momentum for ResNet-44). TensorFlow and PyTorch run in the fastest of their modes on this "
+        "processor, tried before the rounds. In float, Cupola's convolutions are by Winograd's algorithm, as "
         "`cifar10_train` has them, and direct where the line says so. dlib has no LRN. The primitives are those of a step, the same "
         "oneDNN called directly, each over and over on buffers of its own; loss, update and the linear layers' bias gradients are among "
         "them, as primitives that oneDNN has for them. The limit is the step's floating-point operations (11.19 GFLOP for 128 images of the "

@@ -90,6 +90,42 @@ class Program:
         self.process.wait(timeout=60)
 
 
+class Modes:
+    """A program that can run in several ways, of which none is the fastest on every processor: `environments` has the environment of
+    each by its name. `fastest` tries them."""
+
+    def __init__(self, command, environments):
+        self.command, self.environments = command, environments
+
+    def fastest(self, key, options):
+        """The program in its fastest mode, warmed up. "how" of its description names the mode, "modes" has what a step took in each, in
+        milliseconds. A mode that cannot be started is left out."""
+        best, tried, problems = None, {}, []
+        for mode, environment in self.environments.items():
+            try:
+                program = Program(key, self.command, options.threads, **environment).ready()
+                seconds = program.work(amount_for(program.work(3), options.turn))["seconds"]
+            except (Missing, OSError) as error:
+                problems.append(f"{mode}: {error}")
+                continue
+            tried[mode] = 1e3 * statistics.median(seconds)
+            program.described["how"] += f", {mode}"
+            slower = program
+            if best is None or tried[mode] < min(took for other, took in tried.items() if other != mode):
+                best, slower = program, best
+            if slower is not None:
+                slower.stop()
+        if best is None:
+            raise Missing("; ".join(problems))
+        best.described["modes"] = tried
+        print(f"{key}: " + ", ".join(f"{mode} {took:.3g} ms" for mode, took in tried.items()), flush=True)
+        return best
+
+
+TENSORFLOW_MODES = {"oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}, "Eigen": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
+TORCH_MODES = {"oneDNN": {"TORCH_ONEDNN": "1"}, "without oneDNN": {"TORCH_ONEDNN": "0"}}
+
+
 def cupola_step(network, precision, batch, threads, *words):
     return [BUILD / "training_step", network, precision, batch, threads, *words]
 
@@ -143,7 +179,10 @@ def take(options, commands, quiet):
     running, missing = [], {}
     for key, command in commands.items():
         try:
-            running.append(Program(key, command, options.threads).ready())
+            if isinstance(command, Modes):
+                running.append(command.fastest(key, options))
+            else:
+                running.append(Program(key, command, options.threads).ready())
         except (Missing, OSError) as error:
             missing[key] = str(error)
             print(f"{key} is left out: {error}", flush=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step in PyTorch: eager, channels last (measured faster than NCHW and than torch.compile for these networks).
 
-    torch_step.py NETWORK PRECISION BATCH THREADS
+    [TORCH_ONEDNN=0] torch_step.py NETWORK PRECISION BATCH THREADS
 
 NETWORK is lrn (the tutorial's), plain (the same without LRN), resnet44 or mlp; PRECISION is float or bfloat16.
 
@@ -10,6 +10,7 @@ TensorFlow's SAME for these even sizes, without a copy for the padding.
 """
 
 import contextlib
+import os
 import sys
 
 import numpy as np
@@ -22,6 +23,7 @@ network, precision, batch, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]),
 torch.set_num_threads(threads)
 torch.set_num_interop_threads(1)
 torch.manual_seed(1)
+torch.backends.mkldnn.set_flags(os.environ.get("TORCH_ONEDNN", "1") != "0")
 random = np.random.RandomState(1)
 
 
