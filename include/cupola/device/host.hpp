@@ -140,12 +140,16 @@ struct Host {
 
 static_assert(Device<Host>);
 
-#ifndef CUPOLA_OPS
-
 namespace impl {
 
 /// The number after `key` in a file such as /proc/meminfo; `fallback` where there is none.
-inline std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback) {
+std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::size_t impl::number_in_file(const char* path, std::string_view key, std::size_t fallback) {
     std::FILE* file = std::fopen(path, "re");
     if (file == nullptr) return fallback;
     char line[256];
@@ -160,8 +164,6 @@ inline std::size_t number_in_file(const char* path, std::string_view key, std::s
     std::fclose(file);
     return result;
 }
-
-}  // namespace impl
 
 CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
     if (bytes == 0) return;
