@@ -160,7 +160,7 @@ cupola_make_onednn_for_clang() {
     mv "$temporary" "$cupola_deps/onednn-clang"
 }
 
-# cupola_setup examples|tests
+# cupola_setup examples|tests|all_tests: the last adds what tests/run --all needs.
 cupola_setup() {
     local purpose=$1 packages=() prefix prefixes=()
     { mkdir -p "$cupola_deps" "$cupola_log" && [ -w "$cupola_deps" ] && [ -w "$cupola_log" ]; } 2>/dev/null ||
@@ -187,12 +187,15 @@ cupola_setup() {
     cupola_has_header png.h || packages+=(libpng-dev)
     cupola_has_header curl/curl.h || packages+=(libcurl4-openssl-dev)
     cupola_has_header openssl/evp.h || packages+=(libssl-dev)
-    if [ "$purpose" = tests ]; then
+    if [ "$purpose" != examples ]; then
         cupola_has_header doctest/doctest.h || packages+=(doctest-dev)
+        command -v clang-format-16 >/dev/null || packages+=(clang-format-16)
+    fi
+    if [ "$purpose" = all_tests ]; then
         command -v pkg-config >/dev/null || packages+=(pkgconf)
         # The second compiler, its OpenMP and its sanitizers.
         command -v clang++-16 >/dev/null || packages+=(clang-16)
-        command -v clang-format-16 >/dev/null || packages+=(clang-format-16)
+        command -v clang-tidy-16 >/dev/null || packages+=(clang-tidy-16)
         [ -e /usr/lib/llvm-16/lib/libomp.so ] || packages+=(libomp-16-dev)
         compgen -G '/usr/lib/llvm-16/lib/clang/16*/lib/linux/libclang_rt.tsan-x86_64.a' >/dev/null ||
             packages+=(libclang-rt-16-dev)
@@ -206,9 +209,9 @@ cupola_setup() {
     fi
     cupola_cmake_suits || cupola_fail "CMake 3.25 or later is needed; this system's is older"
 
-    if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = tests ]; }; then cupola_fetch_onednn; fi
+    if [ ! -e "$cupola_deps/onednn" ] && { ! cupola_has_onednn || [ "$purpose" = all_tests ]; }; then cupola_fetch_onednn; fi
     local clang=clang++-16
-    case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != tests ]; then clang=; fi ;; esac
+    case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != all_tests ]; then clang=; fi ;; esac
     if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang/lib/libgomp.so.1" ]; then
         cupola_make_onednn_for_clang "$clang" ||
             cupola_fail "$clang finds no libomp; ask for: apt-get install libomp-16-dev"

@@ -5,6 +5,7 @@
 # that does, a sentence that is not said, a case without an expectation.
 set -euo pipefail
 check=$(dirname "${BASH_SOURCE[0]}")/check.sh
+twins=$(dirname "${BASH_SOURCE[0]}")/twins.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -31,9 +32,6 @@ $wrong"
 expect fails "// expect: an int is a byte
 $wrong"
 expect fails "$wrong"
-expect fails "// expect: an int is not a byte
-int twin = \"broken\";
-$wrong"
 expect fails '// expect: int
 #ifdef MISTAKE
 int right;
@@ -44,3 +42,18 @@ $wrong
 #ifdef MISTAKE
 int more = \"errors\";
 #endif"
+
+# Twins together: two that use the same name compile, and one that is broken is named, wherever it stands.
+printf '%s\n' "struct Net {};" "$wrong" >"$folder/first.cpp"
+printf '%s\n' "struct Net { int n; };" "$wrong" >"$folder/second.cpp"
+printf '%s\n' "int twin = \"broken\";" "$wrong" >"$folder/broken.cpp"
+"$twins" "$folder/first.cpp" "$folder/second.cpp" -- "$compiler"
+for order in "broken second" "first broken"; do
+    read -ra names <<<"$order"
+    if "$twins" "$folder/${names[0]}.cpp" "$folder/${names[1]}.cpp" -- "$compiler" >"$folder/output" 2>&1; then
+        echo "a broken twin passes"
+        exit 1
+    fi
+    grep -q 'broken\.cpp' "$folder/output" || { echo "the broken twin is not named:"; cat "$folder/output"; exit 1; }
+done
+if "$twins" -- "$compiler" >"$folder/output" 2>&1; then echo "no twin at all passes"; exit 1; fi
