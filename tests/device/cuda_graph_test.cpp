@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/device/cuda_event.hpp, cupola/device/cuda_pinned.hpp
 //
 // Captured work, events and pinned memory: what holds without a GPU, and, where there is one, what CUDA makes of them.
 #include <cupola/device/cuda_graph.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/device/step_constants.hpp
 //
 // The constants of a captured step: where they lie, and what is said of a step that has others. No GPU is needed.
 #include <cupola/device/step_constants.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/data/cuda_batches.hpp, cupola/data/uploaded.hpp
 //
 // Batches for `Cuda`, made by its kernels or handed over, against those of the host: on the emulator, where a stream's
 // work runs later, and compiled by nvcc for a GPU.

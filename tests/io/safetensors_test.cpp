@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/io/safetensors_writer.hpp
 #include <algorithm>
 #include <array>
 #include <cstddef>

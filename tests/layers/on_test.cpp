@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/placed.hpp
 //
 // Layers that run on another device than their network: the same bits, and the copies that the summary shows.
 #include <cupola/layers/on.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/cudnn/pad_shortcut.hpp, cupola/ops/onednn/pad_shortcut.hpp, cupola/ops/pad_shortcut.hpp
 //
 // PadShortcut: the mean of windows side by side, between channels of zeros.
 #include <string_view>

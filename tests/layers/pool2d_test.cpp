@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/layers/avg_pool2d.hpp, cupola/layers/max_pool2d.hpp, cupola/ops/pooling.hpp
 //
 // MaxPool2d and AvgPool2d: extents are known from the type, and its options reach the operation.
 #include <string_view>

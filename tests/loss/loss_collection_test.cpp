@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/loss/cross_entropy.hpp, cupola/loss/weight_decay.hpp
 #include <cupola/loss/loss_collection.hpp>
 
 #include <doctest/doctest.h>

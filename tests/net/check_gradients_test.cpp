@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/gradient_check.hpp
 //
 // check_gradients passes what is right, and finds each kind of mistake and says so.
 #include <cmath>

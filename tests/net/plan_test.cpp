@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/stage.hpp
 #include <cupola/net/plan.hpp>
 
 #include <cmath>

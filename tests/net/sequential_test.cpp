@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/items.hpp, cupola/net/summary.hpp, cupola/net/table.hpp
 #include <cupola/net/sequential.hpp>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/host/linear_by_rows.hpp
 //
 // Linear layers against plain loops in double, and what they promise beside their figures.
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/onednn/primitive.hpp
 //
 // One oneDNN primitive: what is refused before it can run, and how a layout is changed.
 #include <cstdint>

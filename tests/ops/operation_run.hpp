@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/operation.hpp
 //
 // Runs one operation forward and backward on a device, as hostile to it as the contract allows: every output starts as
 // NaN, scratch memory holds garbage and is exactly as large as asked for, guard bytes stand around each tensor, and

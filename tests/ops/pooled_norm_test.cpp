@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/cudnn/normed_pool.hpp, cupola/ops/host/normed_pool.hpp, cupola/ops/normed_pool.hpp
 //
 // MaxPool2d and LocalResponseNorm as one operation, in both orders, against plain loops in double.
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/host/convolution_algorithm.hpp
 //
 // Winograd's convolution against plain loops in double, and what it promises beside its figures.
 #include <cmath>

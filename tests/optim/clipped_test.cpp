@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/gradient_norm.hpp, cupola/ops/onednn/gradient_norm.hpp
 //
 // The steps of clipped optimisers beside PyTorch's are in optimizer_test.cpp.
 #include <cupola/optim/clipped.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/lamb_update.hpp, cupola/ops/onednn/lamb_update.hpp
 #include <cupola/optim/lamb.hpp>
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/lars_update.hpp, cupola/ops/onednn/lars_update.hpp
 #include <cupola/optim/lars.hpp>
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/adam_update.hpp, cupola/ops/onednn/adam_update.hpp, cupola/ops/onednn/rms_prop_update.hpp
+// Covers: cupola/ops/rms_prop_update.hpp, cupola/optim/adam.hpp, cupola/optim/adam_w.hpp, cupola/optim/rms_prop.hpp
 //
 // What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of
 // threads.

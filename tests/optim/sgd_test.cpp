@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/onednn/sgd_update.hpp, cupola/ops/sgd_update.hpp
 #include <cupola/optim/sgd.hpp>
 
 #include <vector>

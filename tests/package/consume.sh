@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# Covers: cupola/compiled.hpp, cupola/compiled_training.hpp
 #
 # Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, or with the
 # compiled library, from nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:

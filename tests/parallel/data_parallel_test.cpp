@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/parallel/memory_report.hpp, cupola/parallel/training_options.hpp
 #include <cupola/parallel/data_parallel.hpp>
 
 #include <limits>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/inference_lanes.hpp, cupola/predict.hpp
 #include <cupola/predict.hpp>
 
 #include <cmath>

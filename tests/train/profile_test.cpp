@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/cudnn/machine_rates.hpp, cupola/ops/machine_rates.hpp, cupola/ops/onednn/machine_rates.hpp
+// Covers: cupola/train/step_profile.hpp
 //
 // A profile names every part of a step once, its times add up to the step, its work is what the layers say, and the
 // training that is profiled is the same training.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/io/summary_sink.hpp, cupola/parallel/inspection.hpp, cupola/train/loss_averages.hpp
 #include <cupola/train/summaries.hpp>
 
 #include <algorithm>

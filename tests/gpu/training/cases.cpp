@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cudnn/adam_update.hpp, cupola/ops/cudnn/algorithms.hpp
+// Covers: cupola/ops/cudnn/gradient_norm.hpp, cupola/ops/cudnn/lamb_update.hpp, cupola/ops/cudnn/lars_update.hpp
+// Covers: cupola/ops/cudnn/moving_average_update.hpp, cupola/ops/cudnn/rms_prop_update.hpp
+// Covers: cupola/ops/cudnn/sgd_update.hpp, cupola/ops/cudnn/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
+// Covers: cupola/parallel/cuda_data_parallel.hpp, cupola/parallel/cuda_nccl_all_reduce.hpp
 //
 // A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several
 // replicas and GPUs, and what goes wrong. On a card what needs more GPUs than there are is left out.

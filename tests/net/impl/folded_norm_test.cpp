@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/cudnn/fold_batch_norm.hpp, cupola/ops/fold_batch_norm.hpp, cupola/ops/onednn/fold_batch_norm.hpp
 #include <cupola/net/impl/folded_norm.hpp>
 
 #include <array>

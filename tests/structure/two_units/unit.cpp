@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/cupola.hpp, cupola/host.hpp
 //
 // A translation unit that includes all of Cupola and uses a kernel of it. Compiled twice into one program, under two
 // names (UNIT_FUNCTION): a function that a header forgot to make inline, or a variable, is then defined twice.

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cupola/device/wait_until.hpp>
+
+#include <string>
+
+#include <doctest/doctest.h>
+#include <cupola/core/error.hpp>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+TEST_CASE("a wait ends with the question that is answered yes, and asks no more") {
+    for (const int turns : {1, 2, 999, 1000, 1001, 1010}) {
+        int asked = 0;
+        impl::wait_until([&] { return ++asked == turns; }, 3600, "never");
+        CHECK(asked == turns);
+    }
+}
+
+TEST_CASE("a wait for what never happens ends after its seconds with the parts of its message") {
+    int asked = 0;
+    const auto never = [&] {
+        ++asked;
+        return false;
+    };
+    CHECK(message_of<DeviceError>([&] { impl::wait_until(never, 0, "no answer in ", 0, " seconds"); }) ==
+          "no answer in 0 seconds");
+    CHECK(asked > 1);
+}
+
+TEST_CASE("what a question throws comes out of the wait") {
+    const auto fails = []() -> bool { throw InvalidArgument("a question"); };
+    CHECK(message_of<InvalidArgument>([&] { impl::wait_until(fails, 1, "never"); }) == "a question");
+}
