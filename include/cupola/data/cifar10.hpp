@@ -29,7 +29,7 @@ inline constexpr std::size_t cifar10_classes = 10;
 /// Where the record files are: in `path` itself or in the folder that CIFAR-10's archive unpacks to; "" if in neither.
 [[nodiscard]] inline std::string cifar10_folder(const std::string& path) {
     for (const char* below : {"", "/cifar-10-batches-bin"}) {
-        const std::string folder = path + below;
+        std::string folder = path + below;
         for (const char* file : {"/data_batch_1.bin", "/test_batch.bin"}) {
             if (kind_of(folder + file) != PathKind::missing) return folder;
         }

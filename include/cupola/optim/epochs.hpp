@@ -76,6 +76,7 @@ CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global
             " has no steps");
     const std::int64_t steps = images / global_batch;
     std::vector<std::int64_t> edges;
+    edges.reserve(boundaries.size());
     for (const std::int64_t epoch : boundaries) edges.push_back(epoch * steps);
     const Schedule schedule = piecewise(std::move(edges), std::move(values));
     return schedule.described(

@@ -65,6 +65,7 @@ CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
 
 CUPOLA_INLINE std::vector<LossPart> LossAverages::state() const {
     std::vector<LossPart> result;
+    result.reserve(entries_.size() + 1);
     for (const Entry& entry : entries_) result.push_back({entry.name, entry.smoothed});
     result.push_back({total_.name, total_.smoothed});
     return result;

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: tidy.sh SOURCE_DIR FLAGS... . Fails with what clang-tidy-16 finds, by the checks of .clang-tidy, in the headers that need no CUDA
+# (all in one unit: most of its time goes to the standard library's) and in the tutorial's training, where their templates are instantiated.
+set -euo pipefail
+cd "$1"
+shift
+unit=$(mktemp --suffix=.cpp)
+trap 'rm -f "$unit"' EXIT
+headers=$(find include/cupola -name '*.hpp' | sort)
+cuda=$(grep -lE '#include <(cuda|cudnn|cublas|nccl|cupti)' $headers || true)
+# What includes such a header needs CUDA too.
+while :; do
+    names=$(sed -E 's|^include/(.*)$|<\1>|' <<<"$cuda")
+    more=$(grep -lF "$names" $headers | cat - <(echo "$cuda") | sort -u)
+    [ "$more" != "$cuda" ] || break
+    cuda=$more
+done
+grep -vxF "$cuda" <<<"$headers" | sed -E 's|^include/(.*)$|#include <\1>|' >"$unit"
+[ "$(wc -l <"$unit")" -gt 100 ] || { echo "only these headers were found:"; cat "$unit"; exit 1; }
+clang-tidy-16 --quiet --warnings-as-errors='*' --config-file=.clang-tidy "$unit" examples/cifar10_train/tutorial.cpp -- "$@"
+echo "$(wc -l <"$unit") headers checked"
