@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: training.sh CIFAR10_TRAIN. What a good run prints: lines that the parsers of TensorFlow's tutorial take, figures
+# Usage: training.sh CIFAR10_TRAIN SAMPLE. What a good run prints: lines that the parsers of TensorFlow's tutorial take, figures
 # that fit together, the accuracy at the end; and the same losses for any devices and workers.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
 
-trains --num-replicas 2 --max-steps 25 --threads-per-device 1 --train-dir "$work/log"
+trains --num-replicas 2 --batch-size 32 --max-steps 25 --threads-per-device 1 --train-dir "$work/log"
 line='^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}: step [0-9]+, loss = [0-9]+\.[0-9]{2} \([0-9]+\.[0-9] examples/sec; [0-9]+\.[0-9]{3} sec/batch\)$'
 grep ': step ' "$work/output" >"$work/lines"
 ! grep -Ev "$line" "$work/lines" || fail "a log line that the tutorial's parsers do not take"
@@ -16,21 +17,22 @@ tail -n 1 "$work/output" | grep -Eq '^test accuracy with moving averages = [01]\
 diff "$work/lines" "$work/log/train.log" >"$work/difference" && fail "the times of two logs cannot be the same" || true
 diff <(losses) <(sed -nE 's|^.*: step ([0-9]+), loss = ([0-9.]+) .*|\1 \2|p' "$work/log/train.log") ||
     fail "train.log has other lines than standard output"
-# examples/sec counts both replicas and sec/batch is a whole step: their product is the 256 images of a step.
+# examples/sec counts both replicas and sec/batch is a whole step: their product is the 64 images of a step.
 sed -E 's|.*\(([0-9.]+) examples/sec; ([0-9.]+) sec/batch\)|\1 \2|' "$work/lines" |
-    awk '{ off = $1 * $2 - 256; if (off < 0) off = -off; if (off > 0.0006 * $1 + 0.06 * $2) exit 1 }' ||
+    awk '{ off = $1 * $2 - 64; if (off < 0) off = -off; if (off > 0.0006 * $1 + 0.06 * $2) exit 1 }' ||
     fail "examples/sec and sec/batch do not fit together"
 
 # A second run is appended to the log.
-trains --num-replicas 2 --max-steps 31 --threads-per-device 1 --train-dir "$work/log" --resume
+trains --num-replicas 2 --batch-size 32 --max-steps 31 --threads-per-device 1 --train-dir "$work/log" --resume
 [ "$(wc -l <"$work/log/train.log")" = 4 ] || fail "the log of the second run is not appended"
 
-trains --max-steps 2 --batch-size 8 --log-every 0
+small_data "$work/data" "$2"
+trains --data-dir "$work/data" --max-steps 2 --batch-size 8 --log-every 0
 [ -z "$(losses)" ] || fail "--log-every 0 prints a line"
-trains --max-steps 5 --batch-size 8 --log-every 2
+trains --data-dir "$work/data" --max-steps 5 --batch-size 8 --log-every 2
 [ "$(losses | cut -d ' ' -f 1 | xargs)" = "0 2 4" ] || fail "not a line every 2 steps"
 
-small="--num-replicas 4 --batch-size 8 --max-steps 12 --log-every 1 --threads-per-device 1 --learning-rate 0.2"
+small="--data-dir $work/data --num-replicas 4 --batch-size 8 --max-steps 12 --log-every 1 --threads-per-device 1 --learning-rate 0.2"
 outcome() { losses; tail -n 2 "$work/output"; }
 trains $small --num-devices 1 --seed 5
 outcome >"$work/expected"
