@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cupola::emulator {
 
@@ -39,6 +40,8 @@ std::int64_t launches_of_captures();
 std::int64_t waits();
 std::int64_t kernels();
 std::int64_t pieces();
+/// The names of the kernels that ran: "the kernel void a::b<float>(float*)".
+std::vector<std::string> kernels_that_ran();
 /// How many allocations were written outside of, seen when they are freed.
 int overruns();
 /// Bytes of the devices' memory that are in use.

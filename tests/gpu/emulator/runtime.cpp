@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -158,6 +159,7 @@ struct State {
     std::map<std::uintptr_t, Allocation> allocations;
     std::int64_t captured = 0, launches = 0, waits = 0, kernels = 0, pieces = 0;
     int overruns = 0, streams_made = 0;
+    std::set<const void*> ran;  // kernels
     std::string failure;
     std::deque<std::string> messages;  // that cudaGetErrorString answered
 };
@@ -674,6 +676,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
     return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel", [=, body = std::move(body)] {
         State& s = state();
         ++s.kernels;
+        s.ran.insert(kernel);
         const std::string what = run_kernel(kernel, grid, block, s.random.next(), body);
         if (!what.empty()) fail(current, what + "; CUPOLA_EMULATOR_SEED=" + std::to_string(s.seed));
         return true;
@@ -756,6 +759,12 @@ std::int64_t kernels() {
 std::int64_t pieces() {
     const Guard guard;
     return state().pieces;
+}
+std::vector<std::string> kernels_that_ran() {
+    const Guard guard;
+    std::vector<std::string> result;
+    for (const void* const kernel : state().ran) result.push_back(kernel_name(kernel));
+    return result;
 }
 int overruns() {
     const Guard guard;

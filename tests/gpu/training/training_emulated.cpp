@@ -5,4 +5,5 @@
 #define CUPOLA_TEST_NCCL
 #include <cupola/host.hpp>
 
+#include "../emulator/listener.hpp"
 #include "training_cuda.cu"

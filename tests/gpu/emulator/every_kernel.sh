@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: every_kernel.sh INCLUDE FOLDER. Each kernel that a header of INCLUDE defines is named in a file of FOLDER, where the tests on
+# the emulator wrote which kernels ran.
+set -euo pipefail
+kernels=$(grep -rh -A3 '__global__' "$1" | grep -oE '[a-z_0-9]+_kernel\(' | sort -u)
+count=$(wc -l <<<"$kernels")
+[ "$count" -eq "$(grep -rhoE '\b__global__ ' "$1" | wc -l)" ] || { echo "not every kernel's name was found: $kernels"; exit 1; }
+missing=0
+for kernel in $kernels; do
+    grep -rqE "\b${kernel%(}[<(]" "$2" || { echo "no test on the emulator runs ${kernel%(}"; missing=1; }
+done
+[ "$missing" -eq 0 ] && echo "all $count kernels ran"
