@@ -67,6 +67,9 @@ std::vector<Case> resnet_cases() {
         cases.push_back(
             resnet_case<FirstReplica, NetBf16>("first/bfloat16", {.replicas = 2, .devices = 2, .by_teams = true}));
     }
+    cases.push_back(plan_case<Net>("resnet8"));
+    cases.push_back(plan_case<NetBf16>("resnet8_bfloat16"));
+    cases.push_back(plan_case<ResNet<44>>("resnet44"));
     return cases;
 }
 

@@ -173,6 +173,29 @@ template <class Net, class Loss, class Optimizer, class Statistics = FirstReplic
     return hashes_of(train(other, steps - steps / 2));
 }
 
+/// A hash of what a plan of the network is made of: the list that the fusion pass leaves.
+template <class Net>
+[[nodiscard]] std::uint64_t hash_of_plan(bool training) {
+    std::vector<StageInfo> stages(Net::rows.size());
+    stages.resize(fuse(Net::rows, Net::fusion, stages, training));
+    std::uint64_t hash = mixed(stages.size());
+    const auto add = [&](auto value) { hash = mixed(hash ^ static_cast<std::uint64_t>(value)); };
+    for (const StageInfo& stage : stages) {
+        add(stage.row), add(stage.rows), add(stage.input.size()), add(stage.output.size());
+        add(stage.activation), add(stage.pair), add(stage.view), add(stage.has_parameters), add(stage.folded_norm);
+        add(stage.backward_reads_input), add(stage.backward_reads_output), add(stage.reads), add(stage.also_reads);
+        add(stage.masked_by_next), add(stage.masks_for_previous), add(stage.second_reader);
+        add(stage.second_reader_adds);
+    }
+    return hash;
+}
+
+/// The plans of training and of evaluation, in place of a training's two hashes.
+template <class Net>
+[[nodiscard]] Case plan_case(const std::string& name) {
+    return {"plan/" + name, [](int) { return Hashes{hash_of_plan<Net>(true), hash_of_plan<Net>(false)}; }};
+}
+
 /// The cases of each network, in a file of its own.
 [[nodiscard]] std::vector<Case> tutorial_cases();
 [[nodiscard]] std::vector<Case> resnet_cases();

@@ -52,6 +52,8 @@ std::vector<Case> tutorial_cases() {
         tutorial_case("clipped_sgd",
                       Clipped<Sgd>{.optimizer = {.learning_rate = 0.02}, .max_norm = 1.0, .max_value = 0.01},
                       {.replicas = 2, .by_teams = true}),
+        plan_case<cifar10::Cifar10Net>("tutorial"),
+        plan_case<cifar10::Cifar10NetBf16>("tutorial_bfloat16"),
     };
 }
 
