@@ -191,7 +191,9 @@ TEST_CASE("evaluation fits the arena where folding a normalisation takes more me
     DataParallel<WideNarrow, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 1, .seed = 3});
     const std::vector<float> samples(64, 0.5F);
     const std::vector<std::int32_t> labels{3};
-    const auto batches = [&](std::int64_t, int, HostContext&) { return BatchView{samples.data(), labels.data(), 1}; };
+    const auto batches = [&](std::int64_t, int, HostContext&) {
+        return BatchView{samples.data(), labels.data(), 1, Shape{1, 1, 64}};
+    };
     training.step(batches);
     const Evaluation evaluation = training.evaluate(batches, 1);
     CHECK(evaluation.samples == 1);
