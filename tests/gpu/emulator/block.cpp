@@ -105,13 +105,13 @@ struct Thread {
 struct Fiber {
     static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
-    Fiber() {
+    explicit Fiber(std::size_t number) : end(stack_bytes - number % different_ends * bytes_between_ends) {
         // The lowest page is never touched, so that a stack that overflows ends the program there.
         memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
         mprotect(memory, guard_bytes, PROT_NONE);
         context.bottom = static_cast<char*>(memory) + guard_bytes;
-        context.size = stack_bytes - guard_bytes;
+        context.size = end - guard_bytes;
     }
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
@@ -119,12 +119,12 @@ struct Fiber {
 
     void begin_at(void (*entry)()) {
 #ifdef __x86_64__
-        auto** const end = reinterpret_cast<void**>(static_cast<char*>(memory) + stack_bytes);
+        auto** const last = reinterpret_cast<void**>(static_cast<char*>(memory) + end);
         // As if `entry` had been called: 8 bytes past a multiple of 16. Below it the six registers.
-        end[-1] = nullptr;
-        end[-2] = reinterpret_cast<void*>(entry);
-        std::fill(end - 8, end - 2, nullptr);
-        context.top = end - 8;
+        last[-1] = nullptr;
+        last[-2] = reinterpret_cast<void*>(entry);
+        std::fill(last - 8, last - 2, nullptr);
+        context.top = last - 8;
 #else
         getcontext(&context.saved);
         context.saved.uc_stack.ss_sp = const_cast<void*>(context.bottom);
@@ -135,6 +135,10 @@ struct Fiber {
     }
 
     static constexpr std::size_t guard_bytes = 4096;
+    /// Stacks end at different places of a page: all in one set of the cache would push each other out.
+    static constexpr std::size_t different_ends = 128, bytes_between_ends = 9 * 64;
+
+    std::size_t end;
     void* memory;
     Context context;
     int thread = -1;
@@ -267,7 +271,7 @@ private:
             return thread.fiber->context;
         }
         if (idle_.empty()) {
-            fibers_.push_back(std::make_unique<Fiber>());
+            fibers_.push_back(std::make_unique<Fiber>(fibers_.size()));
             fibers_.back()->begin_at(&Block::enter);
             idle_.push_back(fibers_.back().get());
         }
