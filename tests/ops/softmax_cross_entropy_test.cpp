@@ -97,6 +97,21 @@ TEST_CASE_TEMPLATE_DEFINE(
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_bits, Devices);
 
+TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at once are each counted once", D, softmax_many) {
+    // On Cuda a block of few samples, of which there are at most 682, takes a second part.
+    constexpr std::int32_t classes = 65;
+    constexpr std::int64_t batch = 2 * 682 * 8 + 3;
+    reference::Random random(7);
+    const Floats z = random.normal(batch * classes, 3.0);
+    const Labels labels = random.labels(batch, classes);
+    const reference::SoftmaxCrossEntropy r{classes, 0.1};
+    const Outcome outcome = run<D>(z, labels, classes, 0.1F);
+    CHECK(outcome.result.sum == doctest::Approx(r.loss_sum(z, labels)).epsilon(reference::tolerance));
+    CHECK(outcome.result.correct == r.correct(z, labels));
+    CHECK(reference::distance(outcome.gradient, r.gradient(z, labels)) < reference::tolerance);
+}
+TEST_CASE_TEMPLATE_APPLY(softmax_many, Devices);
+
 TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and are won by the first class", D,
                           softmax_equal) {
     const Outcome outcome = run<D>(Floats(30, 0.7F), {0, 0, 9}, 10, 0.0F);

@@ -22,6 +22,7 @@
 #endif
 #ifdef __SANITIZE_ADDRESS__
 #include <pthread.h>
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -118,6 +119,9 @@ struct Fiber {
     ~Fiber() { munmap(memory, stack_bytes); }
 
     void begin_at(void (*entry)()) {
+#ifdef __SANITIZE_ADDRESS__
+        __asan_unpoison_memory_region(context.bottom, context.size);  // of a thread that was left in a kernel
+#endif
 #ifdef __x86_64__
         auto** const last = reinterpret_cast<void**>(static_cast<char*>(memory) + end);
         // As if `entry` had been called: 8 bytes past a multiple of 16. Below it the six registers.
@@ -161,11 +165,12 @@ public:
         failure_.clear();
         const unsigned count = extent.x * extent.y * extent.z;
         threads_.assign(count, {});
-        ready_.resize(count);
-        std::iota(ready_.begin(), ready_.end(), 0);
+        ready_.clear();
+        runs_ahead_ = random.below(2) == 0;
         for (unsigned i = 0; i < count; ++i)
             threads_[i].index = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
         ended_ = at_barrier_ = 0;
+        make_all_ready();
         leave(main_);
         if (!failure_.empty()) idle_.clear();  // those that were left in a kernel begin anew
         if (idle_.empty()) {
@@ -183,12 +188,14 @@ public:
         mine.waits = Waits::at_barrier;
         if (++at_barrier_ == threads_.size()) {
             for (const Thread& other : threads_) {
-                if (other.place.line != place.line || std::string_view(other.place.file) != place.file)
-                    fail("thread " + text_of(mine.index) + " waits at the barrier of " + text_of(place) +
-                         ", and thread " + text_of(other.index) + " at that of " + text_of(other.place));
+                if (other.place.line != place.line || std::string_view(other.place.file) != place.file) {
+                    std::string what = "thread " + text_of(mine.index) + " waits at the barrier of " + text_of(place) +
+                                       ", and thread " + text_of(other.index) + " at that of " + text_of(other.place);
+                    fail(std::move(what));
+                }
             }
             at_barrier_ = 0;
-            for (std::size_t i = 0; i < threads_.size(); ++i) make_ready(i);
+            make_all_ready();
         }
         suspend();
     }
@@ -200,8 +207,11 @@ public:
         mine.mask = mask;
         mine.source = source;
         mine.value = value;
-        if ((mask >> lane() & 1U) == 0)
-            fail("thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(place));
+        if ((mask >> lane() & 1U) == 0) {
+            std::string what =
+                "thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(place);
+            fail(std::move(what));
+        }
         mine.waits = Waits::in_warp;
         if (all_there(mine)) finish(mine);
         suspend();
@@ -210,7 +220,8 @@ public:
 
     [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
 
-    [[noreturn]] void fail(std::string what) {
+    /// The caller's temporary objects are not destroyed: the message is made before.
+    [[noreturn]] void fail(std::string&& what) {
         failure_ = std::move(what);
         go(fiber_of_current(), main_);
         std::abort();
@@ -233,9 +244,9 @@ private:
             try {
                 (*body_)();
             } catch (const std::exception& error) {
-                thrown = std::string("it threw: ") + error.what();
+                thrown = "thread " + text_of(thread.index) + ": it threw: " + error.what();
             }
-            if (!thrown.empty()) fail("thread " + text_of(thread.index) + ": " + thrown);
+            if (!thrown.empty()) fail(std::move(thrown));
             threads_[static_cast<std::size_t>(mine.thread)].waits = Waits::ended;
             ++ended_;
             const int next = take();
@@ -250,13 +261,14 @@ private:
     }
 
     [[nodiscard]] Context& fiber_of_current() { return threads_[static_cast<std::size_t>(current_)].fiber->context; }
-    /// A thread that can go on, taken from the list by chance; -1 where none can.
+    /// A thread that can go on; -1 where none can. Any of them by chance, or the one that could last: then a warp goes
+    /// on as long as it can while the others stand still, which chance alone would hardly bring about.
     [[nodiscard]] int take() {
         if (ready_.empty()) {
             if (ended_ != threads_.size() && failure_.empty()) diagnose();
             return -1;
         }
-        std::swap(ready_[random_->below(ready_.size())], ready_.back());
+        if (!runs_ahead_) std::swap(ready_[random_->below(ready_.size())], ready_.back());
         const int next = ready_.back();
         ready_.pop_back();
         return next;
@@ -305,6 +317,13 @@ private:
         ready_.push_back(static_cast<int>(thread));
     }
 
+    /// From any thread on, upwards or downwards.
+    void make_all_ready() {
+        const std::size_t count = threads_.size(), first = random_->below(count),
+                          step = random_->below(2) == 0 ? 1 : count - 1;
+        for (std::size_t i = 0, thread = first; i < count; ++i, thread = (thread + step) % count) make_ready(thread);
+    }
+
     /// Calls visit(index) for each thread of `of`'s mask. Lanes that the block does not have are left out.
     template <class Visit>
     void for_each_lane(const Thread& of, Visit&& visit) {
@@ -333,9 +352,12 @@ private:
             Thread& thread = threads_[i];
             if (thread.operation == WarpOperation::shuffle) {
                 const std::size_t from = first + static_cast<std::size_t>(thread.source);
-                if ((thread.mask >> thread.source & 1U) == 0 || from >= threads_.size())
-                    fail("thread " + text_of(thread.index) + " reads lane " + std::to_string(thread.source) +
-                         ", which takes no part, at " + text_of(thread.place));
+                if ((thread.mask >> thread.source & 1U) == 0 || from >= threads_.size()) {
+                    std::string what = "thread " + text_of(thread.index) + " reads lane " +
+                                       std::to_string(thread.source) + ", which takes no part, at " +
+                                       text_of(thread.place);
+                    fail(std::move(what));
+                }
                 thread.result = threads_[from].value;
             } else {
                 thread.result = votes;
@@ -378,6 +400,7 @@ private:
 
     std::vector<Thread> threads_;
     std::vector<int> ready_;
+    bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
     int current_ = -1;
     Fiber* running_ = nullptr;

@@ -32,6 +32,21 @@ void reverse(int* values) {
     values[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
+/// Each warp's sum of a number per round, added up by the first warp. Without the second barrier a warp may write its
+/// next sum before the first has read this one.
+template <bool waits>
+void rounds(int* to) {
+    __shared__ int sums[4];
+    for (int round = 0; round < 2; ++round) {
+        int sum = round + 1;
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xFFFF'FFFFU, sum, step);
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+        __syncthreads();
+        if (threadIdx.x == 0) to[round] = sums[0] + sums[1] + sums[2] + sums[3];
+        if (waits) __syncthreads();
+    }
+}
+
 template <class V>
 void shuffles(V* to) {
     const V mine = static_cast<V>(threadIdx.x) / 2;
@@ -168,6 +183,19 @@ TEST_CASE("a barrier lets no thread on before all have come, and without it some
         std::iota(wanted.rbegin(), wanted.rend(), 1000 * i + 1000);
         CHECK(values != wanted);
     }
+}
+
+TEST_CASE("a warp may run far ahead of the others") {
+    int wrong = 0;
+    for (int i = 0; i < 50; ++i) {
+        int sums[2] = {};
+        CHECK(run(&rounds<true>, 1, 128, &sums[0]) == cudaSuccess);
+        CHECK(sums[0] == 128);
+        CHECK(sums[1] == 256);
+        CHECK(run(&rounds<false>, 1, 128, &sums[0]) == cudaSuccess);
+        if (sums[0] != 128) ++wrong;
+    }
+    CHECK(wrong > 5);
 }
 
 TEST_CASE_TEMPLATE("shuffles give each lane the value of the lane that it names", V, int, unsigned, float, double,
