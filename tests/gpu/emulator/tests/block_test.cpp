@@ -257,6 +257,7 @@ TEST_CASE("threads come in an order of chance, which the seed repeats") {
 }
 
 TEST_CASE("a barrier that not all threads reach is a failure, which names kernel, block and thread") {
+    emulator::set_seed(1);
     const std::string message = failure_of(&some_at_barrier, 1, 64);
     CHECK(contains(message, "the kernel emulated_kernels::some_at_barrier()"));
     CHECK(contains(message, "block (0, 0, 0): not all threads reach a barrier: thread (1, 0, 0)"));
