@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/step_times.hpp>
@@ -29,6 +30,8 @@ struct PlanOptions {
     bool inspect = false;
     /// Whether replicas that run in step share the statistics of their batches: the plan is then run in segments.
     bool synchronized = false;
+    /// The least elements of a bucket of the gradient; 0 for one bucket of all.
+    std::int64_t bucket_elements = 0;
     bool operator==(const PlanOptions&) const = default;
 };
 
@@ -49,6 +52,11 @@ struct PassBuffers {
     /// Of all replicas that ran in step, from `batch`: a stage that merges statistics takes these for its batch's own,
     /// so that what `forward_each` shows is what the step computed.
     const float* merged = nullptr;
+};
+
+/// The elements [begin, end) of the parameter arena, whose gradients are final together.
+struct GradientBucket {
+    std::int64_t begin = 0, end = 0;
 };
 
 /// Bytes of a plan's arena by what they hold.
@@ -131,9 +139,18 @@ public:
     /// After backward, the gradient of the batch, if the plan was made with it.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
-    /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it.
+    /// Called with the number of a bucket, 0, 1, ..., once each.
+    using BucketReady = FunctionRef<void(std::size_t bucket)>;
+
+    /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it. `ready` is called
+    /// between two kernels of the network as soon as what is queued makes a bucket final.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const PassKey& key,
-                  bool accumulate = false);
+                  bool accumulate = false, BucketReady ready = {});
+
+    /// The parts of the gradient in the order in which backward finishes them. Parameters lie in the order of the layers and
+    /// backward goes from the last layer to the first, so what is final is one watermark that falls: the first bucket ends
+    /// at the last element, each ends where the one before begins, and the last begins at element 0.
+    [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_; }
 
     // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
     // step: a pass is exchanges() + 1 segments, and between two of them the replicas' sums are merged.
@@ -195,7 +212,9 @@ private:
 
     /// From stage `end` - 1 down to stage `begin`.
     void run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
-                      float* gradients, const PassKey& key, bool accumulate);
+                      float* gradients, const PassKey& key, bool accumulate, BucketReady ready = {});
+
+    [[gnu::cold]] void find_buckets();
 
     Pass<Device, T> pass(Context& context, std::size_t i, const T* batch, const float* parameters, float* gradients,
                          const PassKey& key, const PassBuffers& buffers = {});
@@ -208,6 +227,9 @@ private:
     std::vector<std::size_t> saved_at_, packed_at_;
     /// The stages that exchange sums with other replicas.
     std::vector<std::size_t> exchanges_;
+    std::vector<GradientBucket> buckets_;
+    /// The stage whose backward makes each bucket final.
+    std::vector<std::size_t> bucket_stages_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;

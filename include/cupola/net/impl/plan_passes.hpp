@@ -54,9 +54,9 @@ const float* Plan<Device, T>::forward(Context& context, const float* batch, cons
 
 template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const float* batch, const float* parameters, float* gradients,
-                               const PassKey& key, bool accumulate) {
+                               const PassKey& key, bool accumulate, BucketReady ready) {
     ends_.take_output_gradient(context, gradient_at(infos_.size()));
-    run_backward(context, infos_.size(), lowest_, ends_.batch(batch), parameters, gradients, key, accumulate);
+    run_backward(context, infos_.size(), lowest_, ends_.batch(batch), parameters, gradients, key, accumulate, ready);
     if (options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
 }
 
@@ -146,6 +146,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
         bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(rows, infos_[i]).bytes;
         bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
     }
+    if (backward) find_buckets();
 }
 
 template <class Device, class T>
@@ -169,13 +170,42 @@ void Plan<Device, T>::run_forward(Context& context, std::size_t begin, std::size
 
 template <class Device, class T>
 void Plan<Device, T>::run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch,
-                                   const float* parameters, float* gradients, const PassKey& key, bool accumulate) {
+                                   const float* parameters, float* gradients, const PassKey& key, bool accumulate,
+                                   BucketReady ready) {
+    std::size_t bucket = 0;
     for (std::size_t i = end; i-- > begin;) {
-        if (infos_[i].view && infos_[i].second_reader == no_value) continue;
-        const Stopwatch watch(times_, Direction::backward, i);
-        Pass<Device, T> p = pass(context, i, batch, parameters, gradients, key);
-        p.accumulate = accumulate;
-        stages_[i]->backward(p);
+        if (!infos_[i].view || infos_[i].second_reader != no_value) {
+            const Stopwatch watch(times_, Direction::backward, i);
+            Pass<Device, T> p = pass(context, i, batch, parameters, gradients, key);
+            p.accumulate = accumulate;
+            stages_[i]->backward(p);
+        }
+        for (; ready && bucket < buckets_.size() && bucket_stages_[bucket] == i; ++bucket) ready(bucket);
+    }
+}
+
+template <class Device, class T>
+void Plan<Device, T>::find_buckets() {
+    // What the stages below stage i write lies below this element.
+    std::vector<std::int64_t> below(infos_.size() + 1, 0);
+    for (std::size_t i = 0; i < infos_.size(); ++i) {
+        std::int64_t end = below[i];
+        for (std::size_t p = 0; p < rows_[infos_[i].row].parameters.count; ++p) {
+            const Row& row = rows_[infos_[i].row];
+            end = std::max(end, row.offsets[p] + row.parameters.list[p].shape.size());
+        }
+        below[i + 1] = end;
+    }
+    std::int64_t end = arena_elements(rows_);
+    for (std::size_t i = infos_.size(); i-- > lowest_;) {
+        const std::int64_t begin = i == lowest_ ? 0 : below[i];
+        const bool enough = options_.bucket_elements > 0 && end - begin >= options_.bucket_elements;
+        // The last bucket has the rest.
+        if (i != lowest_ && (!enough || begin == 0)) continue;
+        if (begin == end && i != lowest_) continue;
+        buckets_.push_back({begin, end});
+        bucket_stages_.push_back(i);
+        end = begin;
     }
 }
 

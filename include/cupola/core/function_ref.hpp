@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FunctionRef<R(Args...)>: a reference to something that can be called, of one type for all of them. Owns nothing: what
+// it refers to outlives it.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class Signature>
+class FunctionRef;
+
+template <class R, class... Args>
+class FunctionRef<R(Args...)> {
+public:
+    /// Refers to nothing.
+    FunctionRef() = default;
+    template <class F>
+        requires(!std::same_as<std::remove_cvref_t<F>, FunctionRef> && std::is_object_v<std::remove_reference_t<F>> &&
+                 std::is_invocable_r_v<R, F&, Args...>)
+    FunctionRef(F&& function)  // implicit: a parameter of this type takes any callable
+        : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
+          call_([](void* object, Args... args) -> R {
+              return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
+          }) {}
+
+    /// Whether it refers to something.
+    [[nodiscard]] explicit operator bool() const { return call_ != nullptr; }
+    R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
+
+private:
+    void* object_ = nullptr;
+    R (*call_)(void*, Args...) = nullptr;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
