@@ -13,7 +13,6 @@
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/parallel/cuda_concat_mean.hpp>
-#include <cupola/parallel/cuda_data_parallel.hpp>
 #ifdef CUPOLA_EXAMPLE_NCCL
 #include <cupola/nccl.hpp>
 #endif

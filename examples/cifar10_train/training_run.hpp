@@ -108,7 +108,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
                              text(averaging_name, by_slices ? ", each device its slice of the gradient"
                                                             : ", the whole gradient on each device")));
     }
-    output.say(text("optimiser: ", training.options().optimizer.description()));
+    output.say(text("optimiser: ", training.options.optimizer.description()));
     output.say(text("learning rate: ", schedule.description()));
 
     if constexpr (Side::profiles) {
@@ -125,11 +125,11 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     info.set("replicas", text(options.all_replicas()));
     info.set("accumulation", text(options.accumulation));
     info.set("seed", text(options.seed));
-    info.set("optimizer", training.options().optimizer.description());
+    info.set("optimizer", training.options.optimizer.description());
     info.set("learning_rate", schedule.description());
     info.set("averaging", averaging_name);
     info.set("bn_stats", options.bn_stats);
-    info.set("moving_average", training.options().moving_average.description());
+    info.set("moving_average", training.options.moving_average.description());
     info.set("precision", options.precision);
     side.describe(info);
 

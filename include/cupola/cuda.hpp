@@ -29,4 +29,6 @@
 #include <cupola/ops/cudnn/sgd_update.hpp>
 #include <cupola/ops/cudnn/softmax_cross_entropy.hpp>
 #include <cupola/ops/cudnn/training_step.hpp>
-#include <cupola/parallel/cuda_data_parallel.hpp>
+#include <cupola/parallel/cuda_concat_mean.hpp>
+#include <cupola/parallel/cuda_queue.hpp>
+#include <cupola/parallel/data_parallel.hpp>

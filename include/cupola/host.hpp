@@ -26,5 +26,7 @@
 #include <cupola/ops/onednn/rms_prop_update.hpp>
 #include <cupola/ops/onednn/sgd_update.hpp>
 #include <cupola/ops/onednn/softmax_cross_entropy.hpp>
+#include <cupola/ops/onednn/training_step.hpp>
 #include <cupola/parallel/host_concat_mean.hpp>
+#include <cupola/parallel/host_queue.hpp>
 #include <cupola/tensor/algorithms.hpp>

@@ -4,4 +4,4 @@
 // 2 (cupola::nccl).
 #pragma once
 
-#include <cupola/parallel/cuda_nccl_all_reduce.hpp>
+#include <cupola/parallel/nccl/nccl_collective.hpp>

@@ -83,7 +83,7 @@ auto batches_of(const ImageData& images, int replicas) {
 
 template <class Statistics>
 double train(Training<Statistics>& training, const ImageData& images, std::int64_t steps) {
-    auto batches = batches_of(images, training.options().replicas);
+    auto batches = batches_of(images, training.options.replicas);
     double last = 0;
     constexpr std::int64_t shown = 20;
     for (std::int64_t step = 0; step < steps; ++step) {
@@ -95,8 +95,8 @@ double train(Training<Statistics>& training, const ImageData& images, std::int64
 
 template <class Statistics>
 void print_accuracy(const char* name, Training<Statistics>& training, const ImageData& images, double loss) {
-    EvaluationBatches test(images.test, ScaledPixels{}, global_batch / training.options().replicas,
-                           training.options().devices);
+    EvaluationBatches test(images.test, ScaledPixels{}, global_batch / training.options.replicas,
+                           training.options.devices);
     std::printf("accuracy %s %.4f %.4f\n", name, evaluate(training, test).accuracy(), loss);
     std::fflush(stdout);
 }

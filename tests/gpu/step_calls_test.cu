@@ -134,9 +134,9 @@ void expect_only_the_step(const char* what, int replicas, const Allowed& allowed
         const Calls calls;
         for (int i = 0; i < steps; ++i) {
             training.queue(batches);
-            while (const StepReport* const report = training.collect()) loss = report->loss;
+            while (const StepReport* const report = training.poll_report()) loss = report->loss;
         }
-        while (const StepReport* const report = training.collect(0)) loss = report->loss;
+        while (const StepReport* const report = training.poll_report(0)) loss = report->loss;
         counted = Calls::counted();
     }
     std::printf("calls: %s, %d steps: %s\n", what, steps, text_of(counted).c_str());

@@ -168,7 +168,7 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
     }
     CHECK(place == 6);
     struct alignas(16) Place {
-        std::byte bytes[9000]{};
+        std::byte bytes[12000]{};
     } device;
     for (const int count : {0, 1, 40, 100, 180}) {
         impl::StepConstants constants(device.bytes, sizeof device.bytes);

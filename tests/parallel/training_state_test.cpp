@@ -279,7 +279,7 @@ TEST_CASE("an inspector sees the parameters before the update, the gradient, the
 
 TEST_CASE("what an inspector throws comes out of the step, which all devices have made") {
     Training training({.replicas = 2, .devices = 2, .batch_size = batch_size, .seed = 4, .check_every = 1}),
-        blind(training.options());
+        blind(training.options);
     auto batches = batches_of(2, batch_size), batches_of_blind = batches_of(2, batch_size);
     CHECK(contains(message_of<DataError>([&] {
                        training.step(batches, [](const Inspection<Host>&) { throw DataError("the disk is full"); });

@@ -32,41 +32,37 @@ struct Training {
         int replicas = 2, accumulation = 3;
     };
     StepReport report{.replicas = {{.samples = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
-    Options given{};
+    Options options{};
     bool whole = true;
     std::int64_t diverges_at = -1;
 
-    std::int64_t made = 0;
+    std::int64_t made = 0, reported = 0;
 
     [[nodiscard]] std::int64_t step() const { return made; }
+    static constexpr std::int64_t max_steps_in_flight = 1;
     template <class Batches>
         requires std::is_invocable_v<Batches&>
-    const StepReport& step(Batches&&) {
+    void queue(Batches&&) {
         if (made == diverges_at) throw DivergedError("diverged", made, 0);
-        report.step = made++;
-        return report;
+        ++made;
+    }
+    const StepReport* poll_report(std::int64_t max_in_flight) {
+        if (made - reported <= max_in_flight) return nullptr;
+        report.step = reported++;
+        return &report;
     }
     [[nodiscard]] bool sound() const { return whole; }
-    [[nodiscard]] const Options& options() const { return given; }
+    [[nodiscard]] int all_replicas() const { return options.replicas; }
     [[nodiscard]] TrainingState state() const { return {.step = made, .parameters = {static_cast<float>(made)}}; }
 };
 
 /// Its reports come two steps later.
 struct QueuedTraining : Training {
-    static constexpr std::int64_t most_ahead = 2;
-    std::int64_t reported = 0;
-    template <class Batches>
-    void queue(Batches&) {
-        ++made;
-    }
+    static constexpr std::int64_t max_steps_in_flight = 3;
+    using Training::queue;
     template <class Batches, class Inspect>
     void queue(Batches&, Inspect&&) {
         ++made;
-    }
-    const StepReport* collect(std::int64_t ahead = 0) {
-        if (made - reported <= ahead) return nullptr;
-        report.step = reported++;
-        return &report;
     }
 };
 
@@ -114,7 +110,7 @@ TEST_CASE("a checkpoint is of whole steps: after every so many, counted from ste
 }
 
 TEST_CASE("a run that goes on keeps the places of its checkpoints, and writes none of a step that it did not make") {
-    Training training{.made = 4};
+    Training training{.made = 4, .reported = 4};
     CHECK(saved_steps(training, 3, 4) == Steps{6, 8});
     CHECK(saved_steps(training, 3, 0).empty());
     CHECK(saved_steps(training, 0, 0).empty());

@@ -157,7 +157,22 @@ public:
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] const CudaOptions& options() const { return options_; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
+    /// The stream that work is queued on: the context's own, unless a StreamScope lives.
+    [[nodiscard]] cudaStream_t stream() const { return other_stream_ != nullptr ? other_stream_ : stream_.get(); }
+
+    /// While one lives, kernels that are queued on the context go to another stream of its device.
+    class StreamScope {
+    public:
+        StreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
+            context_.other_stream_ = stream;
+        }
+        StreamScope(const StreamScope&) = delete;
+        StreamScope& operator=(const StreamScope&) = delete;
+        ~StreamScope() { context_.other_stream_ = nullptr; }
+
+    private:
+        const CudaContext& context_;
+    };
     [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
     /// What operations look for on the device, while a step is queued.
@@ -191,6 +206,7 @@ private:
     CudaOptions options_;
     int multiprocessors_ = 0;
     impl::CudaStream stream_;
+    mutable cudaStream_t other_stream_ = nullptr;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
     StepCells cells_;
@@ -198,18 +214,29 @@ private:
     mutable impl::CudaStaging staging_;
 };
 
+class CudaQueue;
+
 /// An NVIDIA GPU.
 struct Cuda {
     static constexpr std::string_view name = "Cuda";
     static constexpr bool has_nccl = true;
-    /// Work is queued, and a training's is at most two steps ahead: parallel/cuda_data_parallel.hpp.
-    static constexpr bool queued = true;
+    /// What its pointers point to, the host cannot read.
+    static constexpr bool host_memory = false;
+    /// Work is queued, and the host goes on: a training has at most two complete steps queued behind the one that is not.
+    static constexpr int max_steps_in_flight = 3;
     /// Each pass of an optimiser is a launch: over neighbouring parameters in one.
     static constexpr bool joins_segments = true;
     using Options = CudaOptions;
     using Context = CudaContext;
     using Arena = CudaArena;
+    using Kernels = Cuda;
+    /// In parallel/cuda_queue.hpp.
+    using Queue = CudaQueue;
 
+    /// Queues a copy between two devices' memory.
+    static void copy_between(CudaContext& context, void* to, const void* from, std::size_t bytes) {
+        context.queue_copy(to, from, bytes);
+    }
     /// Bytes that are free on the calling thread's device.
     [[nodiscard]] static std::size_t available_memory() {
         [[maybe_unused]] const int count = cuda_devices();

@@ -13,12 +13,15 @@ namespace impl {
 
 class StepEvent {
 public:
-    /// The event happens when all that is queued now is done. Always of one context.
-    void record(const CudaContext& context) {
+    /// The event happens when all that is queued now is done. Always of one context. `captured`: while the stream is being
+    /// captured, for waits outside of the graph: the event then happens anew with each launch.
+    void record(const CudaContext& context, bool captured = false) {
         const auto scope = context.team();
         if (!event_)
             check_cuda(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
-        check_cuda(cudaEventRecord(event_.get(), context.stream()), "cudaEventRecord");
+        check_cuda(cudaEventRecordWithFlags(event_.get(), context.stream(),
+                                            captured ? cudaEventRecordExternal : cudaEventRecordDefault),
+                   "cudaEventRecordWithFlags");
     }
     /// True before the first record(). Throws DeviceError with what went wrong on the device.
     [[nodiscard]] bool happened() const {

@@ -54,6 +54,7 @@ private:
 };
 
 struct ConvolutionAlgorithm;
+class HostQueue;
 
 struct HostOptions {
     /// OpenMP threads of this device.
@@ -119,9 +120,14 @@ struct Host {
     static constexpr std::string_view name = "Host";
     /// What its pointers point to, the host can read.
     static constexpr bool host_memory = true;
+    /// A step is complete when the call that queues it returns.
+    static constexpr int max_steps_in_flight = 1;
     using Options = HostOptions;
     using Context = HostContext;
     using Arena = HostArena;
+    using Kernels = Host;
+    /// In parallel/host_queue.hpp.
+    using Queue = HostQueue;
 
     /// Bytes that this process can still take: the least of what the system says is available, what its control group
     /// leaves and what its limit of address space (`ulimit -v`) leaves.
@@ -130,6 +136,10 @@ struct Host {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
     }
     static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes != 0) std::memcpy(to, from, bytes);
+    }
+    /// Queues a copy between two devices' memory.
+    static void copy_between(HostContext&, void* to, const void* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);
     }
     /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,

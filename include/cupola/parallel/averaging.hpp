@@ -47,9 +47,7 @@ concept AveragingPolicy = std::copyable<A> && HasPolicyName<A> && AveragesRows<A
 template <class A, class Device>
 [[nodiscard]] consteval Sentence averaging_mistake() {
     Sentence sentence;
-    if constexpr (requires { A::template mistake<Device>(); }) {
-        sentence = A::template mistake<Device>();
-    } else if constexpr (!std::copyable<A>) {
+    if constexpr (!std::copyable<A>) {
         sentence << type_name<A>() << " is no averaging policy: it cannot be copied";
     } else if constexpr (!HasPolicyName<A>) {
         sentence << type_name<A>() << " is no averaging policy: it lacks `static constexpr std::string_view name`";

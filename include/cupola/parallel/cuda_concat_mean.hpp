@@ -8,10 +8,6 @@
 // The rows may be of several GPUs. They are complete: on another context's stream, that is its thread's to see to.
 #pragma once
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,28 +16,9 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/parallel/concat_mean.hpp>
+#include <cupola/parallel/impl/flushed_denormals.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-namespace impl {
-
-/// While one of these lives, numbers below 1e-38 are zeros, as on the threads of `Host`.
-class FlushedDenormals {
-public:
-#if defined(__SSE__)
-    FlushedDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040U); }
-    ~FlushedDenormals() { _mm_setcsr(before_); }
-#else
-    FlushedDenormals() = default;
-#endif
-    FlushedDenormals(const FlushedDenormals&) = delete;
-    FlushedDenormals& operator=(const FlushedDenormals&) = delete;
-
-private:
-    [[maybe_unused]] unsigned before_ = 0;
-};
-
-}  // namespace impl
 
 /// `mean` may be one of the rows: they have been read when it is written.
 inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {

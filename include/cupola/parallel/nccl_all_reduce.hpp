@@ -13,6 +13,7 @@
 // through a file beside `id_file`; ranks of other machines cannot be seen, and the error says so.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -25,15 +26,16 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What `Averaging` sums by on `Device`. Left incomplete here: parallel/cuda_nccl_all_reduce.hpp has it, and only who
-/// includes that needs NCCL.
-template <class Averaging, class Device>
-struct GroupOf;
+/// The sums of a process's devices. Left incomplete here: <cupola/nccl.hpp> has it, and only who includes that needs NCCL.
+template <class Device>
+class NcclCollective;
 
 }  // namespace impl
 
 struct NcclAllReduce {
     static constexpr std::string_view name = "NcclAllReduce";
+    template <class Device>
+    using Collective = impl::NcclCollective<Device>;
     /// Whoever starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
     static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
 
@@ -43,6 +45,9 @@ struct NcclAllReduce {
     /// Process 0 removes it once all have started. With the environment variable it only names the file of heartbeats;
     /// over several machines, which nobody has tried, the variable alone is set. One process needs neither.
     std::string id_file{};
+    /// The least bytes of a part of the gradient that is summed while the backward pass goes on; 0 for one sum at its end. With
+    /// more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
+    std::int64_t bucket_bytes = std::int64_t{1} << 20;
     /// How long the processes' starts may lie apart, and how long any may wait for the others in a step: all that only
     /// one of them does between two steps, such as an evaluation, lies within it.
     double start_seconds = 120, step_seconds = 60;
@@ -61,7 +66,7 @@ struct NcclAllReduce {
         if constexpr (!knows<Device>()) {
             sentence << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
                      << " is none: name ConcatMean instead";
-        } else if constexpr (!requires { sizeof(impl::GroupOf<NcclAllReduce, Device>); }) {
+        } else if constexpr (!requires { sizeof(Collective<Device>); }) {
             sentence << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
         }
         return sentence;
@@ -89,6 +94,7 @@ inline void NcclAllReduce::check(int devices) const {
             " processes hands NCCL's id on: name the same new file in the id_file of each, or set the environment "
             "variable ",
             id_variable);
+    require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes is 0 or more, not ", bucket_bytes);
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
           std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {

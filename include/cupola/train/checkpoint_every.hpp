@@ -106,9 +106,8 @@ public:
 private:
     [[gnu::cold]] void save() {
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
-        const auto& options = training_->options();
-        std::int64_t images_a_step = options.batch_size * options.replicas * options.accumulation;
-        if constexpr (requires { options.averaging.processes; }) images_a_step *= options.averaging.processes;
+        const auto& options = training_->options;
+        const std::int64_t images_a_step = options.batch_size * training_->all_replicas() * options.accumulation;
         checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_a_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
         directory_->save(Training::NetworkType::rows, checkpoint);

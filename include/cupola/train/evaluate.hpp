@@ -13,7 +13,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// the trained parameters are evaluated or their moving averages.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
-    if constexpr (requires { batches.provide_lanes(1); }) batches.provide_lanes(training.options().devices);
+    if constexpr (requires { batches.provide_lanes(1); }) batches.provide_lanes(training.options.devices);
     return training.evaluate(batches, batches.count(), weights);
 }
 

@@ -51,9 +51,6 @@ template <class C>
 concept HasStandsAfter = requires(C& callback, std::int64_t step) {
     { callback.stands_after(step) } -> std::convertible_to<bool>;
 };
-/// A training whose steps are queued: reports come later, in their order.
-template <class T>
-concept QueuesSteps = requires(T& training) { training.collect(); };
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
@@ -79,7 +76,7 @@ template <class C>
 template <class Training, class Batches>
 [[nodiscard]] consteval Sentence batches_mistake() {
     Sentence sentence;
-    if constexpr (!requires(Training& training, Batches& batches) { training.step(batches); }) {
+    if constexpr (!requires(Training& training, Batches& batches) { training.queue(batches); }) {
         sentence
             << short_type_name<Batches>()
             << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
@@ -103,9 +100,9 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
     if constexpr (requires {
                       Shape(Training::NetworkType::input);
-                      training.options().replicas;
+                      training.options.replicas;
                   })
-        require_batches(batches, Training::NetworkType::input, training.options().replicas);
+        require_batches(batches, Training::NetworkType::input, training.options.replicas);
     Run run{
         .first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {
@@ -146,30 +143,26 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         else
             return false;
     };
+    [[maybe_unused]] const auto report_all = [&](std::int64_t max_in_flight) {
+        while (const StepReport* const report = training.poll_report(max_in_flight)) (after(callbacks, *report), ...);
+    };
     try {
         while (training.step() < run.last_step && !run.stop && thrown == nullptr) {
-            if constexpr (QueuesSteps<Training>) {
-                const bool wanted = (wants(callbacks, training.step()) || ...);
-                if (wanted) {
+            const bool probed = (wants(callbacks, training.step()) || ...);
+            if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
+                if (probed) {
                     training.queue(batches, inspect);
                 } else {
                     training.queue(batches);
                 }
-                // The report of a step that was looked into comes before another is looked into.
-                const bool stands = wanted || (stands_after(callbacks, training.step() - 1) || ...);
-                const std::int64_t ahead = stands ? 0 : Training::most_ahead;
-                while (const StepReport* const report = training.collect(ahead)) (after(callbacks, *report), ...);
-            } else if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
-                const StepReport& report = training.step(batches, inspect);
-                (after(callbacks, report), ...);
-            } else if constexpr (requires { training.step(batches); }) {
-                [[maybe_unused]] const StepReport& report = training.step(batches);
-                (after(callbacks, report), ...);
+            } else if constexpr (requires { training.queue(batches); }) {
+                training.queue(batches);
             }
+            // The report of a step that was looked into comes before another is looked into.
+            const bool stands = probed || (stands_after(callbacks, training.step() - 1) || ...);
+            report_all(stands ? 0 : Training::max_steps_in_flight - 1);
         }
-        if constexpr (QueuesSteps<Training>) {
-            while (const StepReport* const report = training.collect(0)) (after(callbacks, *report), ...);
-        }
+        report_all(0);
         if (thrown != nullptr) std::rethrow_exception(thrown);
     } catch (...) {
         // The first error is the one to be told: what a callback's end throws on top of it (a full disk) is not.

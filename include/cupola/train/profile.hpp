@@ -54,10 +54,10 @@ template <class Training, class Batches>
                               {.rows = Net::rows,
                                .fusion = Net::fusion,
                                .element_bytes = sizeof(typename Net::Precision::Activation),
-                               .replicas = training.options().replicas,
-                               .devices = training.options().devices,
+                               .replicas = training.options.replicas,
+                               .devices = training.options.devices,
                                .samples_a_step = static_cast<double>(samples) / static_cast<double>(options.steps),
-                               .state_arenas = training.options().optimizer.state_arenas(),
+                               .state_arenas = training.options.optimizer.state_arenas(),
                                .parameter_elements = Net::parameter_count,
                                .regularized_elements = regularized})
         .find(rates);

@@ -18,7 +18,6 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
-#include <cupola/parallel/cuda_data_parallel.hpp>
 
 #include "../../../examples/cifar10_train/cifar10_net.hpp"
 #include "../synthetic_batches.hpp"
@@ -47,9 +46,9 @@ public:
         double loss = 0;
         for (int i = 0; i < steps; ++i) {
             training_.queue(batches_);
-            while (const StepReport* const report = training_.collect()) loss = report->loss;
+            while (const StepReport* const report = training_.poll_report()) loss = report->loss;
         }
-        while (const StepReport* const report = training_.collect(0)) loss = report->loss;
+        while (const StepReport* const report = training_.poll_report(0)) loss = report->loss;
         return loss;
     }
     [[nodiscard]] std::string not_captured() const { return training_.not_captured(); }

@@ -31,9 +31,9 @@ void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& t
                    CudaBatches<TutorialDistortions>& batches) {
     for (int i = 0; i < 1000; ++i) {
         training.queue(batches);
-        while (const StepReport* report = training.collect()) show(*report);
+        while (const StepReport* report = training.poll_report()) show(*report);
     }
-    while (const StepReport* report = training.collect(0)) show(*report);
+    while (const StepReport* report = training.poll_report(0)) show(*report);
 }
 
 struct FirstCounts {

@@ -3,7 +3,7 @@
 // Covers: cupola/ops/cudnn/gradient_norm.hpp, cupola/ops/cudnn/lamb_update.hpp, cupola/ops/cudnn/lars_update.hpp
 // Covers: cupola/ops/cudnn/moving_average_update.hpp, cupola/ops/cudnn/rms_prop_update.hpp
 // Covers: cupola/ops/cudnn/sgd_update.hpp, cupola/ops/cudnn/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
-// Covers: cupola/parallel/cuda_data_parallel.hpp, cupola/parallel/cuda_nccl_all_reduce.hpp
+// Covers: cupola/parallel/cuda_queue.hpp, cupola/parallel/nccl/nccl_collective.hpp
 //
 // A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several
 // replicas and GPUs, and what goes wrong. On a card what needs more GPUs than there are is left out.

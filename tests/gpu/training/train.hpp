@@ -193,8 +193,9 @@ Result train(const Run& run, const Optimizer& optimizer) {
             } else if constexpr (requires { training->queue(batches); }) {
                 training->queue(batches);
                 // The last ones are waited for.
-                const std::int64_t ahead = i + 1 == run.steps ? 0 : run.ahead;
-                while (const cupola::StepReport* report = training->collect(ahead)) keep(*report, result);
+                const std::int64_t ahead =
+                    i + 1 == run.steps ? 0 : std::min<std::int64_t>(run.ahead, Training::max_steps_in_flight - 1);
+                while (const cupola::StepReport* report = training->poll_report(ahead)) keep(*report, result);
             } else {
                 keep(training->step(batches), result);
             }
@@ -212,8 +213,8 @@ Result train(const Run& run, const Optimizer& optimizer) {
             result.parameters_after_error = training->parameters();
         if (!run.goes_on) return result;
         // The steps before the one that was never made are still to report.
-        if constexpr (requires { training->collect(0); }) {
-            while (const cupola::StepReport* report = training->collect(0)) keep(*report, result);
+        if constexpr (requires { training->poll_report(0); }) {
+            while (const cupola::StepReport* report = training->poll_report(0)) keep(*report, result);
         }
         const auto state = training->state();
         training->restore(state);
@@ -366,7 +367,7 @@ Result run_on(const Run& run) {
         return train<D, DataParallel<Net, TheLoss, AnyRule, ConcatMean, D, Policy>, Memory>(run, rule_of(run));
     };
     if (run.model == Model::convolutions_bfloat16) return by_any.template operator()<Convolutions16, FirstReplica>();
-    if constexpr (requires { requires D::queued; }) {
+    if constexpr (D::max_steps_in_flight > 1) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
     }
     if (run.model == Model::placed) return by_any.template operator()<Placed, FirstReplica>();

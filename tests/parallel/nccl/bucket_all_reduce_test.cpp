@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::int64_t elements = 41;
 /// In the order of the backward pass.
-const std::vector<std::vector<BucketRange>> splits{
+const std::vector<std::vector<GradientBucket>> splits{
     {{0, 41}}, {{20, 41}, {0, 20}}, {{40, 41}, {17, 40}, {16, 17}, {3, 16}, {0, 3}}};
 
 /// What a rank's local sum is, and its weight: none for rank 1 in every third step.
@@ -123,7 +123,7 @@ struct Process {
 };
 
 /// Queues a bucket's local sum, and gives it.
-void give(Process& process, std::size_t device, std::int64_t step, const BucketRange& bucket, std::size_t event) {
+void give(Process& process, std::size_t device, std::int64_t step, const GradientBucket& bucket, std::size_t event) {
     RankDevice& mine = *process.devices[device];
     AllReduce::Member& member = process.member(device);
     for (std::int64_t i = bucket.begin; i < bucket.end; ++i) mine.local(step)[i] = local(mine.rank, step, i);
@@ -138,7 +138,7 @@ void give(Process& process, std::size_t device, std::int64_t step, const BucketR
     member.give(bucket, mine.ready[event]);
 }
 /// A whole step of a device, whose sums come back to the host on the step's stream.
-void queue_step(Process& process, std::size_t device, std::int64_t step, const std::vector<BucketRange>& buckets) {
+void queue_step(Process& process, std::size_t device, std::int64_t step, const std::vector<GradientBucket>& buckets) {
     RankDevice& mine = *process.devices[device];
     AllReduce::Member& member = process.member(device);
     member.begin(step, weight(mine.rank, step), mine.stream);
@@ -161,7 +161,7 @@ bool right(const RankDevice& device, int ranks, std::int64_t step) {
 }
 
 /// Steps that are waited for one by one; how many came back right, over all devices.
-int run_steps(Process& process, int ranks, int steps, const std::vector<BucketRange>& buckets) {
+int run_steps(Process& process, int ranks, int steps, const std::vector<GradientBucket>& buckets) {
     std::atomic<int> count = 0;
     const std::vector<std::string> thrown = process.run([&](std::size_t device) {
         for (std::int64_t step = 0; step < steps; ++step) {
@@ -343,7 +343,7 @@ TEST_CASE(
 }
 
 TEST_CASE("with more than two ranks a ring's last bits depend on the split, and not where it is the same") {
-    const auto bits = [](const std::vector<BucketRange>& buckets) {
+    const auto bits = [](const std::vector<GradientBucket>& buckets) {
         const NcclBehaves behaves({.ring_order = true});
         Process process(3);
         static_cast<void>(run_steps(process, 3, 4, buckets));

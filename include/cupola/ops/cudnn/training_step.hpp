@@ -15,8 +15,10 @@
 #include <cupola/core/error.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cudnn/algorithms.hpp>
 #include <cupola/ops/cudnn/impl/launch_packs.cuh>
 #include <cupola/ops/cudnn/impl/step_elements.hpp>
+#include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -102,5 +104,33 @@ inline void queue_publish(const CudaContext& context, const void* from, void* pi
 }
 
 }  // namespace impl
+
+namespace ops {
+
+template <>
+struct TrainingStep<Cuda> {
+    static void poison(const CudaContext& context, const double* loss, float* gradient) {
+        impl::queue_spoil(context, loss, gradient);
+    }
+    static void weighted_sum(const CudaContext& context, std::span<const float* const> rows,
+                             std::span<const float> weights, std::span<float> to) {
+        impl::queue_weighted_sum(context, rows, weights, to);
+    }
+    static void mean(const CudaContext& context, std::span<const float> sums, const float* divisor,
+                     std::span<float> mean, std::int32_t* healthy) {
+        impl::queue_mean(context, sums, divisor, mean, healthy);
+    }
+    static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
+        queue_sum_of_squares(context, values, to);
+    }
+    static void all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
+        queue_all_finite(context, values, to);
+    }
+    static void hash(const CudaContext& context, std::span<const float> values, std::uint64_t* to) {
+        queue_hash_of(context, values, to);
+    }
+};
+
+}  // namespace ops
 
 }  // namespace cupola::inline CUPOLA_ABI

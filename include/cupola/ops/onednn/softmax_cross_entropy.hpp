@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
@@ -22,8 +23,14 @@ public:
     /// `batch` rows of logits; `gradient`, where given, is written.
     LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
                        float* gradient) const;
+    /// The same for a step: a label that is no class is in the report, and the gradient is then not written.
+    void queue(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
+               float* gradient, LossReport* report) const;
+    [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
 
 private:
+    /// The first sample whose label is no class; -1 if there is none.
+    [[nodiscard]] std::int64_t bad_sample(const std::int32_t* labels, std::int64_t batch) const;
     double sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const;
 
     std::int64_t classes_;
@@ -35,9 +42,8 @@ private:
 CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& context, const float* logits,
                                                                    const std::int32_t* labels, std::int64_t batch,
                                                                    float* gradient) const {
-    for (std::int64_t n = 0; n < batch; ++n) {
-        require(labels[n] >= 0 && labels[n] < classes_, "sample ", n, " of the batch has label ", labels[n],
-                ", and the loss has classes 0 to ", classes_ - 1);
+    if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
+        return result_of({.sum = 0, .correct = 0, .bad_sample = bad, .bad_label = labels[bad]});  // throws
     }
     constexpr std::int64_t samples_a_round = 512;
     double losses[samples_a_round];
@@ -60,6 +66,26 @@ CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& 
         }
     }
     return result;
+}
+
+CUPOLA_INLINE void SoftmaxCrossEntropy<Host, float>::queue(HostContext& context, const float* logits,
+                                                           const std::int32_t* labels, std::int64_t batch,
+                                                           float* gradient, LossReport* report) const {
+    if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
+        *report = {
+            .sum = std::numeric_limits<double>::quiet_NaN(), .correct = 0, .bad_sample = bad, .bad_label = labels[bad]};
+        return;
+    }
+    const LossResult result = forward(context, logits, labels, batch, gradient);
+    *report = {.sum = result.sum, .correct = result.correct, .bad_sample = -1, .bad_label = 0};
+}
+
+CUPOLA_INLINE std::int64_t SoftmaxCrossEntropy<Host, float>::bad_sample(const std::int32_t* labels,
+                                                                        std::int64_t batch) const {
+    for (std::int64_t n = 0; n < batch; ++n) {
+        if (labels[n] < 0 || labels[n] >= classes_) return n;
+    }
+    return -1;
 }
 
 CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch,

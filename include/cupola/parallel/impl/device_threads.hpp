@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One worker thread a device, for as long as the training lives. A job runs on all of them at once; inside it they can
-// meet. Nothing is allocated for a job.
+// One worker thread per device, for as long as the training lives. A job runs on all of them at once; inside it they
+// wait for each other at a barrier. Nothing is allocated for a job.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <exception>
@@ -13,6 +14,9 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <cupola/core/error.hpp>
 
@@ -36,9 +40,17 @@ public:
         run_job();
     }
 
-    /// Called by every thread inside a job: all go on when all have come. A job that meets must not throw before it has
-    /// met as often as the others.
-    void meet() { inside_.arrive_and_wait(); }
+    /// Whether the threads are of this process: a child of fork() has none of them.
+    [[nodiscard]] bool has_threads() const { return getpid() == process_; }
+
+    /// A barrier, called by every thread inside a job: returns when all have arrived, and says whether `healthy` was true
+    /// for each of them. Where it says no, every thread leaves the job: those after a failure of their own by throwing.
+    [[nodiscard]] bool arrive_and_wait(bool healthy) {
+        if (errors_.size() == 1) return healthy;
+        if (!healthy) arrived_healthy_.store(false, std::memory_order_relaxed);
+        inside_.arrive_and_wait();
+        return all_healthy_;
+    }
 
 private:
     void run_job();
@@ -47,17 +59,32 @@ private:
 
     void work(int device);
 
+    /// Runs on one thread once all have arrived, and before any goes on.
+    struct Collect {
+        DeviceThreads* threads;
+        void operator()() const noexcept {
+            threads->all_healthy_ = threads->arrived_healthy_.exchange(true, std::memory_order_relaxed);
+        }
+    };
+
     void* object_ = nullptr;
     void (*call_)(void*, int) = nullptr;
     std::vector<std::exception_ptr> errors_;
-    std::barrier<> edge_, inside_;
+    std::atomic<bool> arrived_healthy_{true};
+    bool all_healthy_ = true;
+    std::barrier<> edge_;
+    std::barrier<Collect> inside_;
+    pid_t process_;
     std::vector<std::thread> threads_;
 };
 
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
-    : errors_(static_cast<std::size_t>(devices)), edge_(devices + 1), inside_(devices) {
+    : errors_(static_cast<std::size_t>(devices)),
+      edge_(devices + 1),
+      inside_(devices, Collect{this}),
+      process_(getpid()) {
     threads_.reserve(static_cast<std::size_t>(devices));
     try {
         for (int device = 0; device < devices; ++device) {
@@ -85,6 +112,10 @@ CUPOLA_INLINE DeviceThreads::~DeviceThreads() { stop(); }
 }
 
 CUPOLA_INLINE void DeviceThreads::stop() {
+    if (!has_threads()) {
+        for (std::thread& thread : threads_) thread.detach();
+        return;
+    }
     call_ = nullptr;
     edge_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();

@@ -46,26 +46,27 @@ public:
     /// Makes the context on the calling thread, which is the device's own from then on.
     [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options);
 
+    using MakePlan = Plan<Device, T> (*)(Context&, const PlanOptions&);
+
     /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that
     /// run in step have a lane each.
-    template <Network Net>
-    [[gnu::cold]] void add_plan(const PlanOptions& options, std::size_t lane = 0) {
-        add_plan(&Plan<Device, T>::template make<Net>, options, lane);
-    }
+    [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t lane = 0);
     [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
-    [[gnu::cold]] void allocate(const MemoryReport& memory);
+    /// `copies` is how many times the parameters, the optimizer's state and the moving averages are kept: once, or once
+    /// per replica of the device.
+    [[gnu::cold]] void allocate(const MemoryReport& memory, int copies = 1);
 
     /// From now on the time of the training's plans is added to `times`, until that is null.
     [[gnu::cold]] void time(StepTimes* times);
     [[nodiscard]] StepTimes* times() const { return times_; }
 
     [[nodiscard]] Context& context() { return *context_; }
-    [[nodiscard]] float* parameters() { return reinterpret_cast<float*>(parameters_.data()); }
-    [[nodiscard]] float* state() { return reinterpret_cast<float*>(state_.data()); }
-    [[nodiscard]] float* averages() { return reinterpret_cast<float*>(averages_.data()); }
+    [[nodiscard]] float* parameters(int copy = 0) { return copy_of(parameters_, copy); }
+    [[nodiscard]] float* state(int copy = 0) { return copy_of(state_, copy); }
+    [[nodiscard]] float* averages(int copy = 0) { return copy_of(averages_, copy); }
     [[nodiscard]] float* buffers() { return reinterpret_cast<float*>(buffers_.data()); }
 
     /// Copies host memory to one of the arenas above.
@@ -84,25 +85,21 @@ public:
     [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
 
     /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
-    template <Network Net>
-    [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(std::int64_t batch) {
-        return inspection_plan(&Plan<Device, T>::template make<Net>, batch);
-    }
+    [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
 
     /// Calls visit(row, values) with each layer's output for a batch; see PassBuffers for `merged`.
     template <class Visit>
-    void inspect(Plan<Device, T>& plan, const float* samples, const PassKey& key, const float* merged, Visit&& visit) {
-        plan.prepare(*context_, parameters());
+    void inspect(Plan<Device, T>& plan, const float* parameters, const float* samples, const PassKey& key,
+                 const float* merged, Visit&& visit) {
+        plan.prepare(*context_, parameters);
         plan.forward_each(
-            *context_, samples, parameters(), {.running = buffers(), .merged = merged}, key,
+            *context_, samples, parameters, {.running = buffers(), .merged = merged}, key,
             [&](std::size_t row, const T* values, std::int64_t elements) {
                 visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
             });
     }
 
 private:
-    using MakePlan = Plan<Device, T> (*)(Context&, const PlanOptions&);
-
     struct BatchPlan {
         Plan<Device, T> plan;
         std::size_t lane = 0;
@@ -115,8 +112,10 @@ private:
         const BatchPlan* last = nullptr;
     };
 
-    [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t lane);
-    [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
+    [[nodiscard]] float* copy_of(typename Device::Arena& arena, int copy) {
+        return reinterpret_cast<float*>(arena.data() + arena.size() / static_cast<std::size_t>(copies_) *
+                                                           static_cast<std::size_t>(copy));
+    }
 
     /// The same values as float, until the next call.
     [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements);
@@ -131,6 +130,7 @@ private:
     std::vector<Lane> lanes_;
     StepTimes* times_ = nullptr;
     std::int64_t version_ = 0;
+    int copies_ = 1;
 };
 
 // Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
@@ -178,8 +178,9 @@ Plan<Device, T>& DeviceWorker<Device, T>::inspection_plan(MakePlan make, std::in
 }
 
 template <class Device, class T>
-void DeviceWorker<Device, T>::allocate(const MemoryReport& memory) {
+void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
     const int ordinal = context_->ordinal();
+    copies_ = copies;
     parameters_ = typename Device::Arena(memory.parameters, text("the parameters of device ", ordinal));
     state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
     averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
@@ -252,53 +253,6 @@ auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t lane)
 
 /// Throws InvalidArgument unless a part of a training's state has the elements that the network's has.
 [[gnu::cold]] void require_elements(const char* what, std::size_t given, std::int64_t wanted);
-
-/// A replica's part in a step.
-struct Replica {
-    /// Of all its batches so far.
-    std::int64_t samples = 0;
-    /// The last batch of this step that has samples, and that batch's random numbers.
-    BatchView batch{};
-    PassKey key{};
-    /// Where its statistics of that batch go.
-    float* statistics = nullptr;
-    bool has_finite_loss = true;
-    /// Where in its own batch a number that is not finite came from; empty where it shows none.
-    std::string culprit{};
-};
-
-/// A device's part in a step. No member of DataParallel, so that it is one type for every network.
-template <class Device, class T>
-struct DeviceState {
-    DeviceWorker<Device, T> worker;
-    std::uint64_t hash = 0;
-    /// Whether its parameters and running statistics were, when they were last checked.
-    bool finite = true;
-    std::exception_ptr error;
-    /// Of the step in progress: its replicas have run; their sum can be given to the other devices; its slice of the
-    /// average is there and finite. Each is written before the devices meet and read after that, so it is not one flag
-    /// written twice: a device that is still reading would see what a faster one has written since.
-    bool ready = false, has_sum = false, averaged = false;
-    /// From the update of its parameters on, until all devices' updates are there and equal.
-    bool updating = false;
-    std::vector<double> regularization;
-    /// Merged statistics of the replicas that run in step.
-    std::vector<double> merged;
-    /// For its calls of the policies.
-    CountedRows counted_rows;
-
-    /// Devices have to meet equally often: what one throws is kept until they have, and the rest of its work is left
-    /// out.
-    template <class Work>
-    void attempt(Work&& work) {
-        if (error) return;
-        try {
-            work();
-        } catch (...) {
-            error = std::current_exception();
-        }
-    }
-};
 
 #ifndef CUPOLA_OPS
 

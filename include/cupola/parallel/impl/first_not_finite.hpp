@@ -38,8 +38,8 @@ namespace impl {
 /// `all_finite` is found by the device's context.
 template <class Device, class T>
 [[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan,
-                                           std::span<const Row> rows, const BatchView& batch, const PassKey& key,
-                                           const float* gradient) {
+                                           std::span<const Row> rows, const float* parameters, const BatchView& batch,
+                                           const PassKey& key, const float* gradient) {
     auto& context = worker.context();
     const auto finite = [&](const float* values, std::int64_t count) {
         return all_finite(context, std::span<const float>(values, static_cast<std::size_t>(count)));
@@ -49,7 +49,7 @@ template <class Device, class T>
         if (!finite(batch.samples + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
     }
     std::string found;
-    worker.inspect(plan, batch.samples, key, nullptr, [&](std::size_t row, std::span<const float> values) {
+    worker.inspect(plan, parameters, batch.samples, key, nullptr, [&](std::size_t row, std::span<const float> values) {
         if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
         found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ",
                      rows[row].type, ") is the first that is not finite");

@@ -16,10 +16,6 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Whether the host, and so every device of a training, reads what is on the device.
-template <class D>
-concept SharesMemory = requires { requires D::host_memory; };
-
 template <class D>
 class ReplicaGradients {
 public:
@@ -35,13 +31,13 @@ public:
     [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * rows_.size(); }
     [[nodiscard]] std::size_t average_bytes() const {
         if (!has_averages()) return 0;  // one replica's gradient is the average, in place
-        return arena_bytes() * (SharesMemory<D> ? 1 : averages_.size());
+        return arena_bytes() * (D::host_memory ? 1 : averages_.size());
     }
 
     /// Makes what is of a device, whose replicas are [first, last): on its own thread.
     [[gnu::cold]] void allocate(int device, int first, int last) {
         const auto index = static_cast<std::size_t>(device);
-        if (SharesMemory<D>) {
+        if (D::host_memory) {
             if (device > 0) return;
             first = 0;
             last = static_cast<int>(rows_.size());
@@ -56,7 +52,7 @@ public:
             average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
         float* const place = has_averages() ? reinterpret_cast<float*>(average.data()) : rows_[0];
         averages_[index] = place;
-        if (SharesMemory<D>) averages_.assign(averages_.size(), place);
+        if (D::host_memory) averages_.assign(averages_.size(), place);
     }
 
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }

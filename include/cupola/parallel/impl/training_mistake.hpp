@@ -10,10 +10,11 @@
 #include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/optim/optimizer.hpp>
-#include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -22,6 +23,19 @@
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// The device whose operations a device queues, for what is no device too.
+template <class D>
+struct KernelsOfDevice {
+    using Type = D;
+};
+template <class D>
+    requires requires { typename D::Kernels; }
+struct KernelsOfDevice<D> {
+    using Type = typename D::Kernels;
+};
+template <class D>
+using KernelsOf = typename KernelsOfDevice<D>::Type;
 
 /// The first mistake; nothing where there is none, and nothing where the network has reported its own.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
@@ -32,12 +46,14 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     } else if constexpr (!Device<D>) {
         sentence = device_mistake<D>();
     } else if constexpr (Net::sound) {
-        sentence = Net::template untrainable<D, typename Net::Precision>();
-        if (sentence.empty()) sentence = CollectionOf<Loss>::template mistake_on<D>(Net::rows, Net::output_shape);
-        if (sentence.empty()) sentence = optimizer_mistake<Optimizer, D>();
-        if (sentence.empty()) sentence = averaging_mistake<Averaging, D>();
+        using Kernels = KernelsOf<D>;
+        sentence = Net::template untrainable<Kernels, typename Net::Precision>();
+        if (sentence.empty()) sentence = CollectionOf<Loss>::template mistake_on<Kernels>(Net::rows, Net::output_shape);
+        if (sentence.empty()) sentence = optimizer_mistake<Optimizer, Kernels>();
+        if (sentence.empty()) sentence = agreement_mistake<Averaging, D>();
         if (sentence.empty()) sentence = statistics_mistake<Statistics>();
-        if constexpr (requires { requires D::queued && Statistics::synchronized; }) {
+        if (sentence.empty()) sentence = queue_mistake<D>();
+        if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {
             if (sentence.empty() && Net::buffer_elements > 0) {
                 sentence << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on "
                          << D::name
@@ -57,10 +73,6 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     }
 }
 
-/// Whether a device's work is queued: parallel/cuda_data_parallel.hpp has its training.
-template <class D>
-inline constexpr bool is_queued = requires { requires D::queued; };
-
 /// The options of a device, for what is none too.
 template <class D>
 struct DeviceOptionsOf {
@@ -76,15 +88,20 @@ struct DeviceOptionsOf<D> {
 /// A training with a mistake: says it, and can be used like a training as far as the compiler is concerned. Without a
 /// mistake parallel/data_parallel.hpp takes its place.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
-class DataParallel {
+struct DataParallel {
     static_assert(report_mistake<impl::training_mistake<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
 
-public:
     using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type, Statistics>;
     explicit DataParallel(const Options&);
-    const Options& options() const;
+    const Options options;
     const MemoryReport& memory() const;
     std::int64_t step() const;
+    static constexpr std::int64_t max_steps_in_flight = 1;
+    template <class Batches>
+    void queue(Batches&&);
+    template <class Batches, class Inspector>
+    void queue(Batches&&, Inspector&&);
+    const StepReport* poll_report(std::int64_t = 0);
     template <class Batches>
     const StepReport& step(Batches&&);
     template <class Batches>

@@ -33,16 +33,13 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/device/cuda_pinned.hpp>
+#include <cupola/net/plan.hpp>
 #include <cupola/parallel/impl/nccl_group.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// The elements [begin, end) of a gradient.
-struct BucketRange {
-    std::int64_t begin = 0, end = 0;
-};
 
 /// On the device: the sums, and what they are divided by to get the average.
 struct BucketSums {
@@ -117,9 +114,10 @@ public:
     /// every rank's divisor NaN.
     [[nodiscard]] float* weight() const { return memory_; }
 
-    /// Begins a step. `weight` is written on `stream`, where the local sums are computed, in its order. Throws
-    /// InvalidArgument if the last step is not finished or the step before the last max_steps_in_flight is not complete.
-    void begin(std::int64_t step, float weight, cudaStream_t stream) {
+    /// Begins a step. `weight` is written on `stream`, where the local sums are computed, in its order; or, with null, on the
+    /// member's own stream behind the first bucket's `ready`. Throws InvalidArgument if the last step is not finished or
+    /// the step before the last max_steps_in_flight is not complete.
+    void begin(std::int64_t step, float weight, cudaStream_t stream = nullptr) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
         if (!(weight >= 0) || std::isinf(weight)) misused(text("the weight of a device is ", weight));
         Slot& slot = slot_of(step);
@@ -133,15 +131,15 @@ public:
         given_ = 0;
         slot.step = -1;
         slot.complete = false;
-        float* const pinned = &weights()[static_cast<std::size_t>(step % max_steps_in_flight) * leading];
-        pinned[0] = weight;  // its neighbours stay 0
-        impl::check_cuda(cudaMemcpyAsync(memory_, pinned, leading * sizeof(float), cudaMemcpyHostToDevice, stream),
-                         "cudaMemcpyAsync");
+        pinned_weight()[0] = weight;  // its neighbours stay 0
+        weight_is_written_ = stream != nullptr;
+        if (weight_is_written_) write_weight(stream);
     }
 
     /// Queues the sum of a bucket behind `ready`, which was recorded on begin()'s stream behind the bucket's local sum.
     /// Returns when it is queued. Throws InvalidArgument if the bucket is not the next.
-    void give(const BucketRange& bucket, cudaEvent_t ready) {
+    /// `local`, if given, queues the bucket's local sum on the member's own stream, behind `ready`.
+    void give(const GradientBucket& bucket, cudaEvent_t ready, FunctionRef<void(cudaStream_t)> local = {}) {
         if (!begun_) misused(text("bucket ", shown(bucket), " was given outside a step"));
         if (bucket.end != next_end_ || bucket.begin < 0 || bucket.begin >= bucket.end) {
             misused(text("bucket ", shown(bucket), " of step ", step_, " was given where ",
@@ -149,6 +147,8 @@ public:
                                         : text("the next ends at element ", next_end_, " of ", elements_)));
         }
         impl::check_cuda(cudaStreamWaitEvent(stream_.get(), ready, 0), "cudaStreamWaitEvent");
+        if (!std::exchange(weight_is_written_, true)) write_weight(stream_.get());
+        if (local) local(stream_.get());
         next_end_ = bucket.begin;
         ++given_;
         if (steps_ < first_steps)
@@ -158,7 +158,7 @@ public:
     }
 
     /// The same behind all that is queued on `stream`.
-    void give(const BucketRange& bucket, cudaStream_t stream) {
+    void give(const GradientBucket& bucket, cudaStream_t stream) {
         impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
         give(bucket, ready_.get());
     }
@@ -170,7 +170,7 @@ public:
             misused(text("step ", step_, " is finished without the elements [0, ", next_end_, "): ", given_,
                          given_ == 1 ? " bucket was given" : " buckets were given"));
         }
-        for (const BucketRange& bucket : std::exchange(held_back_, {})) sum(bucket);
+        for (const GradientBucket& bucket : std::exchange(held_back_, {})) sum(bucket);
         Slot& slot = slot_of(step_);
         impl::check_cuda(cudaEventRecord(slot.summed.get(), stream_.get()), "cudaEventRecord");
         impl::check_cuda(cudaStreamWaitEvent(stream, slot.summed.get(), 0), "cudaStreamWaitEvent");
@@ -253,12 +253,20 @@ private:
     [[nodiscard]] bool done(Slot& slot) {
         return slot.complete || (slot.complete = group_.poll(device_, slot.summed.get(), slot.step, group_.now()));
     }
+    [[nodiscard]] float* pinned_weight() const {
+        return &weights()[static_cast<std::size_t>(step_ % max_steps_in_flight) * leading];
+    }
+    void write_weight(cudaStream_t stream) {
+        impl::check_cuda(
+            cudaMemcpyAsync(memory_, pinned_weight(), leading * sizeof(float), cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
+    }
     [[nodiscard]] float* weights() const { return reinterpret_cast<float*>(pinned_.data()); }
-    [[nodiscard]] static std::string shown(const BucketRange& bucket) {
+    [[nodiscard]] static std::string shown(const GradientBucket& bucket) {
         return text('[', bucket.begin, ", ", bucket.end, ')');
     }
 
-    void sum(const BucketRange& bucket) {
+    void sum(const GradientBucket& bucket) {
         const std::int64_t begin = bucket.begin == 0 ? -leading : bucket.begin;
         group_.sum(device_, {memory_ + leading + begin, static_cast<std::size_t>(bucket.end - begin)}, stream_.get(),
                    step_);
@@ -282,8 +290,8 @@ private:
     impl::CudaStream stream_;
     impl::CudaEvent ready_, last_;
     std::array<Slot, max_steps_in_flight> slots_;
-    std::vector<BucketRange> held_back_;
-    bool begun_ = false;
+    std::vector<GradientBucket> held_back_;
+    bool begun_ = false, weight_is_written_ = false;
     std::int64_t step_ = 0, next_end_ = 0, polled_ = -1;
     int given_ = 0, steps_ = 0;
     double polled_since_ = 0;

@@ -55,8 +55,6 @@ public:
     [[gnu::cold]] StepProfile find(const MachineRates& rates) {
         const double parameters = sizeof(float) * static_cast<double>(training_.parameter_elements);
         const double replicas = training_.replicas;
-        add(StepPart::regularization, "regularisers' losses",
-            sizeof(float) * static_cast<double>(training_.regularized_elements));
         add(StepPart::data, "data", 0);
         add(StepPart::packing, "packing of weights", 0);
         for (std::size_t i = 0; i < stages_.size(); ++i) add(Direction::forward, i);
@@ -66,6 +64,8 @@ public:
         // Each device's slice: all rows are read and the mean is written, if there is more than one, and it is checked.
         add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
             parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices);
+        add(StepPart::regularization, "regularisers' losses",
+            sizeof(float) * static_cast<double>(training_.regularized_elements));
         add(StepPart::optimizer, "optimiser", parameters * (3 + 2 * training_.state_arenas));
         add(StepPart::moving_average, "moving average", 3 * parameters);
         add(StepPart::statistics, "running statistics", 0);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a device's queue is: where a training queues the work of its steps. Every member is named here, and a device that
+// lacks one is refused by one message; nothing is looked for in other ways.
+//
+//   D::Kernels                  the device whose operations the work is made of: the device itself, or another
+//   D::max_steps_in_flight      how many steps may be queued whose reports have not been read; 1 where work is complete
+//                               when the call that queues it returns
+//   D::host_memory              whether the host, and so every device of a training, reads the device's memory
+//   D::copy_between(context, to, from, bytes)   queues a copy from another device's memory to the context's
+//   D::Queue                    made as Queue(context, sizes) on the device's own thread, and used by that thread; landed()
+//                               and finished() also by the thread that reads reports
+//
+// A queue has these members:
+//
+//   std::byte* status()                         `sizes.status_bytes` of the device, zero at first
+//   void land(step)                             queues a copy of the status to where the host reads it
+//   bool finished(step)                         whether that copy is there; throws DeviceError for work that failed
+//   std::byte* landed(step)                     the copy of one of the last max_steps_in_flight steps
+//   void mark(), bool reached()                 a point in the queue, and whether all work before it is complete
+//   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete; work beside
+//                                               the queue can wait for it
+//   BatchView take(replica, batch)              queues a copy of a batch to where recorded work reads it, unless the status
+//                                               is not healthy, and returns where that is; or returns the batch itself
+//   BatchView bring(batch)                      queues a copy of a batch that another device has taken to where this device reads
+//                                               it, in the place of its first replica's; or returns the batch itself
+//   void write(to, value)                       queues *to = value
+//   void queue(work)                            queues work: `work()` is called now or later, once
+//   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
+//                                               called once only, and what it queued is repeated afterwards
+//   void gather_constants(work)                 before an update that may be repeated: collects the constants of this step
+//                                               from `work`, which queues nothing meanwhile
+//   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
+//   std::span<const V> on_host(context, from, count, copy)   what the host reads, in place or through `copy`
+//   void synchronize()                          waits until all work is complete
+//   Recording                                   default-constructible, with `std::string refused() const`: why work is not
+//                                               repeated; empty if it is
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <cupola/core/sentence.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/device/device.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What a queue keeps memory for.
+struct QueueSizes {
+    std::size_t status_bytes = 0;
+    /// The replicas of the device, each with a batch of at most `batch_size` samples of `features` elements.
+    int replicas = 0;
+    std::int64_t features = 0, batch_size = 0;
+};
+
+template <class D>
+concept HasKernels = Device<D> && Device<typename D::Kernels>;
+
+template <class D>
+concept HasQueueProperties = requires(typename D::Kernels::Context& context, void* to, const void* from) {
+    D::copy_between(context, to, from, std::size_t{0});
+    { D::max_steps_in_flight } -> std::convertible_to<std::int64_t>;
+    { D::host_memory } -> std::convertible_to<bool>;
+};
+
+namespace impl {
+
+/// What a concept queues: nvcc takes no lambda in a requires-expression.
+struct NoWork {
+    void operator()() const {}
+};
+
+}  // namespace impl
+
+template <class D>
+concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recording& recording, std::int64_t step,
+                            const std::int32_t* healthy, float* to) {
+    requires std::default_initializable<typename D::Queue::Recording>;
+    { recording.refused() } -> std::convertible_to<std::string>;
+    { queue.status() } -> std::same_as<std::byte*>;
+    { queue.landed(step) } -> std::same_as<std::byte*>;
+    { queue.finished(step) } -> std::same_as<bool>;
+    { queue.reached() } -> std::same_as<bool>;
+    queue.land(step);
+    queue.mark();
+    queue.mark_bucket(std::size_t{0});
+    queue.write(to, 1.0F);
+    queue.queue(impl::NoWork{});
+    queue.queue(recording, true, impl::NoWork{});
+    queue.gather_constants(impl::NoWork{});
+    queue.update(healthy, impl::NoWork{});
+    queue.synchronize();
+};
+
+/// A device on which a training can queue its steps.
+template <class D>
+concept QueueingDevice = HasKernels<D> && HasQueueProperties<D> && HasQueue<D>;
+
+/// What `D` lacks as a device that a training queues steps on, or nothing.
+template <class D>
+[[nodiscard]] consteval Sentence queue_mistake() {
+    Sentence sentence;
+    if constexpr (QueueingDevice<D>) return sentence;
+    sentence << short_type_name<D>() << " cannot queue the steps of a training: it lacks ";
+    if constexpr (!HasKernels<D>) {
+        sentence << "`Kernels`, the device whose operations it queues";
+    } else if constexpr (!HasQueueProperties<D>) {
+        sentence << "`static constexpr int max_steps_in_flight`, `static constexpr bool host_memory` or `copy_between`";
+    } else {
+        sentence << "a `Queue` with the members that <cupola/device/queue.hpp> lists";
+    }
+    return sentence;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loss of a batch in a step: a loss's operation writes a LossReport, which the host reads when the step is complete.
+// An operation that has `forward` alone, as a loss of the user's own on `Host` may, is run where the step runs.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/softmax_cross_entropy.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Operation, class Context>
+void queue_loss(const Operation& operation, Context& context, const float* logits, const std::int32_t* labels,
+                std::int64_t batch, float* gradient, LossReport* report) {
+    if constexpr (requires { operation.queue(context, logits, labels, batch, gradient, report); }) {
+        operation.queue(context, logits, labels, batch, gradient, report);
+    } else {
+        const LossResult result = operation.forward(context, logits, labels, batch, gradient);
+        *report = {.sum = result.sum, .correct = result.correct, .bad_sample = -1, .bad_label = 0};
+    }
+}
+
+/// What a report says. Throws InvalidArgument for a label that is no class.
+template <class Operation>
+[[nodiscard]] LossResult result_of_loss(const Operation& operation, const LossReport& report) {
+    if constexpr (requires { operation.result_of(report); }) {
+        return operation.result_of(report);
+    } else {
+        return {.sum = report.sum, .correct = report.correct};
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

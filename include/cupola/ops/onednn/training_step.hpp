@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TrainingStep on `Host`. Nothing is queued: each function is complete when it returns.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct TrainingStep<Host> {
+    static void poison(const HostContext&, const double* loss, float* gradient) {
+        if (!std::isfinite(*loss)) *gradient = std::numeric_limits<float>::quiet_NaN();
+    }
+    static void weighted_sum(const HostContext& context, std::span<const float* const> rows,
+                             std::span<const float> weights, std::span<float> to);
+    static void mean(const HostContext& context, std::span<const float> sums, const float* divisor,
+                     std::span<float> mean, std::int32_t* healthy);
+    static void sum_of_squares(const HostContext& context, std::span<const float> values, double* to) {
+        *to = cupola::sum_of_squares(context, values);
+    }
+    static void all_finite(const HostContext& context, std::span<const float> values, std::int32_t* to) {
+        *to = cupola::all_finite(context, values) ? 1 : 0;
+    }
+    static void hash(const HostContext& context, std::span<const float> values, std::uint64_t* to) {
+        *to = hash_of(context, values);
+    }
+};
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, std::span<const float* const> rows,
+                                                    std::span<const float> weights, std::span<float> to) {
+    require(rows.size() == weights.size(), "a sum is of rows with a weight each, not of ", rows.size(), " with ",
+            weights.size());
+    for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
+        float* const sum = to.data();
+        if (rows.empty()) std::fill(sum + begin, sum + end, 0.0F);
+        for (std::size_t r = 0; r < rows.size(); ++r) {
+            const float* const row = rows[r];
+            const float weight = weights[r];
+            if (r == 0) {
+#pragma omp simd
+                for (std::int64_t i = begin; i < end; ++i) sum[i] = weight * row[i];
+            } else {
+#pragma omp simd
+                for (std::int64_t i = begin; i < end; ++i) sum[i] += weight * row[i];
+            }
+        }
+    });
+}
+
+CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums,
+                                            const float* divisor, std::span<float> mean, std::int32_t* healthy) {
+    const float by = *divisor;
+    if (by != 1.0F || mean.data() != sums.data()) {
+        for_each_block(context, static_cast<std::int64_t>(mean.size()), [&](std::int64_t begin, std::int64_t end) {
+            const float* const from = sums.data();
+            float* const to = mean.data();
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] / by;
+        });
+    }
+    if (!std::isfinite(by) || !cupola::all_finite(context, mean)) *healthy = 0;
+}
+
+#endif
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

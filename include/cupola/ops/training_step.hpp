@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TrainingStep<Device>: what a training's step computes beside its network and its optimiser. Each function queues its
+// work on the context and waits for nothing; pointers are to the device's memory.
+#pragma once
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+/// Specialised by each backend, with these static functions:
+///   poison(context, loss, gradient)                 gradient[0] = NaN if *loss is not finite
+///   weighted_sum(context, rows, weights, to)        to = sum of weights[r] * rows[r], in the order of the rows; zeros
+///                                                   where there is none; `to` may be one of the rows
+///   mean(context, sums, divisor, mean, healthy)     mean = sums / *divisor, of the same bits where that is 1; *healthy
+///                                                   becomes 0 if a result or the divisor is not finite; `mean` may be
+///                                                   `sums`
+///   sum_of_squares(context, values, to)             *to = the sum of the squares, in double
+///   all_finite(context, values, to)                 *to = 1 if every value is finite, else 0
+///   hash(context, values, to)                       *to = the 64-bit hash of the bits
+template <class Device>
+struct TrainingStep;
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

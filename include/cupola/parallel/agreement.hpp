@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the replicas of a training agree: one template argument of `DataParallel`, of one of three kinds. No other part of
+// a training knows which kind it is.
+//
+//   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a policy
+//                     of the user's own): parallel/averaging.hpp
+//   AveragesBuckets   a collective: one object for the process's devices that is given parts of the gradient while backward
+//                     goes on and is waited for with a deadline; it may span processes (`NcclAllReduce`)
+//   MovesParameters   something that is done with the parameters after the update, every K steps; each replica has
+//                     parameters of its own and updates them with its own gradient (local SGD, elastic averaging)
+//
+// Replicas are weighted by their samples.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <cupola/device/queue.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/parallel/averaging.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A step as a device's thread knows it when its replicas' work is queued.
+struct StepShape {
+    std::int64_t step = 0;
+    /// The samples of all replicas of the device.
+    std::int64_t samples_here = 0;
+};
+
+/// Rows of one device, and the weight of each.
+struct WeightedGradients {
+    std::span<const float* const> rows{};
+    std::span<const float> weights{};
+};
+
+/// Where the sums over all replicas of all processes are, and what they are divided by to get the average: on the device.
+struct GradientSums {
+    std::span<const float> values{};
+    const float* divisor = nullptr;
+};
+
+/// What a collective is made for.
+struct CollectiveSetup {
+    int devices = 1, replicas = 1;
+    /// The first replica of each device, among those of this process.
+    std::span<const int> first_replicas{};
+    /// Of the gradient.
+    std::int64_t elements = 0;
+    /// What the gradients are multiplied with, and the divisor so too.
+    float loss_scale = 1;
+};
+
+/// What a collective policy names on a device that it knows: `typename A::template Collective<D>`. Every member but the
+/// constructor is called by the thread of device `device`; each throws DeviceError naming who is missing.
+///   Collective(const A&, const CollectiveSetup&)           meets the other processes
+///   static std::int64_t bucket_elements(const A&)         the least elements of a bucket; 0 for one bucket
+///   int first_replica() const       of this process, among those of all processes
+///   int processes() const
+///   void join(device, queue, context)                     once, before the first step: makes what the device needs
+///   void begin(device, queue, context, const StepShape&)
+///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete at
+///                                                         the queue's mark_bucket(k); buckets come in one order on each
+///                                                         rank, the order in which backward finishes them
+///   GradientSums finish(device, queue, context)           later work of the queue sees the sums
+///   void wait(device, queue, step, finished)              until the step has finished, or the queue's mark is reached
+///   void break_off(device, step, why) noexcept            ends every wait of every device
+///   void end(device, queue)                               until nothing that was queued runs any more, also after
+///                                                         break_off(); throws nothing
+///   bool healthy() const
+template <class A, class D>
+concept AveragesBuckets =
+    QueueingDevice<D> && requires { sizeof(typename A::template Collective<D>); } &&
+    requires(const A& policy, const CollectiveSetup& setup, typename A::template Collective<D>& all,
+             typename D::Queue& queue, typename D::Kernels::Context& context, const StepShape& shape,
+             const GradientBucket& bucket, const WeightedGradients& rows, const std::string& why) {
+        requires std::constructible_from<typename A::template Collective<D>, const A&, const CollectiveSetup&>;
+        { A::template Collective<D>::bucket_elements(policy) } -> std::convertible_to<std::int64_t>;
+        { all.first_replica() } -> std::convertible_to<int>;
+        { all.processes() } -> std::convertible_to<int>;
+        all.join(0, queue, context);
+        all.begin(0, queue, context, shape);
+        all.give(0, queue, context, std::size_t{0}, bucket, rows);
+        { all.finish(0, queue, context) } -> std::same_as<GradientSums>;
+        all.wait(0, queue, std::int64_t{0}, true);
+        all.break_off(0, std::int64_t{0}, why);
+        all.end(0, queue);
+        { all.healthy() } -> std::convertible_to<bool>;
+    };
+
+/// The replicas' parameters of one process in replica order, in host memory, to be moved in place.
+struct ParameterRows {
+    std::span<float* const> rows{};
+    std::int64_t columns = 0;
+};
+
+template <class A, class D>
+concept MovesParameters =
+    D::host_memory && requires(const A& policy, typename D::Kernels::Context& context, const ParameterRows& rows) {
+        { policy.every() } -> std::convertible_to<std::int64_t>;
+        policy.agree(context, rows);
+    };
+
+/// What is wrong with `A` as a policy on `D`, or nothing.
+template <class A, class D>
+[[nodiscard]] consteval Sentence agreement_mistake() {
+    Sentence sentence;
+    if constexpr (requires { A::template mistake<D>(); }) {
+        sentence = A::template mistake<D>();
+    } else if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
+        sentence = averaging_mistake<A, D>();
+    } else if constexpr (!QueueingDevice<D>) {
+        sentence = queue_mistake<D>();
+    } else if constexpr (!AveragesBuckets<A, D> && !MovesParameters<A, D>) {
+        sentence = averaging_mistake<A, typename D::Kernels>();
+    }
+    return sentence;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue of `Cuda`: the context's stream, at most three steps of which have not been reported. A replica's batch is copied to
+// where recorded work reads it; work that is queued in every step is queued by itself the first time, when libraries still
+// load and choose, and captured as a CUDA graph the second time; the numbers that a step reports go to pinned memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/cuda_event.hpp>
+#include <cupola/device/cuda_graph.hpp>
+#include <cupola/device/cuda_pinned.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+class CudaQueue {
+public:
+    /// Work that is queued step after step.
+    struct Recording {
+        bool seen = false;
+        impl::CapturedWork captured{};
+
+        [[nodiscard]] std::string refused() const { return captured.refused(); }
+    };
+
+    CudaQueue(CudaContext& context, const QueueSizes& sizes)
+        : context_(context),
+          sizes_(sizes),
+          batch_bytes_(aligned(static_cast<std::size_t>(sizes.features * sizes.batch_size) * sizeof(float))),
+          label_bytes_(aligned(static_cast<std::size_t>(sizes.batch_size) * sizeof(std::int32_t))),
+          status_(sizes.status_bytes, text("the numbers that steps report of device ", context.ordinal())),
+          batches_((batch_bytes_ + label_bytes_) * static_cast<std::size_t>(sizes.replicas),
+                   text("the batches of device ", context.ordinal())),
+          landed_(sizes.status_bytes * slots),
+          constants_(CudaArena(impl::StepConstants::most_bytes,
+                               text("the optimiser's constants of device ", context.ordinal()))) {
+        set_cells(nullptr);
+    }
+
+    [[nodiscard]] std::byte* status() { return status_.data(); }
+    void land(std::int64_t step) {
+        impl::queue_publish(context_, status(), landed(step), sizes_.status_bytes);
+        finished_[slot_of(step)].record(context_);
+    }
+    [[nodiscard]] std::byte* landed(std::int64_t step) { return landed_.data() + slot_of(step) * sizes_.status_bytes; }
+    [[nodiscard]] bool finished(std::int64_t step) const { return finished_[slot_of(step)].happened(); }
+    void mark() { mark_.record(context_); }
+    [[nodiscard]] bool reached() const { return mark_.happened(); }
+    /// In a captured pass the event is a node of the graph, which later work of other streams can wait for.
+    void mark_bucket(std::size_t k) {
+        while (buckets_.size() <= k) buckets_.emplace_back();
+        buckets_[k].record(context_, capturing_);
+    }
+    /// The same, for who waits in another way.
+    [[nodiscard]] cudaEvent_t finished_event(std::int64_t step) const { return finished_[slot_of(step)].get(); }
+    [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
+    [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const { return buckets_[k].get(); }
+
+    BatchView take(int replica, const BatchView& batch) {
+        const BatchView kept(samples(replica), labels(replica), batch.size, batch.sample_shape);
+        impl::queue_take_batch(context_, batch, sizes_.features, samples(replica), labels(replica),
+                               impl::StatusBlock::healthy(status()));
+        return kept;
+    }
+    BatchView bring(const BatchView& batch) {
+        const auto count = static_cast<std::size_t>(batch.size);
+        context_.queue_copy(samples(0), batch.samples,
+                            count * static_cast<std::size_t>(sizes_.features) * sizeof(float));
+        context_.queue_copy(labels(0), batch.labels, count * sizeof(std::int32_t));
+        return {samples(0), labels(0), batch.size, batch.sample_shape};
+    }
+    template <class V>
+    void write(V* to, const V& value) {
+        impl::queue_set(context_, to, value);
+    }
+
+    template <class Work>
+    void queue(Work&& work) {
+        work();
+    }
+    template <class Work>
+    void queue(Recording& recording, bool may_repeat, Work&& work) {
+        impl::CapturedWork& captured = recording.captured;
+        if (recording.seen && may_repeat && !captured.captured() && captured.refused().empty()) capture(captured, work);
+        recording.seen = true;
+        if (may_repeat && captured.captured()) {
+            captured.launch(context_);
+        } else {
+            work();
+        }
+    }
+
+    /// The constants go to the device, where the launches of the update read them.
+    template <class Work>
+    void gather_constants(Work&& work) {
+        set_cells(&constants_);
+        constants_.begin(false);
+        work();
+        impl::queue_constants(context_, constants_);
+    }
+    /// What changes parameters reads `healthy` on the device.
+    template <class Work>
+    void update(const std::int32_t*, Work&& work) {
+        constants_.begin(true);
+        work();
+    }
+
+    template <class V>
+    [[nodiscard]] static std::span<const V> on_host(CudaContext& context, const V* from, std::size_t count,
+                                                    std::vector<V>& copy) {
+        copy.resize(count);
+        Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(copy.data()), reinterpret_cast<const std::byte*>(from),
+                           count * sizeof(V));
+        return copy;
+    }
+    void synchronize() const { context_.synchronize(); }
+
+private:
+    template <class Work>
+    void capture(impl::CapturedWork& captured, Work& work) {
+        capturing_ = true;
+        try {
+            captured.capture(context_, work);
+        } catch (...) {
+            capturing_ = false;
+            throw;
+        }
+        capturing_ = false;
+    }
+
+    static constexpr std::size_t slots = Cuda::max_steps_in_flight;
+    [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slots; }
+
+    void set_cells(impl::StepConstants* constants) {
+        context_.set_cells({.sound = impl::StatusBlock::healthy(status()),
+                            .step = impl::StatusBlock::step(status()),
+                            .constants = constants});
+    }
+    [[nodiscard]] std::byte* place_of(int replica) {
+        return batches_.data() + static_cast<std::size_t>(replica) * (batch_bytes_ + label_bytes_);
+    }
+    [[nodiscard]] float* samples(int replica) { return reinterpret_cast<float*>(place_of(replica)); }
+    [[nodiscard]] std::int32_t* labels(int replica) {
+        return reinterpret_cast<std::int32_t*>(place_of(replica) + batch_bytes_);
+    }
+
+    CudaContext& context_;
+    QueueSizes sizes_;
+    std::size_t batch_bytes_, label_bytes_;
+    CudaArena status_, batches_;
+    impl::CudaPinned landed_;
+    impl::StepConstants constants_;
+    /// When a step's numbers have landed, and a point in the stream.
+    std::array<impl::StepEvent, slots> finished_;
+    impl::StepEvent mark_;
+    /// In a deque: an event stays where it is.
+    std::deque<impl::StepEvent> buckets_;
+    bool capturing_ = false;
+};
+
+static_assert(QueueingDevice<Cuda>);
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue of `Host`, where work is complete when the call that queues it returns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/device/host.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+class HostQueue {
+public:
+    /// Nothing is kept of work that is queued again in the next step.
+    struct Recording {
+        [[nodiscard]] std::string refused() const { return {}; }
+    };
+
+    HostQueue(HostContext&, const QueueSizes& sizes) : status_(sizes.status_bytes, "the status of the steps") {}
+
+    /// Where a step writes what it reports, and where the host reads it: the same memory.
+    [[nodiscard]] std::byte* status() { return status_.data(); }
+    [[nodiscard]] std::byte* landed(std::int64_t) { return status_.data(); }
+    void land(std::int64_t) {}
+    [[nodiscard]] bool finished(std::int64_t) const { return true; }
+    void mark() {}
+    [[nodiscard]] bool reached() const { return true; }
+    void mark_bucket(std::size_t) {}
+
+    /// A batch is read where it is.
+    [[nodiscard]] BatchView take(int, const BatchView& batch) const { return batch; }
+    [[nodiscard]] BatchView bring(const BatchView& batch) const { return batch; }
+    template <class V>
+    void write(V* to, const V& value) {
+        *to = value;
+    }
+
+    template <class Work>
+    void queue(Work&& work) {
+        work();
+    }
+    template <class Work>
+    void queue(Recording&, bool, Work&& work) {
+        work();
+    }
+    /// The update's constants are arguments of its calls.
+    template <class Work>
+    void gather_constants(Work&&) {}
+    /// `healthy` is read when the work runs.
+    template <class Work>
+    static void update(const std::int32_t* healthy, Work&& work) {
+        if (*healthy != 0) work();
+    }
+
+    template <class V>
+    [[nodiscard]] static std::span<const V> on_host(HostContext&, const V* from, std::size_t count, std::vector<V>&) {
+        return {from, count};
+    }
+    void synchronize() {}
+
+private:
+    HostArena status_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The check, every so many steps, that all devices have the same parameters and that these are finite. A device's are told
+// by a 64-bit hash of their bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/net/non_finite.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/tensor/finite.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Queues the hash of a device's parameters, and whether they are finite.
+template <class D, class T>
+void queue_check(ReplicaSet<D, T>& set, int device) {
+    using Kernels = typename D::Kernels;
+    auto& worker = set.at(device).worker;
+    std::byte* const block = set.at(device).queue->status();
+    // All copies of the device, which lie one after another.
+    const std::span<const float> parameters(worker.parameters(),
+                                            set.elements() * static_cast<std::size_t>(set.copies(device)));
+    ops::TrainingStep<Kernels>::hash(worker.context(), parameters, StatusBlock::hash(block));
+    ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, StatusBlock::parameters_finite(block));
+}
+
+[[noreturn, gnu::cold]] inline void throw_update_diverged(std::int64_t step, const std::string& found) {
+    throw DivergedError(text("after step ", step, " the ", found,
+                             ": training diverged in this step or one since the last check; restore an earlier state"),
+                        step, -1);
+}
+
+/// Reads what queue_check() has found for a step, and looks at the running statistics. Throws ReplicasDiffer, or
+/// DivergedError naming the first parameter or statistic that is not finite. `equal`: whether the devices' parameters are to
+/// be the same.
+template <class D, class T>
+void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::span<const float> running) {
+    const auto landed = [&](int device) { return set.at(device).queue->landed(step); };
+    for (int device = 1; equal && device < set.device_count(); ++device) {
+        if (*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))) continue;
+        throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
+                                  " differ from those of device 0: a device computed something else"),
+                             step, device);
+    }
+    for (int device = 0; device < set.device_count(); ++device) {
+        if (*StatusBlock::parameters_finite(landed(device)) != 0) continue;
+        // The slow way: padding that is not finite does not count.
+        for (int copy = 0; copy < set.copies(device); ++copy) {
+            const std::vector<float> values = set.copied(set.network().parameter_elements, device,
+                                                         [&](auto& state) { return state.worker.parameters(copy); });
+            const std::string found = non_finite_parameter(set.network().rows, values);
+            if (!found.empty()) throw_update_diverged(step, "parameter " + found);
+        }
+    }
+    if (all_finite(running)) return;
+    const std::string found = invalid_buffer(set.network().rows, running);
+    if (!found.empty()) throw_update_diverged(step, "running statistic " + found);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

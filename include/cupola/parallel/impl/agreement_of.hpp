@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which of the three kinds of agreement a policy is: the only place that asks.
+#pragma once
+
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/impl/collective_agreement.hpp>
+#include <cupola/parallel/impl/parameter_agreement.hpp>
+#include <cupola/parallel/impl/rows_agreement.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class A, class D, class T>
+struct AgreementOf;
+template <class A, class D, class T>
+    requires AveragesRows<A, typename D::Kernels>
+struct AgreementOf<A, D, T> {
+    using Type = RowsAgreement<A, D, T>;
+};
+template <class A, class D, class T>
+    requires AveragesBuckets<A, D>
+struct AgreementOf<A, D, T> {
+    using Type = CollectiveAgreement<A, D, T>;
+};
+template <class A, class D, class T>
+    requires MovesParameters<A, D>
+struct AgreementOf<A, D, T> {
+    using Type = ParameterAgreement<A, D, T>;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

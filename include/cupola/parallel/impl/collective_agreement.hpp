@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement by a collective: the device's replicas give their gradients bucket by bucket, and the sums over all replicas of
+// all processes come back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class A, class D, class T>
+class CollectiveAgreement {
+    using Kernels = typename D::Kernels;
+    using Collective = typename A::template Collective<D>;
+
+public:
+    static constexpr bool separate_average = true, own_parameters = false, takes_buckets = true;
+    [[nodiscard]] static std::int64_t bucket_elements(const A& policy) { return Collective::bucket_elements(policy); }
+    /// The sums, and the number of samples before them.
+    [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return elements + 4; }
+
+    CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
+        : set_(set), sums_(static_cast<std::size_t>(set.device_count())), rows_(sums_.size()) {
+        std::vector<int> first;
+        for (int device = 0; device < set.device_count(); ++device) first.push_back(set.first_replica(device));
+        collective_ = std::make_unique<Collective>(policy, CollectiveSetup{.devices = set.device_count(),
+                                                                           .replicas = set.replicas(),
+                                                                           .first_replicas = first,
+                                                                           .elements = set.network().parameter_elements,
+                                                                           .loss_scale = set.network().loss_scale});
+        set.threads().run([&](int device) {
+            collective_->join(device, *set_.at(device).queue, set_.context(device));
+            const int first_here = set_.first_replica(device);
+            const auto here = static_cast<std::size_t>(set_.first_replica(device + 1) - first_here);
+            rows_[static_cast<std::size_t>(device)].gradients.reserve(here);
+            rows_[static_cast<std::size_t>(device)].weights.reserve(here);
+        });
+    }
+
+    [[nodiscard]] int first_replica() const { return collective_->first_replica(); }
+    [[nodiscard]] int processes() const { return collective_->processes(); }
+    [[nodiscard]] bool healthy() const { return collective_->healthy(); }
+    void break_off(int device, std::int64_t step, const std::string& why) { collective_->break_off(device, step, why); }
+    void end(int device) { collective_->end(device, *set_.at(device).queue); }
+    void wait(int device, std::int64_t step, bool finished) {
+        collective_->wait(device, *set_.at(device).queue, step, finished);
+    }
+
+    /// `marked`: whether the last backward of the device has marked the buckets; without one they are complete now.
+    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
+        auto& state = set_.at(device);
+        if (!set_.threads().arrive_and_wait(state.error == nullptr)) return false;
+        // A sum that one device leaves out is one that the others wait for: from here on an error breaks them off.
+        state.attempt([&] {
+            Rows& rows = rows_[static_cast<std::size_t>(device)];
+            rows.gradients.clear();
+            rows.weights.clear();
+            StepShape shape{.step = step};
+            for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
+                const std::int64_t here = samples.of_replica(step, r);
+                if (here == 0) continue;
+                rows.gradients.push_back(set_.row(r));
+                // Of several batches each was weighed as a part of full ones.
+                const std::int64_t full = set_.batch_size() * set_.accumulation();
+                rows.weights.push_back(static_cast<float>(set_.accumulation() > 1 ? full : here));
+                shape.samples_here += here;
+            }
+            collective_->begin(device, *state.queue, set_.context(device), shape);
+            const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();
+            for (std::size_t k = 0; k < buckets.size(); ++k) {
+                if (!marked) state.queue->mark_bucket(k);
+                collective_->give(device, *state.queue, set_.context(device), k, buckets[k],
+                                  {rows.gradients, rows.weights});
+            }
+            sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, set_.context(device));
+        });
+        return set_.threads().arrive_and_wait(state.error == nullptr);
+    }
+
+    void reduce(int device, std::byte* block) {
+        const GradientSums& sums = sums_[static_cast<std::size_t>(device)];
+        ops::TrainingStep<Kernels>::mean(set_.context(device), sums.values, sums.divisor, set_.average_span(device),
+                                         StatusBlock::healthy(block));
+    }
+
+    [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    void after_update(int, std::int64_t) {}
+
+private:
+    struct Rows {
+        std::vector<const float*> gradients;
+        std::vector<float> weights;
+    };
+
+    ReplicaSet<D, T>& set_;
+    std::unique_ptr<Collective> collective_;
+    std::vector<GradientSums> sums_;
+    std::vector<Rows> rows_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Evaluator: a training's network run forward alone, on batches that its devices take in turn.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/finite.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D, class T>
+class Evaluator {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using State = DeviceState<D, T>;
+
+public:
+    using BatchSource = FunctionRef<BatchView(std::int64_t i, int device, Context&)>;
+
+    /// `max_batch` is the largest batch that memory is planned for; `averages` says whether there are moving averages.
+    Evaluator(ReplicaSet<D, T>& set, std::int64_t max_batch, bool averages)
+        : set_(set), max_batch_(max_batch), averages_(averages) {}
+
+    void require_weights(Weights weights) const {
+        require(weights == Weights::trained || averages_,
+                "this training keeps no moving averages to run the network with; set moving_average in its options");
+    }
+    void require_size(std::int64_t size) const {
+        require(size >= 1 && size <= max_batch_, "a forward pass takes 1 to ", max_batch_,
+                " samples, the larger of batch_size and evaluation_batch_size in the options, not ", size);
+    }
+
+    /// Batches i = 0 to count - 1; the sums are added in that order.
+    template <class Loss>
+    Evaluation evaluate(const Loss& loss, BatchSource batches, std::int64_t count, Weights weights) {
+        std::vector<LossResult> results(static_cast<std::size_t>(count));
+        std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
+        set_.threads().run([&](int device) {
+            Context& context = set_.context(device);
+            const auto operation = loss.template operation<Kernels>();
+            for (std::int64_t i = device; i < count; i += set_.device_count()) {
+                const BatchView batch = batches(i, device, context);
+                require_batch(batch, set_.network().input);
+                if (batch.size == 0) continue;
+                require_finite(context, batch, i);
+                const float* const logits = forward(set_.at(device), batch, weights);
+                results[static_cast<std::size_t>(i)] =
+                    operation.forward(context, logits, batch.labels, batch.size, nullptr);
+                sizes[static_cast<std::size_t>(i)] = batch.size;
+            }
+        });
+        Evaluation evaluation;
+        for (std::size_t i = 0; i < results.size(); ++i) {
+            evaluation.samples += sizes[i];
+            evaluation.correct += results[i].correct;
+            evaluation.loss += results[i].sum;
+        }
+        if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
+        return evaluation;
+    }
+
+    /// The outputs for `size` samples of host memory, one after another.
+    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, Weights weights) {
+        require_size(size);
+        std::vector<float> outputs(static_cast<std::size_t>(size * set_.network().output_elements));
+        set_.threads().run([&](int device) {
+            if (device != 0) return;
+            Context& context = set_.context(0);
+            const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
+            typename Kernels::Arena input(bytes, "the samples of a prediction");
+            Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
+            const BatchView batch(reinterpret_cast<const float*>(input.data()), nullptr, size, set_.network().input);
+            const float* const from = forward(set_.at(0), batch, weights);
+            Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
+                                  reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
+        });
+        return outputs;
+    }
+
+private:
+    void require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
+        const auto elements = static_cast<std::size_t>(batch.size * set_.network().input_elements);
+        if (all_finite(context, std::span<const float>(batch.samples, elements))) return;
+        std::vector<float> samples(elements);
+        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
+                              reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
+        throw InvalidArgument(text("a network takes finite numbers, and in batch ", number, ' ',
+                                   non_finite_sample(set_.network().input, samples)));
+    }
+
+    const float* forward(State& state, const BatchView& batch, Weights weights) {
+        [[maybe_unused]] const auto team = state.worker.context().team();
+        require_size(batch.size);
+        const PlanOptions options{.batch = batch.size, .training = false};
+        state.worker.add_plan(set_.network().make, options);
+        const float* const parameters =
+            weights == Weights::trained ? state.worker.parameters() : state.worker.averages();
+        return state.worker.plan_for(options, parameters)
+            ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
+                      {.running = state.worker.buffers()});
+    }
+
+    ReplicaSet<D, T>& set_;
+    std::int64_t max_batch_;
+    bool averages_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FiniteSearch: where a loss or a gradient that is not finite came from; the slow search, for the step that failed.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/first_not_finite.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// What a step has left of one replica.
+struct SearchedReplica {
+    std::int64_t samples = 0;
+    /// Its loss.
+    double total = 0;
+    /// The first of its batches whose loss is not finite, -1 if there is none, and the last that has samples.
+    int part = -1, last_part = -1;
+    /// That last batch, where the device reads it, and its random numbers.
+    BatchView batch{};
+    PassKey key{};
+};
+
+template <class D, class T>
+class FiniteSearch {
+public:
+    FiniteSearch(ReplicaSet<D, T>& set, std::int64_t step, int parts) : set_(set), step_(step), parts_(parts) {}
+
+    /// Throws DivergedError for the first replica whose loss, or whose gradient, is not finite. Statistics that replicas
+    /// share make every loss no number: the origin is the replica whose own batch shows one.
+    [[noreturn, gnu::cold]] void throw_first(std::span<const SearchedReplica> replicas) {
+        throw_loss(replicas);
+        for (std::size_t r = 0; r < replicas.size(); ++r) {
+            const int replica = static_cast<int>(r);
+            if (replicas[r].samples == 0 || gradient_is_finite(replica)) continue;
+            std::string where = shown_culprit(where_not_finite(replica, replicas[r], set_.row(replica)));
+            if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
+            throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
+        }
+        throw_diverged(step_, "the averaged gradient is not finite", {}, -1);
+    }
+
+private:
+    void throw_loss(std::span<const SearchedReplica> replicas) {
+        int found = -1;
+        std::string where;
+        for (std::size_t r = 0; r < replicas.size(); ++r) {
+            const SearchedReplica& each = replicas[r];
+            if (each.samples == 0 || (each.part < 0 && std::isfinite(each.total))) continue;
+            const bool last = each.part == each.last_part;
+            std::string origin = last ? where_not_finite(static_cast<int>(r), each, nullptr) : std::string();
+            const bool better = found < 0 || (where.empty() && !origin.empty());
+            if (better) found = static_cast<int>(r);
+            if (better) where = std::move(origin);
+            if (!where.empty()) break;
+        }
+        if (found < 0) return;
+        const SearchedReplica& origin = replicas[static_cast<std::size_t>(found)];
+        if (origin.part >= 0) {
+            where = origin.part == origin.last_part ? shown_culprit(std::move(where))
+                                                    : text("it is that of batch ", origin.part + 1, " of ", parts_);
+        }
+        throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
+    }
+
+    [[nodiscard]] bool gradient_is_finite(int replica) {
+        bool finite = true;
+        set_.threads().run([&](int device) {
+            if (device != set_.device_of(replica)) return;
+            finite = all_finite(set_.context(device), std::span<const float>(set_.row(replica), set_.elements()));
+        });
+        return finite;
+    }
+
+    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each, const float* gradient) {
+        std::string where;
+        if (each.batch.size == 0) return where;
+        set_.threads().run([&](int device) {
+            if (device != set_.device_of(replica)) return;
+            auto& state = set_.at(device);
+            const auto team = state.worker.context().team();
+            state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
+            where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().rows,
+                                     state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, gradient);
+        });
+        return where;
+    }
+
+    ReplicaSet<D, T>& set_;
+    std::int64_t step_;
+    int parts_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

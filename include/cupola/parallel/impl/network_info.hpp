@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NetworkInfo: what a training knows of its network, as values: the parts of a training are then one type for every
+// network of a device and an element type.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <cupola/net/plan.hpp>
+#include <cupola/net/sequential.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Kernels, class T>
+struct NetworkInfo {
+    std::span<const Row> rows{};
+    Shape input{};
+    std::int64_t parameter_elements = 0, buffer_elements = 0, input_elements = 0, output_elements = 0;
+    bool fusion = true;
+    /// What the loss's gradient is multiplied with so that it stays in the range of T.
+    float loss_scale = 1;
+    Plan<Kernels, T> (*make)(typename Kernels::Context&, const PlanOptions&) = nullptr;
+};
+
+template <Network Net, class Kernels>
+[[nodiscard]] NetworkInfo<Kernels, typename Net::Precision::Activation> network_info() {
+    using T = typename Net::Precision::Activation;
+    return {.rows = Net::rows,
+            .input = Net::input,
+            .parameter_elements = Net::parameter_elements,
+            .buffer_elements = Net::buffer_elements,
+            .input_elements = Net::input.size(),
+            .output_elements = Net::output_shape.size(),
+            .fusion = Net::fusion,
+            .loss_scale = Net::Precision::loss_scale,
+            .make = &Plan<Kernels, T>::template make<Net>};
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

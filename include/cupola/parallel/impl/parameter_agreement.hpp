@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement by the parameters: each replica updates its own parameters with its own gradient, and every K steps a policy
+// moves them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/impl/rows_agreement.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class A, class D, class T>
+class ParameterAgreement : public AgreementInProcess<D, T> {
+    using Kernels = typename D::Kernels;
+    using Base = AgreementInProcess<D, T>;
+    using Base::set_;
+
+public:
+    static constexpr bool separate_average = false, own_parameters = true, takes_buckets = false;
+    [[nodiscard]] static std::int64_t sums(std::int64_t) { return 0; }
+    [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
+
+    ParameterAgreement(const A& policy, ReplicaSet<D, T>& set)
+        : Base(set), policy_(policy), finite_(static_cast<std::size_t>(set.device_count()), 1) {
+        require(policy.every() >= 1, A::name, " moves the parameters every 1 or more steps, not every ",
+                policy.every());
+        for (int r = 0; r < set.replicas(); ++r) {
+            rows_.push_back(set.at(set.device_of(r)).worker.parameters(set.copy_of(r)));
+        }
+    }
+
+    /// No replica is updated unless the gradients of all are finite, as with the other kinds.
+    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
+        auto& state = set_.at(device);
+        typename D::Queue& queue = *state.queue;
+        std::int32_t& finite = finite_[static_cast<std::size_t>(device)];
+        finite = 1;
+        state.attempt([&] {
+            for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r)
+                require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
+                        A::name, " updates each replica by its own");
+            for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
+                queue.queue([this, device, block = queue.status(), row = std::span(set_.row(r), set_.elements()),
+                             to = &finite] {
+                    ops::TrainingStep<Kernels>::mean(set_.context(device), row, StatusBlock::loss_scale(block), row,
+                                                     to);
+                });
+            }
+            Base::wait_for_queue(device, step);
+        });
+        if (!Base::arrive_and_wait(device)) return false;
+        const bool all = std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; });
+        if (!all) queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+        return true;
+    }
+    void reduce(int, std::byte*) {}
+    [[nodiscard]] const float* gradient_of(int, int replica) const { return set_.row(replica); }
+
+    /// On every device's thread, once its update is queued.
+    void after_update(int device, std::int64_t step) {
+        if ((step + 1) % policy_.every() != 0) return;
+        auto& state = set_.at(device);
+        state.attempt([&] { Base::wait_for_queue(device, step); });
+        if (!Base::arrive_and_wait(device)) return;
+        if (device == 0) {
+            state.attempt([&] {
+                if (*StatusBlock::healthy(state.queue->status()) == 0) return;
+                policy_.agree(set_.context(0), {.rows = rows_, .columns = set_.network().parameter_elements});
+            });
+        }
+        if (!Base::arrive_and_wait(device)) return;
+    }
+
+private:
+    A policy_;
+    std::vector<std::int32_t> finite_;
+    std::vector<float*> rows_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

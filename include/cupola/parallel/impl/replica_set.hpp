@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaSet: the replicas of a training on its devices, between steps: one worker thread per device, the copies of the
+// parameters, the plans, the gradient rows and each device's queue. One type for every network of a device and an
+// element type.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/parallel/impl/counted_rows.hpp>
+#include <cupola/parallel/impl/device_threads.hpp>
+#include <cupola/parallel/impl/device_worker.hpp>
+#include <cupola/parallel/impl/network_info.hpp>
+#include <cupola/parallel/impl/replica_gradients.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
+#include <cupola/parallel/memory_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// What a replica set is made for.
+template <class DeviceOptions>
+struct ReplicaSetup {
+    int replicas = 1, devices = 1, accumulation = 1;
+    DeviceOptions device{};
+    std::int64_t batch_size = 0;
+    std::span<const std::int64_t> other_batch_sizes{};
+    /// The largest batch of an evaluation, where that is more than batch_size.
+    std::int64_t evaluation_batch_size = 0;
+    int state_arenas = 0;
+    bool moving_average = false;
+    /// Whether the replicas stop inside a pass to exchange statistics: each then has an arena of activations.
+    bool synchronized = false;
+    /// Whether the average is apart from the gradient even of a single replica, as other processes have replicas too.
+    bool separate_average = false;
+    /// Whether each replica has parameters of its own, and not each device.
+    bool own_parameters = false;
+    /// Floats of the sums that a collective makes on each device, beside the average.
+    std::int64_t sums = 0;
+    /// The least elements of a bucket of the gradient; 0 for one bucket.
+    std::int64_t bucket_elements = 0;
+    std::size_t regularized = 0;
+};
+
+/// What one device has of a training.
+template <class D, class T>
+struct DeviceState {
+    using Kernels = typename D::Kernels;
+
+    DeviceWorker<Kernels, T> worker;
+    std::unique_ptr<typename D::Queue> queue;
+    /// Of the step that is being queued: what went wrong on this device.
+    std::exception_ptr error;
+    /// From the update of its parameters on, until every device has queued its update.
+    bool updating = false;
+    /// For its calls of the policies, one per step in flight.
+    std::array<CountedRows, static_cast<std::size_t>(D::max_steps_in_flight)> counted_rows;
+
+    /// Devices wait for each other equally often: what one throws is kept until they have, and the rest of its work is
+    /// left out.
+    template <class Work>
+    void attempt(Work&& work) {
+        if (error) return;
+        try {
+            work();
+        } catch (...) {
+            error = std::current_exception();
+        }
+    }
+};
+
+template <class D, class T>
+class ReplicaSet {
+public:
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using State = DeviceState<D, T>;
+    using Network = NetworkInfo<Kernels, T>;
+    using Setup = ReplicaSetup<typename D::Options>;
+
+    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
+    /// allocated that does not fit.
+    [[gnu::cold]] ReplicaSet(const Network& network, const Setup& setup);
+
+    [[nodiscard]] const Network& network() const { return network_; }
+    [[nodiscard]] const MemoryReport& memory() const { return memory_; }
+    [[nodiscard]] const StatusBlock& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] DeviceThreads& threads() { return threads_; }
+    [[nodiscard]] State& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
+    [[nodiscard]] std::span<State> devices() { return devices_; }
+    [[nodiscard]] std::span<const State> devices() const { return devices_; }
+    [[nodiscard]] Context& context(int device) { return at(device).worker.context(); }
+    [[nodiscard]] int replicas() const { return setup_.replicas; }
+    [[nodiscard]] int device_count() const { return setup_.devices; }
+    [[nodiscard]] std::int64_t batch_size() const { return setup_.batch_size; }
+    [[nodiscard]] int accumulation() const { return setup_.accumulation; }
+    [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
+
+    // Which replica is where.
+
+    /// The first replica of a device; of device_count(), the number of replicas.
+    [[nodiscard]] int first_replica(int device) const {
+        return static_cast<int>(static_cast<std::int64_t>(setup_.replicas) * device / setup_.devices);
+    }
+    [[nodiscard]] int device_of(int replica) const {
+        int device = 0;
+        while (first_replica(device + 1) <= replica) ++device;
+        return device;
+    }
+    /// The number of a replica among those of its device.
+    [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
+    /// How many copies of the parameters a device has, and which of them a replica uses.
+    [[nodiscard]] int copies(int device) const {
+        return setup_.own_parameters ? first_replica(device + 1) - first_replica(device) : 1;
+    }
+    [[nodiscard]] int copy_of(int replica) const { return setup_.own_parameters ? local(replica) : 0; }
+
+    struct Columns {
+        std::int64_t begin, end;
+    };
+    /// The part of the average that a device computes. Columns are split between devices in whole cache lines, so that
+    /// no two devices write one.
+    [[nodiscard]] Columns columns_of(int device) const {
+        constexpr std::int64_t unit = 1024;
+        const std::int64_t all = network_.parameter_elements, units = (all + unit - 1) / unit;
+        const auto edge = [&](int d) { return std::min(all, units * d / setup_.devices * unit); };
+        return {edge(device), edge(device + 1)};
+    }
+
+    [[nodiscard]] float* row(int replica) const { return gradients_.row(replica); }
+    [[nodiscard]] float* average(int device) const { return gradients_.average(device); }
+    /// A device's averaged gradient, of all parameters.
+    [[nodiscard]] std::span<float> average_span(int device) const { return {average(device), elements()}; }
+    /// Whether the average of a single replica is its gradient, in place.
+    [[nodiscard]] bool average_in_place() const { return gradients_.average_bytes() == 0; }
+
+    /// The columns [begin, end) of the gradients of the replicas that have samples: `samples_of(replica)` says how many.
+    /// Valid until the step that takes the place of `step` is queued.
+    template <class SamplesOf>
+    [[nodiscard]] GradientRows gradient_rows(int device, std::int64_t step, std::int64_t begin, std::int64_t end,
+                                             SamplesOf&& samples_of) {
+        CountedRows& counted = at(device).counted_rows[static_cast<std::size_t>(step % D::max_steps_in_flight)];
+        counted.clear();
+        for (int r = 0; r < setup_.replicas; ++r) counted.add(row(r) + begin, samples_of(r));
+        return {.rows = counted.rows(),
+                .samples = counted.samples(),
+                .total_samples = counted.total_samples(),
+                .columns = end - begin};
+    }
+
+    [[nodiscard]] PlanOptions plan_options(std::int64_t batch) const {
+        return {.batch = batch, .synchronized = setup_.synchronized, .bucket_elements = setup_.bucket_elements};
+    }
+    /// The plan that computes every layer's output; on the device's thread.
+    [[nodiscard]] Plan<Kernels, T>& inspection_plan(int device, std::int64_t batch) {
+        return at(device).worker.inspection_plan(network_.make, batch);
+    }
+
+    /// `count` floats from where `place` says on a device, read by that device's thread.
+    template <class Place>
+    [[nodiscard]] std::vector<float> copied(std::int64_t count, int only, Place&& place) {
+        require(only >= 0 && only < setup_.devices, "there is no device ", only, " of ", setup_.devices);
+        std::vector<float> result(static_cast<std::size_t>(count));
+        threads_.run([&](int device) {
+            if (device != only) return;
+            const float* const from = place(at(device));
+            Kernels::copy_to_host(context(device), reinterpret_cast<std::byte*>(result.data()),
+                                  reinterpret_cast<const std::byte*>(from), result.size() * sizeof(float));
+        });
+        return result;
+    }
+
+private:
+    [[nodiscard, gnu::cold]] MemoryReport memory_needed() const;
+    [[nodiscard, gnu::cold]] static const MemoryReport& required(const MemoryReport& memory);
+    [[gnu::cold]] void make_plans(int device);
+    [[gnu::cold]] void allocate(int device);
+
+    Network network_;
+    Setup setup_;
+    ReplicaGradients<Kernels> gradients_;
+    MemoryReport memory_;
+    std::vector<StatusBlock> status_;
+    DeviceThreads threads_;
+    std::vector<State> devices_;
+};
+
+// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+
+template <class D, class T>
+ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
+    : network_(network),
+      setup_(setup),
+      gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.separate_average),
+      memory_(required(memory_needed())),  // before operations are made for a batch that cannot be
+      threads_(setup.devices),
+      devices_(static_cast<std::size_t>(setup.devices)) {
+    for (int device = 0; device < setup.devices; ++device) {
+        const auto batches =
+            static_cast<std::size_t>((first_replica(device + 1) - first_replica(device)) * setup.accumulation);
+        status_.emplace_back(setup.regularized, batches, network.buffer_elements);
+    }
+    threads_.run([&](int device) { make_plans(device); });
+    for (State& state : devices_) {
+        if (state.worker.largest_plan().total() > memory_.plan.total()) memory_.plan = state.worker.largest_plan();
+    }
+    memory_ = required(memory_);
+    threads_.run([&](int device) { allocate(device); });
+    setup_.other_batch_sizes = {};  // the caller's
+}
+
+template <class D, class T>
+MemoryReport ReplicaSet<D, T>::memory_needed() const {
+    const std::size_t arena = elements() * sizeof(float);
+    MemoryReport memory;
+    memory.devices = setup_.devices;
+    memory.replicas = setup_.replicas;
+    const int most_per_device = (setup_.replicas + setup_.devices - 1) / setup_.devices;
+    const std::size_t copied = arena * static_cast<std::size_t>(setup_.own_parameters ? most_per_device : 1);
+    memory.parameters = copied;
+    memory.optimizer_state = copied * static_cast<std::size_t>(setup_.state_arenas);
+    memory.moving_average = setup_.moving_average ? copied : 0;
+    memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
+    if (setup_.synchronized) memory.arenas = most_per_device;
+    memory.statistics =
+        memory.buffers * static_cast<std::size_t>(setup_.replicas) * static_cast<std::size_t>(setup_.accumulation);
+    memory.gradients = gradients_.row_bytes();
+    memory.average = gradients_.average_bytes();
+    if (!D::host_memory) {
+        const auto batch =
+            static_cast<std::size_t>(setup_.batch_size * (network_.input_elements + 1)) * sizeof(float);  // with labels
+        memory.batches = batch * static_cast<std::size_t>(setup_.replicas);
+    }
+    memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
+    memory.plan.activations = planned_activation_bytes(network_.rows, network_.fusion, setup_.batch_size, sizeof(T));
+    return memory;
+}
+
+template <class D, class T>
+const MemoryReport& ReplicaSet<D, T>::required(const MemoryReport& memory) {
+    const std::size_t each = D::host_memory ? 1 : static_cast<std::size_t>(memory.devices);
+    const std::size_t available = Kernels::available_memory() * each;
+    require<OutOfMemory>(memory.total() <= available, memory.replicas, " replicas on ", memory.devices,
+                         memory.devices == 1 ? " device" : " devices", " do not fit: ", bytes_text(available),
+                         " are available; ", to_string(memory));
+    return memory;
+}
+
+template <class D, class T>
+void ReplicaSet<D, T>::make_plans(int device) {
+    State& state = at(device);
+    state.worker.start(device, setup_.devices, setup_.device);
+    for (int lane = 0; lane < memory_.arenas; ++lane) {
+        state.worker.add_plan(network_.make, plan_options(setup_.batch_size), static_cast<std::size_t>(lane));
+        for (const std::int64_t size : setup_.other_batch_sizes) {
+            state.worker.add_plan(network_.make, plan_options(size), static_cast<std::size_t>(lane));
+        }
+    }
+    // Where normalisations are folded, their weights in float can make evaluation's plan the larger one.
+    const std::int64_t evaluated = std::max(setup_.batch_size, setup_.evaluation_batch_size);
+    if (network_.buffer_elements > 0 || evaluated > setup_.batch_size)
+        state.worker.add_plan(network_.make, {.batch = evaluated, .training = false});
+    for (CountedRows& rows : state.counted_rows) rows.reserve(static_cast<std::size_t>(setup_.replicas));
+}
+
+template <class D, class T>
+void ReplicaSet<D, T>::allocate(int device) {
+    const int first = first_replica(device), last = first_replica(device + 1);
+    gradients_.allocate(device, first, last);
+    State& state = at(device);
+    state.worker.allocate(memory_, copies(device));
+    const QueueSizes sizes{.status_bytes = status(device).bytes(),
+                           .replicas = last - first,
+                           .features = network_.input_elements,
+                           .batch_size = setup_.batch_size};
+    state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
+    std::byte* const block = state.queue->status();
+    state.queue->write(StatusBlock::healthy(block), std::int32_t{1});
+    state.queue->write(StatusBlock::loss_scale(block), network_.loss_scale);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Agreement by a function of the gradient rows: each device averages its slice of the columns.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/device/wait_until.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A wait that takes longer than any step did not end.
+inline constexpr double max_step_seconds = 600;
+
+/// What agreements of one process have in common: there is nobody to wait for but the device.
+template <class D, class T>
+class AgreementInProcess {
+public:
+    explicit AgreementInProcess(ReplicaSet<D, T>& set) : set_(set) {}
+
+    [[nodiscard]] int first_replica() const { return 0; }
+    [[nodiscard]] int processes() const { return 1; }
+    [[nodiscard]] bool healthy() const { return true; }
+    void break_off(int, std::int64_t, const std::string&) {}
+    /// Until nothing that was queued runs any more, whatever became of it; on the device's thread.
+    void end(int device) {
+        try {
+            set_.at(device).queue->synchronize();
+        } catch (const Error&) {  // a device that failed has ended too
+        }
+    }
+    /// Until the step has finished, or the queue's mark is reached; on the device's thread.
+    void wait(int device, std::int64_t step, bool finished) {
+        typename D::Queue& queue = *set_.at(device).queue;
+        wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ",
+                   device, " has not finished step ", step, " after ", max_step_seconds, " s");
+    }
+
+protected:
+    /// A barrier of all devices: see DeviceThreads.
+    bool arrive_and_wait(int device) {
+        const auto& state = set_.at(device);
+        const Stopwatch watch(set_.at(device).worker.times(), StepPart::waiting);
+        return set_.threads().arrive_and_wait(state.error == nullptr);
+    }
+    /// Until all that is queued on the device is complete.
+    void wait_for_queue(int device, std::int64_t step) {
+        set_.at(device).queue->mark();
+        wait(device, step, false);
+    }
+
+    ReplicaSet<D, T>& set_;
+};
+
+template <class A, class D, class T>
+class RowsAgreement : public AgreementInProcess<D, T> {
+    using Kernels = typename D::Kernels;
+    using Base = AgreementInProcess<D, T>;
+    using Base::set_;
+
+public:
+    static constexpr bool separate_average = false, own_parameters = false, takes_buckets = false;
+    [[nodiscard]] static std::int64_t sums(std::int64_t) { return 0; }
+    [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
+
+    RowsAgreement(const A& policy, ReplicaSet<D, T>& set)
+        : Base(set), policy_(policy), slice_finite_(static_cast<std::size_t>(set.device_count()), 1) {}
+
+    /// Averages, once the rows of the device's replicas are queued; false where another device has failed, so that
+    /// this one leaves the step too.
+    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
+        auto& state = set_.at(device);
+        typename D::Queue& queue = *state.queue;
+        if (set_.device_count() == 1) {
+            state.attempt([&] {
+                require_samples(samples, step);
+                average(device, samples, step, 0, set_.network().parameter_elements);
+            });
+            return state.error == nullptr;
+        }
+        // Rows and slices are read by other devices, so each is waited for on the device that made it.
+        state.attempt([&] { Base::wait_for_queue(device, step); });
+        if (!Base::arrive_and_wait(device)) return false;
+        const auto [begin, end] = set_.columns_of(device);
+        std::int32_t& finite = slice_finite_[static_cast<std::size_t>(device)];
+        finite = 1;
+        state.attempt([&, begin = begin, end = end] {
+            require_samples(samples, step);
+            average(device, samples, step, begin, end);
+            if (D::host_memory) {
+                const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
+                                                                     static_cast<std::size_t>(end - begin));
+                queue.queue(
+                    [this, device, slice, block = queue.status(), to = &finite] { mean(device, block, slice, to); });
+            }
+            Base::wait_for_queue(device, step);
+        });
+        if (!Base::arrive_and_wait(device)) return false;
+        if (D::host_memory) {
+            // A slice that is not finite keeps every device from its update.
+            const bool all =
+                std::all_of(slice_finite_.begin(), slice_finite_.end(), [](auto each) { return each != 0; });
+            if (!all) queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+            return true;
+        }
+        state.attempt([&] {
+            for (int other = 0; other < set_.device_count(); ++other) {
+                if (other == device) continue;
+                const auto [from, to] = set_.columns_of(other);
+                copy_slice(device, other, from, to);
+            }
+            Base::wait_for_queue(device, step);
+        });
+        return Base::arrive_and_wait(device);  // reduce() divides what others have read
+    }
+
+    /// Inside the update's work: divides by the loss's scale, and says whether the average is finite.
+    void reduce(int device, std::byte* block) {
+        if (D::host_memory && set_.device_count() > 1) return;  // each device has done its slice
+        const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+        mean(device, block, set_.average_span(device), StatusBlock::healthy(block));
+    }
+
+    /// Every replica's update is that of its device, by the average.
+    [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
+    void after_update(int, std::int64_t) {}
+
+private:
+    static void require_samples(const SampleCounts& samples, std::int64_t step) {
+        require(samples.of_step(step) > 0, "step ", step, " has no samples on any replica");
+    }
+
+    void mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite) {
+        ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite);
+    }
+
+    void average(int device, const SampleCounts& samples, std::int64_t step, std::int64_t begin, std::int64_t end) {
+        if (set_.average_in_place()) return;
+        auto& state = set_.at(device);
+        const Stopwatch watch(state.worker.times(), StepPart::averaging);
+        const GradientRows rows =
+            set_.gradient_rows(device, step, begin, end, [&](int r) { return samples.of_replica(step, r); });
+        const std::span<float> mean(set_.average(device) + begin, static_cast<std::size_t>(end - begin));
+        state.queue->queue([this, device, rows, mean] { policy_.average(set_.context(device), rows, mean); });
+    }
+
+    /// Copies a slice of the average from the device that made it.
+    void copy_slice(int to, int from, std::int64_t begin, std::int64_t end) {
+        Kernels::copy_between(set_.context(to), set_.average(to) + begin, set_.average(from) + begin,
+                              static_cast<std::size_t>(end - begin) * sizeof(float));
+    }
+
+    A policy_;
+    /// Whether each device's slice of the average is finite, where the host reads it.
+    std::vector<std::int32_t> slice_finite_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

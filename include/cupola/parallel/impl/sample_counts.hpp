@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SampleCounts: how many samples each batch has of the steps that are in flight.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class SampleCounts {
+public:
+    SampleCounts(int replicas, int parts, std::int64_t steps)
+        : replicas_(replicas),
+          parts_(parts),
+          steps_(static_cast<std::size_t>(steps)),
+          counts_(steps_ * static_cast<std::size_t>(replicas * parts)) {}
+
+    void clear(std::int64_t step) {
+        const auto begin = counts_.begin() + static_cast<std::ptrdiff_t>(place(step, 0, 0));
+        std::fill(begin, begin + replicas_ * parts_, 0);
+    }
+    [[nodiscard]] std::int64_t& of(std::int64_t step, int part, int replica) {
+        return counts_[place(step, part, replica)];
+    }
+    [[nodiscard]] std::int64_t of(std::int64_t step, int part, int replica) const {
+        return counts_[place(step, part, replica)];
+    }
+    /// Of all of a replica's batches.
+    [[nodiscard]] std::int64_t of_replica(std::int64_t step, int replica) const {
+        std::int64_t samples = 0;
+        for (int part = 0; part < parts_; ++part) samples += of(step, part, replica);
+        return samples;
+    }
+    [[nodiscard]] std::int64_t of_step(std::int64_t step) const {
+        std::int64_t samples = 0;
+        for (int r = 0; r < replicas_; ++r) samples += of_replica(step, r);
+        return samples;
+    }
+    /// The last of a replica's batches that has samples; -1 if none has.
+    [[nodiscard]] int last_part(std::int64_t step, int replica) const {
+        int part = parts_ - 1;
+        while (part >= 0 && of(step, part, replica) == 0) --part;
+        return part;
+    }
+
+private:
+    [[nodiscard]] std::size_t place(std::int64_t step, int part, int replica) const {
+        const std::size_t slot = static_cast<std::size_t>(step) % steps_;
+        return (slot * static_cast<std::size_t>(parts_) + static_cast<std::size_t>(part)) *
+                   static_cast<std::size_t>(replicas_) +
+               static_cast<std::size_t>(replica);
+    }
+
+    int replicas_, parts_;
+    std::size_t steps_;
+    std::vector<std::int64_t> counts_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

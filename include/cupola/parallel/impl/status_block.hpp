@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StatusBlock: the layout of what one device reports of one step, in the device's memory. A copy of it is what the host
+// reads when the step is complete.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/ops/softmax_cross_entropy.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The device scalars of a step, the sums of squares of the regularised parameters, a `LossReport` and the batch
+/// statistics of each of the device's batches.
+class StatusBlock {
+public:
+    StatusBlock() = default;
+    /// `batches` are those of the device's replicas in one step, each with `buffers` statistics.
+    StatusBlock(std::size_t regularized, std::size_t batches, std::int64_t buffers)
+        : regularized_(regularized),
+          buffers_(static_cast<std::size_t>(buffers)),
+          reports_(aligned(scalars + regularized * sizeof(double))),
+          statistics_(aligned(reports_ + batches * sizeof(LossReport))),
+          bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
+
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+    [[nodiscard]] std::size_t regularized() const { return regularized_; }
+    /// 0 once a gradient was not finite: no later update of the device changes parameters.
+    [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
+    /// The step of the random numbers' key.
+    [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
+    /// What an average that is already one is divided by: the loss's scale.
+    [[nodiscard]] static float* loss_scale(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
+    /// Whether the parameters were finite at the last check.
+    [[nodiscard]] static std::int32_t* parameters_finite(std::byte* block) {
+        return reinterpret_cast<std::int32_t*>(block + 12);
+    }
+    [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
+    [[nodiscard]] static double* regularization(std::byte* block) { return reinterpret_cast<double*>(block + scalars); }
+    [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {
+        return reinterpret_cast<LossReport*>(block + reports_) + batch;
+    }
+    [[nodiscard]] float* statistics(std::byte* block, std::size_t batch) const {
+        return reinterpret_cast<float*>(block + statistics_) + batch * buffers_;
+    }
+
+private:
+    static constexpr std::size_t scalars = 64;
+    std::size_t regularized_ = 0, buffers_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TrainingParts: what a DataParallel is composed of. Its members are for DataParallel alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/parallel/impl/activity.hpp>
+#include <cupola/parallel/impl/checked_options.hpp>
+#include <cupola/parallel/impl/evaluator.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/state_transfer.hpp>
+#include <cupola/parallel/impl/step_engine.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+struct DataParallel;
+
+namespace impl {
+
+template <class Net, class Loss, class Options, class D, bool synchronized>
+class TrainingParts {
+    using Kernels = typename D::Kernels;
+    using T = typename Net::Precision::Activation;
+    using Engine = StepEngine<D, T, Options>;
+    template <class, class, class, class, class, class>
+    friend struct cupola::DataParallel;
+
+public:
+    [[gnu::cold]] explicit TrainingParts(const Options& options)
+        : regularized_(Loss::regularized(Net::rows)),
+          set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::rows), regularized_.size())),
+          engine_(options, set_, Loss::DataLossType::name, regularized_, synchronized),
+          evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
+          transfer_(set_, names_of(options.optimizer), options.moving_average.on(), Engine::own_parameters) {
+        const TrainingState start = initial_state(options);
+        transfer_.require_finite(start);
+        transfer_.restore(start);
+        engine_.restart(start.step, start.buffers);
+    }
+    TrainingParts(const TrainingParts&) = delete;
+    TrainingParts& operator=(const TrainingParts&) = delete;
+    ~TrainingParts() {
+        if (set_.threads().has_threads()) engine_.drain();
+    }
+
+private:
+    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized) {
+        return {.replicas = options.replicas,
+                .devices = options.devices,
+                .accumulation = options.accumulation,
+                .device = options.device,
+                .batch_size = options.batch_size,
+                .other_batch_sizes = options.other_batch_sizes,
+                .evaluation_batch_size = options.evaluation_batch_size,
+                .state_arenas = options.optimizer.state_arenas(),
+                .moving_average = options.moving_average.on(),
+                .synchronized = synchronized,
+                .separate_average = Engine::separate_average,
+                .own_parameters = Engine::own_parameters,
+                .sums = Engine::sums(Net::parameter_elements),
+                .bucket_elements = Engine::bucket_elements(options),
+                .regularized = regularized};
+    }
+    template <class O>
+    [[nodiscard]] static std::vector<std::string> names_of(const O& optimizer) {
+        std::vector<std::string> names;
+        for (int arena = 0; arena < optimizer.state_arenas(); ++arena) names.emplace_back(optimizer.state_name(arena));
+        return names;
+    }
+    [[nodiscard]] TrainingState initial_state(const Options& options) const {
+        TrainingState state{.buffers = initial_buffers(Net::rows)};
+        const std::vector<float> one = initial_parameters(Net::rows, options.seed, options.initializers);
+        const auto repeat = [&](const std::vector<float>& values) {
+            std::vector<float> all;
+            for (int r = 0; r < (Engine::own_parameters ? options.replicas : 1); ++r)
+                all.insert(all.end(), values.begin(), values.end());
+            return all;
+        };
+        state.parameters = repeat(one);
+        if (options.moving_average.on()) state.averages = state.parameters;
+        for (int arena = 0; arena < options.optimizer.state_arenas(); ++arena) {
+            state.optimizer.push_back(
+                {std::string(options.optimizer.state_name(arena)),
+                 std::vector<float>(state.parameters.size(), state_start_of(options.optimizer, arena))});
+        }
+        return state;
+    }
+
+    std::vector<RegularizedParameter> regularized_;
+    Activity activity_;
+    ReplicaSet<D, T> set_;
+    Engine engine_;
+    Evaluator<D, T> evaluator_;
+    StateTransfer<D, T> transfer_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclAllReduce on `Cuda`: a bucket of the gradient is summed over all ranks on a stream of its own, while the backward pass
+// goes on. The rows of a device's replicas are added on that stream too, each by its weight.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/cuda_queue.hpp>
+#include <cupola/parallel/nccl/bucket_all_reduce.hpp>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Device>
+    requires(Device::has_nccl)
+class NcclCollective<Device> {
+public:
+    NcclCollective(const NcclAllReduce& policy, const CollectiveSetup& setup)
+        : first_replica_(policy.process * setup.replicas),
+          processes_(policy.processes),
+          elements_(setup.elements),
+          loss_scale_(setup.loss_scale),
+          memory_(static_cast<std::size_t>(setup.devices)),
+          sums_(policy, of_all(setup.first_replicas, first_replica_), setup.elements) {}
+
+    [[nodiscard]] static std::int64_t bucket_elements(const NcclAllReduce& policy) {
+        return policy.bucket_bytes / static_cast<std::int64_t>(sizeof(float));
+    }
+    [[nodiscard]] int first_replica() const { return first_replica_; }
+    [[nodiscard]] int processes() const { return processes_; }
+    [[nodiscard]] bool healthy() const { return sums_.healthy(); }
+
+    void join(int device, CudaQueue&, CudaContext&) {
+        CudaArena& memory = memory_[static_cast<std::size_t>(device)];
+        const auto floats = static_cast<std::size_t>(NcclBucketAllReduce<>::memory_floats(elements_));
+        memory = CudaArena(floats * sizeof(float), text("the summed gradients of device ", device));
+        sums_.join(device, reinterpret_cast<float*>(memory.data()));
+    }
+
+    /// The last step's sums are read by its update until the first bucket of this step is complete.
+    void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
+        sums_.member(device).begin(shape.step, static_cast<float>(shape.samples_here) * loss_scale_);
+    }
+
+    void give(int device, CudaQueue& queue, CudaContext& context, std::size_t k, const GradientBucket& bucket,
+              const WeightedGradients& rows) {
+        auto& member = sums_.member(device);
+        const auto begin = static_cast<std::size_t>(bucket.begin);
+        const std::span<float> to = member.values().subspan(begin, static_cast<std::size_t>(bucket.end) - begin);
+        member.give(bucket, queue.bucket_event(k), [&](cudaStream_t stream) {
+            const CudaContext::StreamScope scope(context, stream);
+            std::array<const float*, WeightedSumAt::most_rows> parts{};
+            require(rows.rows.size() <= parts.size(), "NcclAllReduce adds the gradients of at most ", parts.size(),
+                    " replicas of a device, not of ", rows.rows.size());
+            for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;
+            queue_weighted_sum(context, {parts.data(), rows.rows.size()}, rows.weights, to);
+        });
+    }
+
+    GradientSums finish(int device, CudaQueue&, CudaContext& context) {
+        const BucketSums sums = sums_.member(device).finish(context.stream());
+        return {sums.values, sums.divisor};
+    }
+
+    void wait(int device, CudaQueue& queue, std::int64_t step, bool finished) {
+        sums_.member(device).wait_for(finished ? queue.finished_event(step) : queue.mark_event(), step);
+    }
+    void break_off(int device, std::int64_t step, const std::string& why) noexcept {
+        sums_.break_off(device, step, why);
+    }
+    void end(int device, CudaQueue& queue) noexcept {
+        try {
+            if (healthy()) return queue.synchronize();
+            queue.mark();
+            sums_.member(device).wait_for_broken_off(queue.mark_event());
+        } catch (const Error&) {  // a GPU that failed has ended too
+        }
+    }
+
+private:
+    [[nodiscard]] static std::vector<int> of_all(std::span<const int> here, int first) {
+        std::vector<int> result;
+        for (const int replica : here) result.push_back(first + replica);
+        return result;
+    }
+
+    int first_replica_, processes_;
+    std::int64_t elements_;
+    float loss_scale_;
+    std::vector<CudaArena> memory_;
+    NcclBucketAllReduce<> sums_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A training does one thing at a time, in the process that made it: any other call is an error at once.
+//
+// Covers: cupola/parallel/data_parallel.hpp
+#include <cupola/parallel/data_parallel.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<4>, Linear<3>> {};
+using Training = DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+
+struct Samples {
+    std::vector<float> values = std::vector<float>(16, 0.5F);
+    std::vector<std::int32_t> labels{0, 1, 2, 0};
+    [[nodiscard]] BatchView view() const { return {values.data(), labels.data(), 4, Shape{4}}; }
+};
+
+std::string refused(const auto& call) { return message_of<InvalidArgument>(call); }
+
+}  // namespace
+
+TEST_CASE("a call from inside another is refused, and the training goes on") {
+    const Samples samples;
+    for (const int devices : {1, 2}) {
+        Training training({.replicas = 2, .devices = devices, .batch_size = 4});
+        const auto batches = [&](std::int64_t, int, HostContext&) { return samples.view(); };
+        CHECK(contains(
+            refused([&] { training.step(batches, [&](const Inspection<Host>&) { training.evaluate(batches, 1); }); }),
+            "evaluate() was called while step() is in progress"));
+        CHECK(training.step() == 1);  // an inspector's exception comes after the step
+        CHECK(contains(refused([&] {
+                           training.step([&](std::int64_t step, int replica, HostContext& context) {
+                               training.step(batches);
+                               return batches(step, replica, context);
+                           });
+                       }),
+                       "step() was called while step() is in progress"));
+        CHECK(contains(refused([&] {
+                           training.evaluate(
+                               [&](std::int64_t, int, HostContext&) {
+                                   (void)training.parameters();
+                                   return samples.view();
+                               },
+                               1);
+                       }),
+                       "parameters() was called while evaluate() is in progress"));
+        CHECK(training.step() == 1);
+        CHECK(training.sound());
+        training.step(batches);
+        CHECK(training.step() == 2);
+        CHECK(training.evaluate(batches, 2).samples == 8);
+    }
+}
+
+TEST_CASE("a call from a second thread is refused while one is in progress") {
+    const Samples samples;
+    Training training({.batch_size = 4});
+    std::atomic<bool> inside = false, go_on = false;
+    std::thread first([&] {
+        training.step([&](std::int64_t, int, HostContext&) {
+            inside = true;
+            while (!go_on) std::this_thread::yield();
+            return samples.view();
+        });
+    });
+    while (!inside) std::this_thread::yield();
+    CHECK(contains(refused([&] { (void)training.state(); }), "state() was called while step() is in progress"));
+    go_on = true;
+    first.join();
+    CHECK(training.state().step == 1);
+}
+
+TEST_CASE("a child of fork() is refused, and ends") {
+    const Samples samples;
+    Training training({.batch_size = 4});
+    const auto batches = [&](std::int64_t, int, HostContext&) { return samples.view(); };
+    training.step(batches);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        bool named = false;
+        try {
+            training.step(batches);
+        } catch (const InvalidArgument& error) {
+            named = contains(error.what(), "step() was called in a child of the process that made this training");
+        }
+        training.~Training();  // as the end of its scope would
+        _exit(named ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    training.step(batches);
+    CHECK(training.step() == 2);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which kind of agreement a policy is, and what a device needs to queue a training's steps.
+//
+// Covers: cupola/parallel/agreement.hpp, cupola/device/queue.hpp, cupola/parallel/host_queue.hpp
+#include <cupola/parallel/agreement.hpp>
+
+#include <doctest/doctest.h>
+#include <cupola/parallel/nccl_all_reduce.hpp>
+
+#include "delayed_device.hpp"
+#include "policies.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Nothing {
+    static constexpr std::string_view name = "Nothing";
+};
+/// Everything but the wait.
+template <class D>
+struct NoWait : SumAcross<D> {
+    using SumAcross<D>::SumAcross;
+    void wait() = delete;
+};
+struct CollectiveWithoutWait {
+    static constexpr std::string_view name = "CollectiveWithoutWait";
+    std::int64_t bucket_elements = 0;
+    template <class D>
+    using Collective = NoWait<D>;
+};
+struct MovesWithoutPeriod {
+    static constexpr std::string_view name = "MovesWithoutPeriod";
+    void agree(HostContext&, const ParameterRows&) const {}
+};
+struct WithoutQueue : Host {
+    static constexpr std::string_view name = "WithoutQueue";
+    struct NoQueue {};
+    using Queue = NoQueue;
+};
+
+template <class A, class D>
+constexpr int kinds =
+    (AveragesRows<A, typename D::Kernels> ? 1 : 0) + (AveragesBuckets<A, D> ? 2 : 0) + (MovesParameters<A, D> ? 4 : 0);
+
+static_assert(kinds<ConcatMean, Host> == 1 && kinds<ConcatMean, Delayed> == 1 && kinds<MeanInDouble, Host> == 1);
+static_assert(kinds<DeviceSum, Host> == 2 && kinds<DeviceSum, Delayed> == 2);
+static_assert(kinds<LocalSgd, Host> == 4 && kinds<LocalSgd, Delayed> == 4);
+static_assert(kinds<Nothing, Host> == 0 && kinds<CollectiveWithoutWait, Host> == 0 &&
+              kinds<MovesWithoutPeriod, Host> == 0);
+static_assert(kinds<NcclAllReduce, Host> == 0);
+
+static_assert(agreement_mistake<ConcatMean, Host>().empty() && agreement_mistake<DeviceSum, Delayed>().empty() &&
+              agreement_mistake<LocalSgd, Host>().empty());
+static_assert(!agreement_mistake<Nothing, Host>().empty() && !agreement_mistake<NcclAllReduce, Host>().empty());
+
+static_assert(QueueingDevice<Host> && QueueingDevice<Delayed> && !QueueingDevice<WithoutQueue>);
+static_assert(queue_mistake<Host>().empty() && !queue_mistake<WithoutQueue>().empty());
+
+std::string_view shown(const Sentence& sentence) { return {sentence.characters, sentence.size}; }
+
+}  // namespace
+
+TEST_CASE("what a device or a policy lacks is said in one message") {
+    constexpr Sentence queue = queue_mistake<WithoutQueue>(), policy = agreement_mistake<Nothing, Host>();
+    CHECK(shown(queue) ==
+          "WithoutQueue cannot queue the steps of a training: it lacks a `Queue` with the members that "
+          "<cupola/device/queue.hpp> lists");
+    CHECK(shown(policy) ==
+          "Nothing is no averaging policy on Host: it lacks `void average(Context&, const GradientRows&, "
+          "std::span<float>) const`");
+}

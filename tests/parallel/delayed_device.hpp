@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Delayed: a device that computes with `Host`'s operations, later: three steps may be in flight, and queued work runs when
+// its thread waits. All that a device needs for a training beside its operations is in this file.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include <cupola/host.hpp>
+#include <cupola/parallel/impl/status_block.hpp>
+
+class DelayedQueue;
+
+struct Delayed : cupola::Host {
+    static constexpr std::string_view name = "Delayed";
+    static constexpr int max_steps_in_flight = 3;
+    using Queue = DelayedQueue;
+};
+
+class DelayedQueue {
+public:
+    struct Recording {
+        [[nodiscard]] std::string refused() const { return {}; }
+    };
+    DelayedQueue(cupola::HostContext&, const cupola::QueueSizes& sizes)
+        : sizes_(sizes), status_(sizes.status_bytes, "status"), landed_(3 * sizes.status_bytes, "landed") {
+        const auto batch = static_cast<std::size_t>(sizes.features * sizes.batch_size);
+        samples_.resize(static_cast<std::size_t>(sizes.replicas), std::vector<float>(batch));
+        labels_.resize(samples_.size(), std::vector<std::int32_t>(static_cast<std::size_t>(sizes.batch_size)));
+    }
+    std::byte* status() { return status_.data(); }
+    std::byte* landed(std::int64_t step) { return landed_.data() + slot(step) * sizes_.status_bytes; }
+    void land(std::int64_t step) {
+        queue([this, step] { std::memcpy(landed(step), status(), sizes_.status_bytes); });
+        finished_[slot(step)] = queued_;
+    }
+    bool finished(std::int64_t step) { return done(finished_[slot(step)]); }
+    void mark() { mark_ = queued_; }
+    bool reached() { return done(mark_); }
+    void mark_bucket(std::size_t) {}
+    cupola::BatchView take(int replica, const cupola::BatchView& batch) {
+        const auto r = static_cast<std::size_t>(replica);
+        queue([this, batch, r, healthy = cupola::impl::StatusBlock::healthy(status())] {
+            if (*healthy == 0) return;
+            std::copy_n(batch.samples, batch.size * sizes_.features, samples_[r].data());
+            std::copy_n(batch.labels, batch.size, labels_[r].data());
+        });
+        return {samples_[r].data(), labels_[r].data(), batch.size, batch.sample_shape};
+    }
+    cupola::BatchView bring(const cupola::BatchView& batch) { return batch; }
+    void write(auto* to, const auto& value) {
+        queue([to, value] { *to = value; });
+    }
+    void queue(std::function<void()> work) {
+        work_.push_back(std::move(work));
+        ++queued_;
+    }
+    void queue(Recording&, bool, std::function<void()> work) { queue(std::move(work)); }
+    void gather_constants(auto&&) {}
+    static void update(const std::int32_t* healthy, auto&& work) { cupola::HostQueue::update(healthy, work); }
+    template <class V>
+    static std::span<const V> on_host(cupola::HostContext&, const V* from, std::size_t count, std::vector<V>&) {
+        return {from, count};
+    }
+    void synchronize() { (void)done(queued_); }
+
+private:
+    static std::size_t slot(std::int64_t step) { return static_cast<std::size_t>(step) % 3; }
+    /// Runs what was queued before, if it is this queue's own thread that asks.
+    bool done(std::int64_t count) {
+        for (; std::this_thread::get_id() == own_ && done_ < count; ++done_) {
+            const auto work = std::move(work_.front());
+            work_.pop_front();
+            work();
+        }
+        return done_ >= count;
+    }
+    cupola::QueueSizes sizes_;
+    cupola::HostArena status_, landed_;
+    std::vector<std::vector<float>> samples_;
+    std::vector<std::vector<std::int32_t>> labels_;
+    std::deque<std::function<void()>> work_;
+    std::array<std::int64_t, 3> finished_{};
+    std::int64_t queued_ = 0, mark_ = 0;
+    std::atomic<std::int64_t> done_ = 0;
+    std::thread::id own_ = std::this_thread::get_id();
+};
+
+static_assert(cupola::QueueingDevice<Delayed>);

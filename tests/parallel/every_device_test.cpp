@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training promises on every device type, whatever the kind of agreement: on `Host`, and on a device that has three
+// steps in flight and computes later.
+#include <cupola/parallel/data_parallel.hpp>
+
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "delayed_device.hpp"
+#include "policies.hpp"
+#include "throws_with.hpp"
+#include "tutorial.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net
+    : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Flatten, Named<"out", Linear<5>>> {
+};
+using TheLoss = LossCollection<CrossEntropy<5>, WeightDecay<0.01, "conv1">>;
+template <class D, class A = ConcatMean>
+using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Merged>;
+
+/// Batches that are a function of the step and the replica, in memory that stays.
+class Source {
+public:
+    Source() : pixels_(64 * 108), labels_(64) {
+        initialize(pixels_, normal(1.0), 1, 1, 9, 0);
+        for (std::size_t i = 0; i < labels_.size(); ++i) labels_[i] = static_cast<std::int32_t>(i * 7 % 5);
+    }
+    BatchView operator()(std::int64_t step, int replica, HostContext&) {
+        const std::int64_t first = (step * 5 + replica * 11) % 60;
+        const std::int64_t size = replica == 1 && step % 3 == 1 ? short_size : 4;
+        return {pixels_.data() + first * 108, labels_.data() + first, size, Shape{6, 6, 3}};
+    }
+    void set(std::int64_t step, int replica, float value) {
+        pixels_[static_cast<std::size_t>(((step * 5 + replica * 11) % 60) * 108 + 3)] = value;
+    }
+    std::vector<std::int32_t>& labels() { return labels_; }
+    std::int64_t short_size = 3;
+
+private:
+    std::vector<float> pixels_;
+    std::vector<std::int32_t> labels_;
+};
+
+struct Ended {
+    std::vector<float> parameters, buffers;
+    std::vector<double> losses;
+    bool operator==(const Ended&) const = default;
+};
+
+template <class T>
+typename T::Options options_for(int devices) {
+    return {.replicas = 4,
+            .devices = devices,
+            .batch_size = 4,
+            .other_batch_sizes = {3},
+            .seed = 5,
+            .optimizer = {.learning_rate = 0.05, .momentum = 0.9},
+            .moving_average = {.decay = 0.9}};
+}
+
+/// Queues all steps, and collects each report when it has come.
+template <class T>
+Ended run(const typename T::Options& options, std::int64_t steps, Source source = {}) {
+    T training(options);
+    Ended ended;
+    const auto collect = [&](std::int64_t in_flight) {
+        while (const StepReport* const report = training.poll_report(in_flight)) ended.losses.push_back(report->loss);
+    };
+    for (std::int64_t s = 0; s < steps; ++s) {
+        training.queue(source);
+        collect(T::max_steps_in_flight - 1);
+    }
+    collect(0);
+    ended.parameters = training.parameters();
+    ended.buffers = training.state().buffers;
+    CHECK(training.sound());
+    return ended;
+}
+
+template <class D>
+struct On {
+    using Device = D;
+};
+
+}  // namespace
+
+TEST_CASE("a device that computes later ends with the bits of one that computes at once") {
+    for (const int devices : {1, 2, 4}) {
+        CAPTURE(devices);
+        const Ended host = run<TrainingOn<Host>>(options_for<TrainingOn<Host>>(devices), 12);
+        CHECK(host.losses.size() == 12);
+        CHECK(run<TrainingOn<Delayed>>(options_for<TrainingOn<Delayed>>(devices), 12) == host);
+    }
+}
+
+TEST_CASE("the trace of a step is the same on every device type") {
+    const auto trace = []<class T>(T*) {
+        T training(options_for<T>(2));
+        impl::StepTrace names(2);
+        training.trace_steps(&names);
+        Source source;
+        training.step(source);
+        training.step(source, [](const Inspection<Host>&) {});
+        std::vector<std::string> all = names.of(0);
+        all.insert(all.end(), names.of(1).begin(), names.of(1).end());
+        return all;
+    };
+    const std::vector<std::string> host = trace(static_cast<TrainingOn<Host>*>(nullptr));
+    CHECK(host.size() > 20);
+    CHECK(host == trace(static_cast<TrainingOn<Delayed>*>(nullptr)));
+}
+
+TEST_CASE_TEMPLATE("a policy of each kind", D, Host, Delayed) {
+    const Ended mean = run<TrainingOn<D>>(options_for<TrainingOn<D>>(1), 8);
+    for (const int devices : {1, 2, 4}) {
+        CAPTURE(devices);
+        const auto rows = run<TrainingOn<D, MeanInDouble>>(options_for<TrainingOn<D, MeanInDouble>>(devices), 8);
+        CHECK(tutorial::difference(rows.parameters, mean.parameters) < 1e-6);
+        const auto sums = run<TrainingOn<D, DeviceSum>>(options_for<TrainingOn<D, DeviceSum>>(devices), 8);
+        CHECK(tutorial::difference(sums.parameters, mean.parameters) < 1e-6);
+    }
+}
+
+TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, with the same bits for every placement", D,
+                   Host, Delayed) {
+    using T = TrainingOn<D, LocalSgd>;
+    Source even;
+    even.short_size = 4;
+    auto options = options_for<T>(1);
+    options.other_batch_sizes = {};
+    const auto replicas_of = [&](int devices, std::int64_t steps) {
+        options.devices = devices;
+        T training(options);
+        for (std::int64_t s = 0; s < steps; ++s) training.step(even);
+        const std::vector<float> all = training.state().parameters;
+        std::vector<std::vector<float>> each;
+        for (std::size_t r = 0; r < 4; ++r) {
+            const auto size = static_cast<std::ptrdiff_t>(all.size() / 4),
+                       first = static_cast<std::ptrdiff_t>(r) * size;
+            each.emplace_back(all.begin() + first, all.begin() + first + size);
+        }
+        return each;
+    };
+    const auto between = replicas_of(1, 6);
+    CHECK(between[0] != between[1]);
+    const auto agreed = replicas_of(1, 8);
+    CHECK(agreed[0] == agreed[3]);
+    for (const int devices : {2, 4}) {
+        CHECK(replicas_of(devices, 6) == between);
+        CHECK(replicas_of(devices, 8) == agreed);
+    }
+    // Without momentum the mean of the parameters after one step each is the step by the mean gradient.
+    options.averaging.steps = 1;
+    options.optimizer.momentum = 0;
+    auto common = options_for<TrainingOn<D>>(1);
+    common.other_batch_sizes = {};
+    common.optimizer.momentum = 0;
+    CHECK(tutorial::difference(replicas_of(2, 8)[2], run<TrainingOn<D>>(common, 8, even).parameters) < 1e-5);
+    // A state is all replicas'.
+    options.averaging.steps = 4;
+    options.optimizer.momentum = 0.9;
+    T whole(options), first(options), rest(options);
+    for (int s = 0; s < 11; ++s) whole.step(even);
+    for (int s = 0; s < 6; ++s) first.step(even);
+    rest.restore(first.state());
+    for (int s = 6; s < 11; ++s) rest.step(even);
+    CHECK(rest.state().parameters == whole.state().parameters);
+}
+
+TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", D, Host, Delayed) {
+    using T = TrainingOn<D>;
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        Source source;
+        const Ended before = run<T>(options_for<T>(devices), 5);
+        source.set(5, 2, std::numeric_limits<float>::quiet_NaN());
+        T training(options_for<T>(devices));
+        std::int64_t step = -1;
+        int replica = -1;
+        std::string what;
+        try {
+            for (int s = 0; s < 9; ++s) training.queue(source);
+            training.poll_report(0);
+        } catch (const DivergedError& error) {
+            step = error.step;
+            replica = error.replica;
+            what = error.what();
+        }
+        CHECK(step == 5);
+        CHECK(replica == 2);
+        CHECK(contains(what, "sample 0 of its batch is not finite"));
+        CHECK(training.step() == 5);
+        CHECK(training.sound());
+        CHECK(training.parameters() == before.parameters);
+        source.set(5, 2, 0.5F);
+        training.step(source);
+        CHECK(training.step() == 6);
+    }
+}
+
+TEST_CASE_TEMPLATE("a label that is no class is an error when the step's report is read", D, Host, Delayed) {
+    using T = TrainingOn<D>;
+    Source source;
+    T training(options_for<T>(2));
+    training.step(source);
+    const std::vector<float> before = training.parameters();
+    source.labels()[5] = 5;
+    CHECK(contains(message_of<InvalidArgument>([&] { training.step(source); }),
+                   "sample 0 of the batch has label 5, and the loss has classes 0 to 4"));
+    CHECK(training.step() == 1);
+    CHECK(training.parameters() == before);
+}
+
+TEST_CASE_TEMPLATE("an inspector sees the step that it is called for, and changes no bit", D, Host, Delayed) {
+    using T = TrainingOn<D>;
+    const Ended plain = run<T>(options_for<T>(2), 6);
+    T training(options_for<T>(2));
+    Source source;
+    std::vector<std::int64_t> seen;
+    for (int s = 0; s < 6; ++s) {
+        training.queue(source, [&](const Inspection<Host>& inspection) {
+            seen.push_back(inspection.step());
+            std::size_t layers = 0;
+            inspection.for_each_activation([&](std::size_t, std::span<const float>) { ++layers; });
+            CHECK(layers == Net::layer_count);
+        });
+    }
+    while (training.poll_report(0) != nullptr) {
+    }
+    CHECK(seen == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5});
+    CHECK(training.parameters() == plain.parameters);
+}
