@@ -128,24 +128,24 @@ if(CUPOLA_CUDA)
 endif()
 
 # cupola::ops, for those who want to compile less: cupola::host with what depends on no user's network compiled once, in one library
-# for each instruction set of CUPOLA_OPS_LEVELS. The inline namespace keeps them apart, and a file takes those of the flags that it is
-# compiled with. `native` is a level too, for the machine at hand alone.
+# for each instruction set of CUPOLA_OPS_ISAS. The inline namespace keeps them apart, and a file takes those of the flags that it is
+# compiled with. `native` is one too, for the machine at hand alone.
 if(CUPOLA_BUILD_OPS)
     if(NOT CUPOLA_ENABLE_HOST)
         message(FATAL_ERROR "cupola::ops holds the operations of cupola::host: CUPOLA_BUILD_OPS needs CUPOLA_ENABLE_HOST.")
     endif()
-    set(CUPOLA_OPS_LEVELS "x86-64;x86-64-v3;x86-64-v4" CACHE STRING "What cupola::ops is compiled for: values of -march")
+    set(CUPOLA_OPS_ISAS "x86-64;x86-64-v3;x86-64-v4" CACHE STRING "What cupola::ops is compiled for: values of -march")
     file(GLOB ops_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/ops/*.cpp)
     add_library(cupola_ops STATIC)
     add_library(cupola::ops ALIAS cupola_ops)
-    foreach(level IN LISTS CUPOLA_OPS_LEVELS)
-        add_library(cupola_ops_${level} OBJECT ${ops_sources})
+    foreach(isa IN LISTS CUPOLA_OPS_ISAS)
+        add_library(cupola_ops_${isa} OBJECT ${ops_sources})
         # A build without a type is not optimised, and these are the kernels.
-        target_compile_options(cupola_ops_${level} PRIVATE -march=${level} $<$<CONFIG:>:-O2>)
-        target_compile_definitions(cupola_ops_${level} PRIVATE CUPOLA_OPS)
-        target_link_libraries(cupola_ops_${level} PRIVATE cupola_host)
-        set_target_properties(cupola_ops_${level} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-        target_sources(cupola_ops PRIVATE $<TARGET_OBJECTS:cupola_ops_${level}>)
+        target_compile_options(cupola_ops_${isa} PRIVATE -march=${isa} $<$<CONFIG:>:-O2>)
+        target_compile_definitions(cupola_ops_${isa} PRIVATE CUPOLA_OPS)
+        target_link_libraries(cupola_ops_${isa} PRIVATE cupola_host)
+        set_target_properties(cupola_ops_${isa} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+        target_sources(cupola_ops PRIVATE $<TARGET_OBJECTS:cupola_ops_${isa}>)
     endforeach()
     set_target_properties(cupola_ops PROPERTIES EXPORT_NAME ops LINKER_LANGUAGE CXX)
     target_compile_definitions(cupola_ops INTERFACE CUPOLA_OPS)

@@ -41,13 +41,13 @@ inline CLI::Validator not_empty(const std::string& what = "path") {
 }
 
 /// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
-inline std::string sentence_of(const CLI::ParseError& error) {
+inline std::string message_of(const CLI::ParseError& error) {
     const std::string said = error.what(), name = said.substr(0, said.find(':'));
     const auto has = [&](const char* words) { return said.find(words) != std::string::npos; };
-    const std::string sentence = has(": 1 required ") && said.ends_with(" missing") ? name + " needs a value"
-                                 : has(": At Most 1 required but received ")        ? name + " is given twice"
-                                                                                    : said;
-    return sentence + "; --help lists what there is";
+    const std::string message = has(": 1 required ") && said.ends_with(" missing") ? name + " needs a value"
+                                : has(": At Most 1 required but received ")        ? name + " is given twice"
+                                                                                   : said;
+    return message + "; --help lists what there is";
 }
 
 /// Parses the arguments and runs the program. Returns its exit status: 2 for arguments that cannot be, 1 for any other
@@ -55,15 +55,15 @@ inline std::string sentence_of(const CLI::ParseError& error) {
 template <class Program>
 int run(CLI::App& app, int argc, char** argv, Program&& program) {
     std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk, and ends no program
-    const auto fail = [&](const std::string& sentence, int status) {
-        std::cerr << app.get_name() << ": " << sentence << '\n';
+    const auto fail = [&](const std::string& message, int status) {
+        std::cerr << app.get_name() << ": " << message << '\n';
         return status;
     };
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);
-        return fail(sentence_of(error), 2);
+        return fail(message_of(error), 2);
     }
     try {
         return program();

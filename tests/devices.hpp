@@ -27,25 +27,27 @@ using AnyDevice = std::tuple_element_t<0, Devices>;
 
 /// A device and the element type of the activations on it. A device alone stands for float on it.
 template <cupola::Device D, class T>
-struct OnDevice {
+struct DeviceAndElement {
     using Device = D;
     using Element = T;
 };
 #ifdef CUPOLA_TEST_CUDA
-using DevicesAndElements = std::tuple<OnDevice<cupola::Cuda, float>, OnDevice<cupola::Cuda, cupola::BFloat16>,
-                                      OnDevice<cupola::Cuda, cupola::Float16>>;
+using DevicesAndElements =
+    std::tuple<DeviceAndElement<cupola::Cuda, float>, DeviceAndElement<cupola::Cuda, cupola::BFloat16>,
+               DeviceAndElement<cupola::Cuda, cupola::Float16>>;
 /// Those of less than a float.
 using NarrowElements = std::tuple<cupola::BFloat16, cupola::Float16>;
 #else
-using DevicesAndElements = std::tuple<OnDevice<cupola::Host, float>, OnDevice<cupola::Host, cupola::BFloat16>>;
+using DevicesAndElements =
+    std::tuple<DeviceAndElement<cupola::Host, float>, DeviceAndElement<cupola::Host, cupola::BFloat16>>;
 using NarrowElements = std::tuple<cupola::BFloat16>;
 #endif
 
 namespace devices_impl {
 template <class D>
-struct Place : OnDevice<D, float> {};
+struct Place : DeviceAndElement<D, float> {};
 template <class D, class T>
-struct Place<OnDevice<D, T>> : OnDevice<D, T> {};
+struct Place<DeviceAndElement<D, T>> : DeviceAndElement<D, T> {};
 }  // namespace devices_impl
 
 template <class D>

@@ -23,15 +23,15 @@ std::string checksum_of(const std::string& path, const std::string& algorithm) {
     require<DataError>(digest != nullptr && kind != nullptr && EVP_DigestInit_ex(digest.get(), kind, nullptr) == 1,
                        "this system's OpenSSL computes no ", algorithm);
     std::vector<unsigned char> block(1 << 20);
-    bool sound = true;
+    bool succeeded = true;
     for (std::size_t count = 0; (count = std::fread(block.data(), 1, block.size(), file.get())) > 0;) {
-        sound = sound && EVP_DigestUpdate(digest.get(), block.data(), count) == 1;
+        succeeded = succeeded && EVP_DigestUpdate(digest.get(), block.data(), count) == 1;
     }
     require<DataError>(std::ferror(file.get()) == 0, path, " cannot be read: ", std::strerror(errno));
     unsigned char sum[EVP_MAX_MD_SIZE];
     unsigned size = 0;
-    sound = sound && EVP_DigestFinal_ex(digest.get(), sum, &size) == 1;
-    require<DataError>(sound, "OpenSSL could not compute the ", algorithm, " of ", path);
+    succeeded = succeeded && EVP_DigestFinal_ex(digest.get(), sum, &size) == 1;
+    require<DataError>(succeeded, "OpenSSL could not compute the ", algorithm, " of ", path);
     std::string hexadecimal;
     for (unsigned i = 0; i < size; ++i) {
         constexpr const char* digits = "0123456789abcdef";

@@ -69,9 +69,9 @@ public:
           terminal_(options.talks && !options.json && isatty(STDOUT_FILENO) == 1),
           output_(options.json) {}
 
-    void line(const std::string& sentence) {
+    void line(const std::string& message) {
         end_progress();
-        if (talks_) output_.say(sentence);
+        if (talks_) output_.say(message);
     }
     void progress(std::uint64_t there, std::uint64_t whole) {
         if (!terminal_ || whole == 0) return;
@@ -129,13 +129,13 @@ std::string unpacked(const std::string& archive, const std::string& folder, bool
         unpack(archive, folder_name, folder);
         try {
             return counted(read_cifar10(folder));
-        } catch (const DataError& mistake) {
-            throw BadArchive(mistake.what());
+        } catch (const DataError& cause) {
+            throw BadArchive(cause.what());
         }
-    } catch (const BadArchive& mistake) {
+    } catch (const BadArchive& cause) {
         if (!downloaded) throw;
         unlink(archive.c_str());
-        throw DataError(text(mistake.what(), "; ", archive, " was removed"));
+        throw DataError(text(cause.what(), "; ", archive, " was removed"));
     }
 }
 
@@ -149,8 +149,8 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     if (std::filesystem::exists(folder, error)) {
         try {
             talk.line(text(folder, " is there already: ", counted(read_cifar10(folder))));
-        } catch (const DataError& mistake) {
-            throw DataError(text(mistake.what(), "; remove ", folder, " to download it again"));
+        } catch (const DataError& cause) {
+            throw DataError(text(cause.what(), "; remove ", folder, " to download it again"));
         }
         unlink(part.c_str());  // a process that was killed when all was done may have left it
         return folder;

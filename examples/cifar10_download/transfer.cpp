@@ -20,7 +20,7 @@ namespace {
 using namespace cupola;
 
 /// The archive has 170 MB.
-constexpr std::uint64_t most_bytes = 1'000'000'000;
+constexpr std::uint64_t max_bytes = 1'000'000'000;
 
 struct Transfer {
     int handle;
@@ -34,7 +34,7 @@ struct Transfer {
 /// libcurl's callbacks are C functions: no exception may leave them.
 std::size_t write_some(char* bytes, std::size_t, std::size_t count, void* object) {
     auto& transfer = *static_cast<Transfer*>(object);
-    transfer.too_large = transfer.size + count > most_bytes;
+    transfer.too_large = transfer.size + count > max_bytes;
     if (transfer.too_large) return CURL_WRITEFUNC_ERROR;
     for (std::size_t done = 0; done < count;) {
         const ssize_t written = pwrite(transfer.handle, bytes + done, count - done, static_cast<off_t>(transfer.size));
@@ -101,7 +101,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     set(curl, CURLOPT_XFERINFODATA, &state);
 
     // Tries without a byte more than all before them: a server without ranges sends the same bytes each time.
-    constexpr int most_tries = 5;
+    constexpr int max_tries = 5;
     std::uint64_t furthest = 0;
     bool takes_ranges = true;
     for (int tries = 1;;) {
@@ -119,7 +119,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
                            ", after ", state.size, " bytes");
         if (state.too_large) {
             empty_file(path, handle);
-            throw DataError(text(url, " is larger than ", most_bytes, " bytes"));
+            throw DataError(text(url, " is larger than ", max_bytes, " bytes"));
         }
         // All was there already; or more, and then the checksum says so.
         constexpr long range_not_satisfiable = 416;
@@ -133,7 +133,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
         const bool again = connection_broke(code) || status >= first_server_error;
         tries = state.size > furthest ? 1 : tries + 1;
         furthest = std::max(furthest, state.size);
-        if (!again || tries > most_tries) {
+        if (!again || tries > max_tries) {
             const std::string reason = code == CURLE_HTTP_RETURNED_ERROR
                                            ? text("the server answered with status ", status)
                                            : std::string(problem[0] != '\0' ? problem : curl_easy_strerror(code));

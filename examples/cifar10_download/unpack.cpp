@@ -23,8 +23,8 @@ namespace {
 using namespace cupola;
 
 /// The data set has eight files of 184 MB.
-constexpr int most_files = 100;
-constexpr std::int64_t most_bytes = 1'000'000'000;
+constexpr int max_files = 100;
+constexpr std::int64_t max_bytes = 1'000'000'000;
 
 using Archive = std::unique_ptr<archive, int (*)(archive*)>;
 
@@ -85,8 +85,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         require<BadArchive>(plain && inside && file.find('/') == std::string_view::npos && file != "." && file != "..",
                             path, " holds ", name, ", which is not a plain file in ", folder,
                             "/: nothing was unpacked");
-        require<BadArchive>(++files <= most_files, path, " holds more than ", most_files,
-                            " files: nothing was unpacked");
+        require<BadArchive>(++files <= max_files, path, " holds more than ", max_files, " files: nothing was unpacked");
         OutputFile output(text(to, '/', file));
         for (;;) {
             char block[1 << 16];
@@ -94,7 +93,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
             if (count < 0) fail_damaged(path, handle);
             if (count == 0) break;
             total += count;
-            require<BadArchive>(total <= most_bytes, path, " unpacks to more than ", most_bytes,
+            require<BadArchive>(total <= max_bytes, path, " unpacks to more than ", max_bytes,
                                 " bytes: nothing was unpacked");
             output.write(block, static_cast<std::size_t>(count));
         }

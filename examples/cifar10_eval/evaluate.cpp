@@ -60,13 +60,13 @@ public:
     /// stopped it.
     bool evaluate_newest() {
         if (!options_.checkpoint.empty()) {
-            return evaluate(read_checkpoint(options_.checkpoint, model_.rows), options_.checkpoint);
+            return evaluate(read_checkpoint(options_.checkpoint, model_.layers), options_.checkpoint);
         }
         // A training that has not begun has no folder yet.
         struct stat status {};
         const bool there = stat(options_.train_dir.c_str(), &status) == 0 || errno != ENOENT;
         const FoundCheckpoint found =
-            there ? newest_sound_checkpoint(options_.train_dir, model_.rows) : FoundCheckpoint{};
+            there ? newest_valid_checkpoint(options_.train_dir, model_.layers) : FoundCheckpoint{};
         if (found.damaged != warned_) {
             for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
             warned_ = found.damaged;
@@ -74,7 +74,7 @@ public:
         if (!found.checkpoint) {
             const char* const what = !there                  ? " does not exist"
                                      : found.damaged.empty() ? " has no checkpoint"
-                                                             : " has no sound checkpoint";
+                                                             : " has no valid checkpoint";
             require<DataError>(!options_.run_once, "the folder ", options_.train_dir, what);
             output_.say(text("the folder ", options_.train_dir, what, " yet"));
             return true;

@@ -32,7 +32,7 @@ std::optional<Logits> run_model(const ModelRun& run, const ImageSet& images) {
         if (run.stop()) return {};
         const std::int64_t count = std::min(batch, images.size() - first);
         for (std::int64_t i = 0; i < count; ++i) {
-            const RandomStream random(0, Purpose::distortion, 0, static_cast<std::uint64_t>(first + i));
+            const RandomStream random(0, RngDomain::augmentation, 0, static_cast<std::uint64_t>(first + i));
             centre(images.sample(first + i), images.sample_shape(), random, samples.data() + i * sample);
         }
         predictor.predict(

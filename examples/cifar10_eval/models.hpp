@@ -31,14 +31,14 @@ struct ModelRun {
     std::function<void(std::int64_t images)> progress;
 };
 
-/// What a network says of each image: one row of `classes` logits each.
+/// What a network says of each image: one layer of `classes` logits each.
 struct Logits {
     std::int64_t classes = 0;
     std::vector<float> values;
 };
 
 struct Model {
-    std::span<const Row> rows;
+    std::span<const LayerInfo> layers;
     /// The logits of all images, in their order; nothing if it was stopped.
     std::optional<Logits> (*run)(const ModelRun&, const ImageSet&);
 };

@@ -92,8 +92,8 @@ std::string confusion_table(const Confusion& confusion, const std::vector<std::s
             line += "  " + padded(text(confusion[label][c]), std::max<std::size_t>(5, names[c].size()));
         }
         if (images == 0) continue;  // a class that the data set has none of
-        const double share = static_cast<double>(confusion[label][label]) / static_cast<double>(images);
-        table += line + "  " + padded(rounded(share, 3), 7) + '\n';
+        const double fraction = static_cast<double>(confusion[label][label]) / static_cast<double>(images);
+        table += line + "  " + padded(rounded(fraction, 3), 7) + '\n';
     }
     return table;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 
 #include "../cifar10_train/cifar10_net.hpp"
 #include "model_run.hpp"
 
 namespace cifar10 {
 
-Model tutorial_model() { return {Cifar10Net::rows, &run_model<Cifar10Net, CentralCrop>}; }
+Model tutorial_model() { return {Cifar10Net::layers, &run_model<Cifar10Net, CenterCrop>}; }
 
 }  // namespace cifar10

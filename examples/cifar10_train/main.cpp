@@ -46,9 +46,9 @@ int main(int argc, char** argv) {
         "averaged, and prints its accuracy on the test images. Without arguments: one replica, 1000 steps, on a sample of\n"
         "5,000 training and 1,000 test images.",
         "cifar10_train"};
-    constexpr int most_threads = 4096, most_replicas = 1 << 20, most_processes = 1024;
-    constexpr std::int64_t most_steps = 1'000'000'000'000, most_images = 1'000'000'000;
-    const auto count = whole_number<std::int64_t>(0, most_steps);
+    constexpr int max_threads = 4096, max_replicas = 1 << 20, max_processes = 1024;
+    constexpr std::int64_t max_steps = 1'000'000'000'000, max_images = 1'000'000'000;
+    const auto count = whole_number<std::int64_t>(0, max_steps);
     app.add_option("--data-dir", options.data_dir,
                    "Images: a folder of CIFAR-10's .bin files, or the one above it, or a folder or archive with\n"
                    "train/<class>/*.jpg and test/<class>/*.jpg. Default: the sample that comes with this example")
@@ -88,14 +88,14 @@ int main(int argc, char** argv) {
 
     app.add_option("--max-steps", options.max_steps, "Steps to train; one step updates the parameters once")
         ->capture_default_str()
-        ->check(whole_number<std::int64_t>(1, most_steps));
+        ->check(whole_number<std::int64_t>(1, max_steps));
     app.add_option("--batch-size", options.batch_size, "Images of one replica in one step")
         ->capture_default_str()
-        ->check(whole_number<std::int64_t>(1, most_images));
-    app.add_option("--accumulation", options.accumulation,
+        ->check(whole_number<std::int64_t>(1, max_images));
+    app.add_option("--accumulation", options.gradient_accumulation_steps,
                    "Batches of a replica that are added up before one averaging")
         ->capture_default_str()
-        ->check(whole_number(1, most_replicas));
+        ->check(whole_number(1, max_replicas));
     app.add_option("--seed", options.seed, "Seed of every random number of the run")
         ->capture_default_str()
         ->check(whole_number<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
@@ -103,15 +103,15 @@ int main(int argc, char** argv) {
     app.add_option("--num-replicas", options.num_replicas,
                    "Copies of the network that share a step, in each process; the step sees this many batches")
         ->capture_default_str()
-        ->check(whole_number(1, most_replicas));
+        ->check(whole_number(1, max_replicas));
     app.add_option(
            "--num-devices", options.num_devices,
            "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
            "result does not depend on it. Default, or 0: one a replica, as far as there are processors or GPUs")
-        ->check(whole_number(0, most_threads));
+        ->check(whole_number(0, max_threads));
     app.add_option("--threads-per-device", options.threads_per_device,
                    "OpenMP threads of each device of the host. Default, or 0: the processors shared out evenly")
-        ->check(whole_number(0, most_threads));
+        ->check(whole_number(0, max_threads));
     app.add_option("--prefetch-workers", options.prefetch_workers,
                    "Threads that prepare the host's batches ahead; 0: the devices do. Default: the processors that no\n"
                    "device uses")
@@ -121,9 +121,9 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--processes", options.processes, "Processes that train together, by nccl")
         ->capture_default_str()
-        ->check(whole_number(1, most_processes));
+        ->check(whole_number(1, max_processes));
     app.add_option("--process", options.process, "Which of them this one is, from 0. Process 0 writes what is kept")
-        ->check(whole_number(0, most_processes - 1));
+        ->check(whole_number(0, max_processes - 1));
     app.add_option("--id-file", options.id_file, "File by which they find each other: a name that no other start uses")
         ->check(not_empty());
     app.add_flag("--log-device-placement", options.log_device_placement, "Print which device runs each operation");
@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
         ->needs(train_dir);
     app.add_option("--keep-checkpoints", options.keep_checkpoints, "The newest ones that are kept")
         ->capture_default_str()
-        ->check(whole_number(1, most_replicas))
+        ->check(whole_number(1, max_replicas))
         ->needs(train_dir);
     app.add_flag("--keep-best", options.keep_best,
                  "Evaluate at each checkpoint, and keep the best as model-best.safetensors");

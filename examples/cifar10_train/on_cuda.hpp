@@ -46,9 +46,9 @@ public:
     }
 
     /// The data set goes to each GPU once, as bytes, and a batch is made of it there.
-    template <class Distort>
+    template <class Augment>
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
-        return CudaBatches<Distort>(images, Distort{}, options);
+        return CudaBatches<Augment>(images, Augment{}, options);
     }
     /// Those of this process's replicas, which are numbered from 0 in each.
     template <class Source>

@@ -42,9 +42,9 @@ public:
     [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
 
     /// Where batches come from, made before the training; and the batches, made after it: the workers begin at once.
-    template <class Distort>
+    template <class Augment>
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
-        return TrainingBatches(images, Distort{}, options);
+        return TrainingBatches(images, Augment{}, options);
     }
     template <class Source>
     [[nodiscard]] auto batches(Source& source) const {

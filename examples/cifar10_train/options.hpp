@@ -20,7 +20,7 @@ struct TrainOptions {
     std::string bn_stats = "first";
     std::int64_t max_steps = 1000;
     std::int64_t batch_size = 128;
-    int accumulation = 1;
+    int gradient_accumulation_steps = 1;
     std::uint64_t seed = 1;
 
     int num_replicas = 1;

@@ -7,8 +7,8 @@ namespace cifar10 {
 
 int run_resnet_bf16_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                          const std::string& optimizer) {
-    return run_on_cuda<ResNetBf16, ResNetLoss, PadCropFlip, ScaledPixels>(options, images, schedule, optimizer,
-                                                                          statistics_of(options));
+    return run_on_cuda<ResNetBf16, ResNetLoss, RandomCropFlip, ScaledPixels>(options, images, schedule, optimizer,
+                                                                             statistics_of(options));
 }
 
 }  // namespace cifar10

@@ -9,8 +9,8 @@ namespace cifar10 {
 
 int run_resnet_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                     const std::string& optimizer) {
-    return run_on_cuda<ResNet<44>, ResNetLoss, PadCropFlip, ScaledPixels>(options, images, schedule, optimizer,
-                                                                          statistics_of(options));
+    return run_on_cuda<ResNet<44>, ResNetLoss, RandomCropFlip, ScaledPixels>(options, images, schedule, optimizer,
+                                                                             statistics_of(options));
 }
 
 }  // namespace cifar10

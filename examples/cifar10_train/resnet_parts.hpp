@@ -18,7 +18,7 @@ using namespace cupola;
 struct ResNetBf16 : InPrecision<MixedBFloat16, ResNet<44>> {};
 
 /// Decay of every parameter, as TensorFlow's estimator has it. Eleven classes: the ten and a spare.
-using ResNetLoss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;
+using ResNetLoss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
 
 /// The policy that --bn-stats names, chosen when the program runs, so that they are one training to the compiler. Not
 /// Synchronized: its forward and backward passes are others.
@@ -43,8 +43,8 @@ inline NamedStatistics statistics_of(const TrainOptions& options) {
     if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
     if (name == LastReplica::name) return NamedStatistics::of<LastReplica>();
     if (name == AllReplicas::name) return NamedStatistics::of<AllReplicas>();
-    require(name == Merged::name, "--bn-stats is first, last, all, merged or synchronized, not ", name);
-    return NamedStatistics::of<Merged>();
+    require(name == Pooled::name, "--bn-stats is first, last, all, merged or synchronized, not ", name);
+    return NamedStatistics::of<Pooled>();
 }
 
 }  // namespace cifar10

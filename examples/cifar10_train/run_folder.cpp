@@ -50,11 +50,11 @@ std::unique_ptr<SummarySink> open_events(const TrainOptions& options) {
     return std::make_unique<EventFile>(options.train_dir);
 }
 
-LoggedLoss logged_loss(const std::string& name) {
-    if (name == "mean") return LoggedLoss::mean;
-    if (name == "last") return LoggedLoss::last_replica;
+LossReduction loss_reduction(const std::string& name) {
+    if (name == "mean") return LossReduction::mean;
+    if (name == "last") return LossReduction::last_replica;
     require(name == "each", "--log-loss is mean, last or each, not ", name);
-    return LoggedLoss::each_replica;
+    return LossReduction::each_replica;
 }
 
 std::string fingerprint(const ImageSet& images) {
@@ -69,10 +69,10 @@ std::string fingerprint(const ImageSet& images) {
     return text(images.size(), " images, crc32c ", digits);
 }
 
-std::string placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+std::string placement(std::span<const LayerInfo> layers, int replicas, int devices, const char* place,
                       const std::string& averaging) {
     std::string lines;
-    for (const Row& row : rows) {
+    for (const LayerInfo& layer : layers) {
         std::string where;
         for (int r = 0; r < replicas; ++r) {
             // The first device gets the first replicas, as DataParallel places them.
@@ -80,8 +80,8 @@ std::string placement(std::span<const Row> rows, int replicas, int devices, cons
             while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
             where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
         }
-        if (!row.traits.placed_on.empty()) where = text(row.traits.placed_on, ", by name");
-        lines += text("placement: ", row.name, row.name.empty() ? "" : " ", row.type, ": ", where, '\n');
+        if (!layer.traits.runs_on.empty()) where = text(layer.traits.runs_on, ", by name");
+        lines += text("placement: ", layer.name, layer.name.empty() ? "" : " ", layer.type, ": ", where, '\n');
     }
     return text(lines, "placement: averaging: ", averaging,
                 "\nplacement: update: each device its copy of the parameters");

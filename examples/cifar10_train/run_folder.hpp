@@ -33,13 +33,13 @@ File open_log(const std::string& train_dir);
 std::unique_ptr<SummarySink> open_events(const TrainOptions& options);
 
 /// mean, last or each; throws InvalidArgument for another.
-LoggedLoss logged_loss(const std::string& name);
+LossReduction loss_reduction(const std::string& name);
 
 /// What the images are, whatever they are called and wherever they lie: "50000 images, crc32c 1a2b3c4d".
 std::string fingerprint(const ImageSet& images);
 
 /// A line for each operation, with the device of each replica that runs it: "host:0".
-std::string placement(std::span<const Row> rows, int replicas, int devices, const char* place,
+std::string placement(std::span<const LayerInfo> layers, int replicas, int devices, const char* place,
                       const std::string& averaging);
 
 /// "summaries took 0.43 % of the training's 75.2 s".

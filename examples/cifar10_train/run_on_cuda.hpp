@@ -10,7 +10,7 @@
 
 namespace cifar10 {
 
-template <class Net, class Loss, class Distort, class Centre, class Statistics = FirstReplica>
+template <class Net, class Loss, class Augment, class Centre, class Statistics = FirstReplica>
 int run_on_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer, const Statistics& statistics = {}) {
     OnCuda side(options);
@@ -18,10 +18,10 @@ int run_on_cuda(const TrainOptions& options, const ImageData& images, const Sche
     if (options.averaging == "nccl") {
         const NcclAllReduce averaging{
             .processes = options.processes, .process = std::max(0, options.process), .id_file = options.id_file};
-        return run<Net, Loss, Distort, Centre>(options, images, schedule, optimizer, side, averaging, statistics);
+        return run<Net, Loss, Augment, Centre>(options, images, schedule, optimizer, side, averaging, statistics);
     }
 #endif
-    return run<Net, Loss, Distort, Centre>(options, images, schedule, optimizer, side, ConcatMean{}, statistics);
+    return run<Net, Loss, Augment, Centre>(options, images, schedule, optimizer, side, ConcatMean{}, statistics);
 }
 
 }  // namespace cifar10

@@ -13,19 +13,19 @@
 
 namespace cifar10 {
 
-template <class Net, class Loss, class Distort, class Centre, class Statistics = FirstReplica>
+template <class Net, class Loss, class Augment, class Centre, class Statistics = FirstReplica>
 int run_on_host(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer, const Statistics& statistics = {}) {
     OnHost side(options);
-    return run<Net, Loss, Distort, Centre>(options, images, schedule, optimizer, side, ConcatMean{}, statistics);
+    return run<Net, Loss, Augment, Centre>(options, images, schedule, optimizer, side, ConcatMean{}, statistics);
 }
 
 template <class Net>
 int run_resnet_on_host(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                        const std::string& optimizer) {
     const auto with = [&](const auto& statistics) {
-        return run_on_host<Net, ResNetLoss, PadCropFlip, ScaledPixels>(options, images, schedule, optimizer,
-                                                                       statistics);
+        return run_on_host<Net, ResNetLoss, RandomCropFlip, ScaledPixels>(options, images, schedule, optimizer,
+                                                                          statistics);
     };
     if (options.bn_stats == Synchronized::name) return with(Synchronized{});
     return with(statistics_of(options));

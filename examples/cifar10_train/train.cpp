@@ -19,12 +19,12 @@ using namespace cupola;
 
 /// The learning rate that --schedule names, scaled as --lr-scaling says.
 Schedule schedule_of(const TrainOptions& options, const std::string& name, std::int64_t images) {
-    constexpr std::int64_t most_images = 1'000'000'000'000;
-    const std::int64_t most_batches = most_images / options.batch_size / options.accumulation;
-    require(options.num_replicas <= most_batches / options.processes, "a step of ", options.batch_size,
-            " images, --accumulation ", options.accumulation, " and ", options.num_replicas, " x ", options.processes,
-            " replicas has more than ", most_images, " images");
-    const std::int64_t global_batch = options.batch_size * options.all_replicas() * options.accumulation;
+    constexpr std::int64_t max_images = 1'000'000'000'000;
+    const std::int64_t max_batches = max_images / options.batch_size / options.gradient_accumulation_steps;
+    require(options.num_replicas <= max_batches / options.processes, "a step of ", options.batch_size,
+            " images, --accumulation ", options.gradient_accumulation_steps, " and ", options.num_replicas, " x ",
+            options.processes, " replicas has more than ", max_images, " images");
+    const std::int64_t global_batch = options.batch_size * options.all_replicas() * options.gradient_accumulation_steps;
     const auto base = [&]() -> Schedule {
         if (name == "epochs") return epochs_decay(options.learning_rate, images, global_batch);
         if (name == "historic")
@@ -55,7 +55,7 @@ int train(const TrainOptions& options) {
             "--profile makes a few steps and keeps nothing: leave out --train-dir");
     require(!options.keep_best || !options.train_dir.empty(),
             "--keep-best needs --train-dir, the folder to keep it in");
-    cifar10::logged_loss(options.log_loss);
+    cifar10::loss_reduction(options.log_loss);
     const bool on_cuda = options.device == "cuda";
     if (on_cuda) cifar10::require_cuda(options);
     require(!options.download || !options.data_dir.empty(),

@@ -16,7 +16,7 @@
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/profile.hpp>
-#include <cupola/train/summaries.hpp>
+#include <cupola/train/summary_writer.hpp>
 
 #include "../standard_output.hpp"
 #include "optimizers.hpp"
@@ -43,10 +43,10 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
         require_no_best(folder->best_path());
         return;
     }
-    FoundCheckpoint found = newest_sound_checkpoint(options.train_dir, Training::NetworkType::rows);
+    FoundCheckpoint found = newest_valid_checkpoint(options.train_dir, Training::NetworkType::layers);
     for (const std::string& problem : found.damaged) output.say(text("warning: ", problem));
     require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), options.train_dir,
-                       " has no sound checkpoint to resume from: ", found.damaged.size(),
+                       " has no valid checkpoint to resume from: ", found.damaged.size(),
                        found.damaged.size() == 1 ? " is damaged" : " are damaged");
     require<DataError>(found.checkpoint.has_value(), options.train_dir, " has no checkpoint to resume from");
     require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
@@ -54,8 +54,8 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
     if (folder && folder->best()) require_best_of_same_run(options, folder->best_path(), folder->best_info(), info);
     try {
         training.restore(found.checkpoint->state);
-    } catch (const InvalidArgument& mistake) {  // --resume-anyway, with another optimiser or averages begun or given up
-        throw InvalidArgument(text(found.path, " cannot be gone on from: ", mistake.what()));
+    } catch (const InvalidArgument& cause) {  // --resume-anyway, with another optimiser or averages begun or given up
+        throw InvalidArgument(text(found.path, " cannot be gone on from: ", cause.what()));
     }
     restore_losses(found.checkpoint->info, losses);
     output.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
@@ -63,7 +63,7 @@ void go_on(const TrainOptions& options, const std::optional<CheckpointDirectory>
 
 /// Trains `Net` on the images that `Distort` makes, evaluates on those of `Centre`, and returns the process's exit
 /// status. `side` is an OnHost or an OnCuda.
-template <class Net, class Loss, class Distort, class Centre, class Side, class Averaging, class Statistics>
+template <class Net, class Loss, class Augment, class Centre, class Side, class Averaging, class Statistics>
 int run(const TrainOptions& options, const ImageData& images, const Schedule& schedule, const std::string& optimizer,
         Side& side, const Averaging& averaging, const Statistics& statistics) {
     using Training = DataParallel<Net, Loss, Clipped<NamedOptimizer>, Averaging, typename Side::Device, Statistics>;
@@ -79,13 +79,13 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
                        CheckpointDirectoryOptions{.keep = options.keep_checkpoints, .keep_best = options.keep_best});
     }
 
-    auto source = side.template source<Distort>(
+    auto source = side.template source<Augment>(
         images.train, {.batch_size = options.batch_size, .replicas = options.all_replicas(), .seed = options.seed});
     Training training({.replicas = options.num_replicas,
                        .devices = devices,
                        .device = side.device_options(),
                        .batch_size = options.batch_size,
-                       .accumulation = options.accumulation,
+                       .gradient_accumulation_steps = options.gradient_accumulation_steps,
                        .seed = options.seed,
                        .optimizer = {.optimizer = NamedOptimizer(optimizer, schedule),
                                      .max_norm = options.clip_norm,
@@ -104,7 +104,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
                     averaging_name, ", on ", side.description()));
     if (options.log_device_placement) {
         constexpr bool by_slices = AveragesRows<Averaging, typename Side::Device>;
-        output.say(placement(Net::rows, options.num_replicas, devices, Side::place,
+        output.say(placement(Net::layers, options.num_replicas, devices, Side::place,
                              text(averaging_name, by_slices ? ", each device its slice of the gradient"
                                                             : ", the whole gradient on each device")));
     }
@@ -123,7 +123,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     if (has_folder) info.set("data", fingerprint(images.train));  // reads every image: for a run that is kept
     info.set("batch_size", text(options.batch_size));
     info.set("replicas", text(options.all_replicas()));
-    info.set("accumulation", text(options.accumulation));
+    info.set("accumulation", text(options.gradient_accumulation_steps));
     info.set("seed", text(options.seed));
     info.set("optimizer", training.options.optimizer.description());
     info.set("learning_rate", schedule.description());
@@ -149,7 +149,7 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
     };
 
     const LogOptions log{.every = options.log_every,
-                         .loss = logged_loss(options.log_loss),
+                         .loss = loss_reduction(options.log_loss),
                          .learning_rate = options.log_learning_rate,
                          .parts = options.log_parts,
                          .json = options.json};
@@ -159,8 +159,9 @@ int run(const TrainOptions& options, const ImageData& images, const Schedule& sc
         LogOptions to_file = log;
         to_file.file = log_file.get();
         const auto sink = open_events(options);
-        Summaries summaries(*sink, Net::rows,
-                            {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
+        SummaryWriter summaries(
+            *sink, Net::layers,
+            {.every = options.summary_every, .hyper_parameters = info.entries(), .network = network});
         summaries.losses() = losses;
         CheckpointEvery checkpoints(training, *folder,
                                     {.every = options.checkpoint_every, .info = info, .losses = &summaries.losses()},

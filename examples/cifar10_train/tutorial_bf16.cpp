@@ -7,7 +7,7 @@ namespace cifar10 {
 
 int run_tutorial_bf16(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                       const std::string& optimizer) {
-    return run_on_host<Cifar10NetBf16, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule,
+    return run_on_host<Cifar10NetBf16, Cifar10Loss, TutorialAugmentation, CenterCrop>(options, images, schedule,
                                                                                       optimizer);
 }
 

@@ -7,7 +7,7 @@ namespace cifar10 {
 
 int run_tutorial_cuda(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                       const std::string& optimizer) {
-    return run_on_cuda<Cifar10Net, Cifar10Loss, TutorialDistortions, CentralCrop>(options, images, schedule, optimizer);
+    return run_on_cuda<Cifar10Net, Cifar10Loss, TutorialAugmentation, CenterCrop>(options, images, schedule, optimizer);
 }
 
 }  // namespace cifar10

@@ -16,7 +16,7 @@ int main() try {
     std::vector<float> points;
     std::vector<std::int32_t> quadrants;
     for (std::uint64_t i = 0; i < 2000; ++i) {
-        const auto words = RandomStream(7, Purpose::user, 0, i).words(0);
+        const auto words = RandomStream(7, RngDomain::user, 0, i).words(0);
         const float x = 2 * uniform(words[0]) - 1, y = 2 * uniform(words[1]) - 1;
         points.insert(points.end(), {x, y});
         quadrants.push_back((x > 0 ? 1 : 0) + (y > 0 ? 2 : 0));
@@ -28,7 +28,7 @@ int main() try {
     InMemoryBatches batches(data, {.batch_size = 50, .replicas = 2, .seed = 1});
     fit(training, batches, {.steps = 400}, LogEvery{100});
 
-    EvaluationBatches test(data, Unchanged{}, 50);
+    EvaluationBatches test(data, IdentityTransform{}, 50);
     std::printf("accuracy = %.3f\n", evaluate(training, test).accuracy());
 } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <exception>
 
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/jpeg_file.hpp>
 #include <cupola/predict.hpp>
 
@@ -25,7 +25,7 @@ int main(int argc, char** argv) try {
         logits(std::size(class_names));
     for (int i = 2; i < argc; ++i) {
         const RgbImage image = fitted(read_jpeg(argv[i]), 32, 32);
-        CentralCrop{}(image.pixels, image.shape(), RandomStream(0, Purpose::user, 0, 0), sample.data());
+        CenterCrop{}(image.pixels, image.shape(), RandomStream(0, RngDomain::user, 0, 0), sample.data());
         predictor.predict(sample, logits);
         const auto best = std::ranges::max_element(logits);
         float sum = 0;

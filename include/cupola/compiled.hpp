@@ -14,47 +14,47 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/ops/host/activation.hpp>
+#include <cupola/ops/host/batch_norm.hpp>
+#include <cupola/ops/host/convert.hpp>
+#include <cupola/ops/host/convolution.hpp>
+#include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/fold_batch_norm.hpp>
+#include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
-#include <cupola/ops/host/normed_pool.hpp>
-#include <cupola/ops/host/pooled_norm.hpp>
-#include <cupola/ops/onednn/activation.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
-#include <cupola/ops/onednn/convert.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
-#include <cupola/ops/onednn/dropout.hpp>
-#include <cupola/ops/onednn/fold_batch_norm.hpp>
-#include <cupola/ops/onednn/linear.hpp>
-#include <cupola/ops/onednn/pad_shortcut.hpp>
-#include <cupola/ops/onednn/pooling.hpp>
-#include <cupola/ops/onednn/residual.hpp>
+#include <cupola/ops/host/lrn_then_pool.hpp>
+#include <cupola/ops/host/option_a_shortcut.hpp>
+#include <cupola/ops/host/pool_then_lrn.hpp>
+#include <cupola/ops/host/pooling.hpp>
+#include <cupola/ops/host/residual.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 #define CUPOLA_MADE_OPERATION(keyword, Name, T) \
-    keyword ops::Name<Host, T> make_operation<ops::Name<Host, T>>(const Site<Host, T>&, const Name##Shape&);
-#define CUPOLA_STAGE(keyword, Name, T)                                                   \
-    keyword std::unique_ptr<Stage<Host, T>> impl::stage_of<ops::Name<Host, T>, Host, T>( \
-        ops::Name<Host, T>(*)(const Site<Host, T>&), const Site<Host, T>&);
+    keyword ops::Name<Host, T> make_operation<ops::Name<Host, T>>(const BuildContext<Host, T>&, const Name##Shape&);
+#define CUPOLA_NODE(keyword, Name, T)                                                      \
+    keyword std::unique_ptr<PlanNode<Host, T>> impl::node_of<ops::Name<Host, T>, Host, T>( \
+        ops::Name<Host, T>(*)(const BuildContext<Host, T>&), const BuildContext<Host, T>&);
 
 /// `keyword` is `extern template`, or `template`.
-#define CUPOLA_COMPILED_PLAN(keyword, T)                                                                           \
-    CUPOLA_MADE_OPERATION(keyword, BatchNorm, T)                                                                   \
-    CUPOLA_MADE_OPERATION(keyword, Convolution, T)                                                                 \
-    CUPOLA_MADE_OPERATION(keyword, Linear, T)                                                                      \
-    CUPOLA_MADE_OPERATION(keyword, LocalResponseNorm, T)                                                           \
-    CUPOLA_MADE_OPERATION(keyword, Pooling, T)                                                                     \
-    CUPOLA_STAGE(keyword, Add, T)                                                                                  \
-    CUPOLA_STAGE(keyword, BatchNorm, T)                                                                            \
-    CUPOLA_STAGE(keyword, Convolution, T)                                                                          \
-    CUPOLA_STAGE(keyword, Dropout, T)                                                                              \
-    CUPOLA_STAGE(keyword, Fork, T)                                                                                 \
-    CUPOLA_STAGE(keyword, Linear, T)                                                                               \
-    CUPOLA_STAGE(keyword, LocalResponseNorm, T)                                                                    \
-    CUPOLA_STAGE(keyword, PadShortcut, T)                                                                          \
-    CUPOLA_STAGE(keyword, Pooling, T)                                                                              \
-    CUPOLA_STAGE(keyword, Relu, T)                                                                                 \
-    keyword std::unique_ptr<Stage<Host, T>> impl::make_pair_stage<Host, T>(std::span<const Row>, const StageInfo&, \
-                                                                           const Site<Host, T>&);                  \
+#define CUPOLA_COMPILED_PLAN(keyword, T)                                            \
+    CUPOLA_MADE_OPERATION(keyword, BatchNorm, T)                                    \
+    CUPOLA_MADE_OPERATION(keyword, Convolution, T)                                  \
+    CUPOLA_MADE_OPERATION(keyword, Linear, T)                                       \
+    CUPOLA_MADE_OPERATION(keyword, LocalResponseNorm, T)                            \
+    CUPOLA_MADE_OPERATION(keyword, Pooling, T)                                      \
+    CUPOLA_NODE(keyword, Add, T)                                                    \
+    CUPOLA_NODE(keyword, BatchNorm, T)                                              \
+    CUPOLA_NODE(keyword, Convolution, T)                                            \
+    CUPOLA_NODE(keyword, Dropout, T)                                                \
+    CUPOLA_NODE(keyword, Fork, T)                                                   \
+    CUPOLA_NODE(keyword, Linear, T)                                                 \
+    CUPOLA_NODE(keyword, LocalResponseNorm, T)                                      \
+    CUPOLA_NODE(keyword, OptionAShortcut, T)                                        \
+    CUPOLA_NODE(keyword, Pooling, T)                                                \
+    CUPOLA_NODE(keyword, Relu, T)                                                   \
+    keyword std::unique_ptr<PlanNode<Host, T>> impl::make_pair_node<Host, T>(       \
+        std::span<const LayerInfo>, const NodeInfo&, const BuildContext<Host, T>&); \
     keyword class Plan<Host, T>;
 
 CUPOLA_COMPILED_PLAN(extern template, float)

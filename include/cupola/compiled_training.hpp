@@ -18,13 +18,13 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// `keyword` is `extern template`, or `template`.
-#define CUPOLA_COMPILED_TRAINING(keyword, T)                                                                  \
-    keyword class impl::DeviceWorker<Host, T>;                                                                \
-    keyword std::string impl::first_not_finite<Host, T>(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,         \
-                                                        std::span<const Row>, const float*, const BatchView&, \
-                                                        const PassKey&, const float*);
-#define CUPOLA_COMPILED_DATA(keyword)                   \
-    keyword class TrainingBatches<InMemory, Unchanged>; \
+#define CUPOLA_COMPILED_TRAINING(keyword, T)                                                                        \
+    keyword class impl::DeviceWorker<Host, T>;                                                                      \
+    keyword std::string impl::first_not_finite<Host, T>(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,               \
+                                                        std::span<const LayerInfo>, const float*, const BatchView&, \
+                                                        const RngKey&, const float*);
+#define CUPOLA_COMPILED_DATA(keyword)                           \
+    keyword class TrainingBatches<InMemory, IdentityTransform>; \
     keyword BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
 
 CUPOLA_COMPILED_TRAINING(extern template, float)

@@ -9,13 +9,13 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/distortions.hpp>
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>
-#include <cupola/data/pad_crop_flip.hpp>
 #include <cupola/data/prefetch.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/layers/avg_pool2d.hpp>
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
@@ -25,8 +25,8 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/on.hpp>
-#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/on_device.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/loss_collection.hpp>

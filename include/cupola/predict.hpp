@@ -2,12 +2,12 @@
 //
 // For those who only run a network that was trained: all that a network type needs, the CPU backend, and Predictor.
 //
-//   const Predictor<Net> predictor("run1/model-1000.safetensors", {.max_batch = 32, .lanes = 4});
+//   const Predictor<Net> predictor("run1/model-1000.safetensors", {.max_batch = 32, .streams = 4});
 //   predictor.predict(samples, logits);
 //
 // The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
-// function may be called by any number of threads at once; `lanes` of them run at a time. After construction Cupola
-// allocates nothing; OpenMP may for the first call of a thread, where a lane has more than one, and oneDNN in matrix
+// function may be called by any number of threads at once; `streams` of them run at a time. After construction Cupola
+// allocates nothing; OpenMP may for the first call of a thread, where a stream has more than one, and oneDNN in matrix
 // products where there is no AVX-512.
 #pragma once
 
@@ -32,23 +32,23 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
-#include <cupola/net/inference_lanes.hpp>
+#include <cupola/net/inference_streams.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/ops/host/activation.hpp>
+#include <cupola/ops/host/batch_norm.hpp>
+#include <cupola/ops/host/convolution.hpp>
+#include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/fold_batch_norm.hpp>
+#include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
-#include <cupola/ops/host/normed_pool.hpp>
-#include <cupola/ops/host/pooled_norm.hpp>
-#include <cupola/ops/onednn/activation.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
-#include <cupola/ops/onednn/dropout.hpp>
-#include <cupola/ops/onednn/fold_batch_norm.hpp>
-#include <cupola/ops/onednn/linear.hpp>
-#include <cupola/ops/onednn/pad_shortcut.hpp>
-#include <cupola/ops/onednn/pooling.hpp>
-#include <cupola/ops/onednn/residual.hpp>
+#include <cupola/ops/host/lrn_then_pool.hpp>
+#include <cupola/ops/host/option_a_shortcut.hpp>
+#include <cupola/ops/host/pool_then_lrn.hpp>
+#include <cupola/ops/host/pooling.hpp>
+#include <cupola/ops/host/residual.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/finite.hpp>
 
@@ -56,12 +56,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <class D>
 struct PredictorOptions {
-    /// Samples of the largest batch. Smaller ones are run in pieces (net/inference_lanes.hpp).
+    /// Samples of the largest batch. Smaller ones are run in pieces (net/inference_streams.hpp).
     std::int64_t max_batch = 1;
     /// Calls that run at a time; others wait. Each has activations and packed weights of its own, and all share the
     /// parameters.
-    int lanes = 1;
-    /// Of one lane.
+    int streams = 1;
+    /// Of one stream.
     typename D::Options device{};
     /// None: the moving averages if the checkpoint has them, or else the trained parameters.
     std::optional<Weights> weights{};
@@ -76,15 +76,15 @@ public:
     /// Reads the checkpoint at `path`. Throws DataError where it is none of this network, lacks the weights asked for, or
     /// holds numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory where it cannot be run so.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
-        : Predictor(read_checkpoint(path, Net::rows), path, options) {}
+        : Predictor(read_checkpoint(path, Net::layers), path, options) {}
 
     /// Takes a checkpoint that was read; `name` is what errors call it. Throws as the other.
     [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
         : step_(checkpoint.state.step),
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
-          lanes_(InferenceLanes<D, typename Net::Precision::Activation>::template make<Net>(
-              {.max_batch = options.max_batch, .lanes = options.lanes, .device = options.device},
+          streams_(InferenceStreams<D, typename Net::Precision::Activation>::template make<Net>(
+              {.max_batch = options.max_batch, .streams = options.streams, .device = options.device},
               checked(weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
                       checkpoint.state.buffers, name),
               checkpoint.state.buffers)) {}
@@ -105,21 +105,22 @@ public:
         if (!all_finite(samples))
             throw InvalidArgument("a network takes finite numbers, and " +
                                   non_finite_sample(Net::input_shape, samples));
-        lanes_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
+        streams_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
     }
 
     [[nodiscard]] std::int64_t max_batch() const { return max_batch_; }
-    [[nodiscard]] int lanes() const { return lanes_.lanes(); }
+    [[nodiscard]] int streams() const { return streams_.streams(); }
     /// The training's steps before the checkpoint was written; 0 for a file that does not say.
     [[nodiscard]] std::int64_t step() const { return step_; }
     /// Which of the checkpoint's parameters are run.
     [[nodiscard]] Weights weights() const { return weights_; }
     /// Bytes of device memory, parameters included.
-    [[nodiscard]] std::size_t bytes() const { return lanes_.bytes(); }
+    [[nodiscard]] std::size_t bytes() const { return streams_.bytes(); }
 
 private:
-    static_assert(Net::sound, "this network cannot be: its static_assert says why");
-    static_assert(!Net::sound || report_mistake<Net::template untrainable<D, typename Net::Precision, false>()>());
+    static_assert(Net::valid, "this network cannot be: its static_assert says why");
+    static_assert(!Net::valid ||
+                  static_assert_message<Net::template untrainable<D, typename Net::Precision, false>()>());
 
     [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,
                                                    const Options& options) {
@@ -139,8 +140,8 @@ private:
                            name, " is a checkpoint of another network: it has ", parameters.size(), " and ",
                            buffers.size(), " elements of parameters and running statistics, not ",
                            Net::parameter_elements, " and ", Net::buffer_elements);
-        std::string found = non_finite_parameter(Net::rows, parameters);
-        if (found.empty()) found = invalid_buffer(Net::rows, buffers);
+        std::string found = non_finite_parameter(Net::layers, parameters);
+        if (found.empty()) found = invalid_buffer(Net::layers, buffers);
         require<DataError>(found.empty(), name, " cannot be used: ", found);
         return parameters;
     }
@@ -148,7 +149,7 @@ private:
     std::int64_t step_;
     Weights weights_;
     std::int64_t max_batch_;
-    InferenceLanes<D, typename Net::Precision::Activation> lanes_;
+    InferenceStreams<D, typename Net::Precision::Activation> streams_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -18,8 +18,8 @@ using namespace cupola;
 
 TEST_CASE("predicting allocates nothing, for any size of batch and from several threads") {
     Checkpoint checkpoint;
-    checkpoint.state.parameters = impl::initial_parameters(tutorial::Net::rows, 1, {});
-    const Predictor<tutorial::Net> predictor(checkpoint, "x", {.max_batch = 16, .lanes = 2});
+    checkpoint.state.parameters = impl::initial_parameters(tutorial::Net::layers, 1, {});
+    const Predictor<tutorial::Net> predictor(checkpoint, "x", {.max_batch = 16, .streams = 2});
     const std::vector<float> samples(16 * static_cast<std::size_t>(tutorial::Net::input_shape.size()), 0.5F);
     std::vector<std::vector<float>> outputs(4, std::vector<float>(160));
     const bool avx512 = Host::library_isa().starts_with("avx512");

@@ -37,7 +37,7 @@ TEST_CASE("after the first step we allocate nothing, and nobody more than 4 KiB 
     for (const Setting& s : {Setting{1, 2, 0}, Setting{2, 1, 0}, Setting{2, 1, 2}}) {
         CAPTURE(s.devices);
         CAPTURE(s.workers);
-        Prefetch batches(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+        Prefetch batches(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                          {.batch_size = 32, .replicas = 2, .seed = 1}),
                          {.workers = s.workers});
         tutorial::Training<> training({.replicas = 2,

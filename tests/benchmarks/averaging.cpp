@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
     HostArena from(static_cast<std::size_t>(copied) * sizeof(float), "a copy's source"), to(from.size(), "a copy");
     std::memset(from.data(), 1, from.size());
     std::memset(to.data(), 1, to.size());
-    const auto share = static_cast<std::size_t>(copied) * sizeof(float) / static_cast<std::size_t>(threads);
+    const auto fraction = static_cast<std::size_t>(copied) * sizeof(float) / static_cast<std::size_t>(threads);
 
     std::vector<double> averaging, copying;
     for (int round = 0; round <= rounds; ++round) {
@@ -75,8 +75,8 @@ int main(int argc, char** argv) {
         const double system = median_seconds([&] {
 #pragma omp parallel
             {
-                const std::size_t begin = static_cast<std::size_t>(omp_get_thread_num()) * share;
-                std::memcpy(to.data() + begin, from.data() + begin, share);
+                const std::size_t begin = static_cast<std::size_t>(omp_get_thread_num()) * fraction;
+                std::memcpy(to.data() + begin, from.data() + begin, fraction);
             }
         });
         const double loop = median_seconds([&] {

@@ -28,7 +28,7 @@ using namespace cupola;
 namespace {
 
 using Net = ResNet<44>;
-using Loss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;
+using Loss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
 template <class Statistics>
 using Training = DataParallel<Net, Loss, Sgd, ConcatMean, Host, Statistics>;
 
@@ -59,7 +59,7 @@ struct Each {
             take(0, FirstReplica{});
             take(1, LastReplica{});
             take(2, AllReplicas{});
-            take(3, Merged{});
+            take(3, Pooled{});
         }
         FirstReplica{}.update(u);
     }
@@ -77,7 +77,7 @@ typename Training<Statistics>::Options options(int replicas) {
 }
 
 auto batches_of(const ImageData& images, int replicas) {
-    return Prefetch(TrainingBatches(images.train, PadCropFlip{},
+    return Prefetch(TrainingBatches(images.train, RandomCropFlip{},
                                     {.batch_size = global_batch / replicas, .replicas = replicas, .seed = 1}));
 }
 
@@ -130,17 +130,17 @@ void print_times(const ImageData& images, int replicas, int rounds) {
     Stepping<FirstReplica> first(images, replicas);
     Stepping<LastReplica> last(images, replicas);
     Stepping<AllReplicas> all(images, replicas);
-    Stepping<Merged> merged(images, replicas);
+    Stepping<Pooled> pooled(images, replicas);
     Stepping<Synchronized> synchronized(images, replicas);
     const std::array<std::function<void()>, 5> steps{[&] { first.step(); }, [&] { last.step(); }, [&] { all.step(); },
-                                                     [&] { merged.step(); }, [&] { synchronized.step(); }};
+                                                     [&] { pooled.step(); }, [&] { synchronized.step(); }};
     for (int round = 0; round < rounds; ++round) {
         for (std::size_t turn = 0; turn < 5 * steps.size(); ++turn)
             steps[(turn + turn / steps.size()) % steps.size()]();
         first.print();
         last.print();
         all.print();
-        merged.print();
+        pooled.print();
         synchronized.print();
         std::fflush(stdout);
     }

@@ -248,10 +248,10 @@ def measure(options):
                 first = (some["processor_seconds"] - few["processor_seconds"]) / (LAYERS[1] - LAYERS[0])
                 last = (many["processor_seconds"] - some["processor_seconds"]) / (LAYERS[2] - LAYERS[1])
                 ratios[f"growth, {way}"] = {
-                    "ms_a_layer_20_to_100": 1e3 * first,
-                    "ms_a_layer_100_to_400": 1e3 * last,
-                    "mb_a_layer_20_to_100": (some["megabytes"] - few["megabytes"]) / (LAYERS[1] - LAYERS[0]),
-                    "mb_a_layer_100_to_400": (many["megabytes"] - some["megabytes"]) / (LAYERS[2] - LAYERS[1]),
+                    "ms_per_layer_20_to_100": 1e3 * first,
+                    "ms_per_layer_100_to_400": 1e3 * last,
+                    "mb_per_layer_20_to_100": (some["megabytes"] - few["megabytes"]) / (LAYERS[1] - LAYERS[0]),
+                    "mb_per_layer_100_to_400": (many["megabytes"] - some["megabytes"]) / (LAYERS[2] - LAYERS[1]),
                 }
             text += [
                 "",
@@ -272,10 +272,10 @@ def measure(options):
                         [
                             way,
                             "milliseconds of the processor",
-                            f"{g['ms_a_layer_20_to_100']:.1f}",
-                            f"{g['ms_a_layer_100_to_400']:.1f}",
+                            f"{g['ms_per_layer_20_to_100']:.1f}",
+                            f"{g['ms_per_layer_100_to_400']:.1f}",
                         ],
-                        [way, "MB", f"{g['mb_a_layer_20_to_100']:.2f}", f"{g['mb_a_layer_100_to_400']:.2f}"],
+                        [way, "MB", f"{g['mb_per_layer_20_to_100']:.2f}", f"{g['mb_per_layer_100_to_400']:.2f}"],
                     )
                 ],
             )

@@ -25,7 +25,7 @@ PARTS = {
     "winograd": small_parts.Winograd,
     "replicas": small_parts.Replicas,
     "averaging": small_parts.Averaging,
-    "distortions": small_parts.Distortions,
+    "augmentation": small_parts.Augmentation,
     "training": small_parts.WholeRun,
     "inference": inference,
     "start": small_parts.Start,

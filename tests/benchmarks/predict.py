@@ -106,7 +106,7 @@ def main():
     figures = {key: middle(values) for key, values in samples.items()}
     for peer in ("Cupola", "PyTorch"):
         few, many = figures[f"{peer}, one image"], figures[f"{peer}, {1 + MORE_IMAGES} images"]
-        figures[peer] = {"ms_a_further_image": 1e3 * (many["seconds"] - few["seconds"]) / MORE_IMAGES}
+        figures[peer] = {"ms_per_further_image": 1e3 * (many["seconds"] - few["seconds"]) / MORE_IMAGES}
 
     text = [
         "# Running a trained network",
@@ -124,7 +124,7 @@ def main():
                     peer,
                     f"{v['seconds']:.3f} ({v['processor_seconds']:.3f})",
                     f"{v['megabytes']:.0f}",
-                    f"{figures[peer]['ms_a_further_image']:.2f}",
+                    f"{figures[peer]['ms_per_further_image']:.2f}",
                 ]
                 for peer in ("Cupola", "PyTorch")
                 for v in (figures[f"{peer}, one image"],)

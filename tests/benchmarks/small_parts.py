@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the benchmark that are small: replicas, averaging, distortions, a whole run, the curve of the loss in bfloat16, the time of a
+"""The parts of the benchmark that are small: replicas, averaging, augmentation, a whole run, the curve of the loss in bfloat16, the time of a
 step by part, the start of a process, Winograd's convolution, what compiling takes and the sizes of programs. Each is a class with `measure`, `bars` and `text`."""
 
 import json
@@ -103,23 +103,23 @@ class Averaging:
         ]
 
 
-class Distortions:
+class Augmentation:
     @staticmethod
     def measure(options, quiet):
-        figures = turns.json_of(options, quiet, [turns.BUILD / "distortions", options.rounds])
+        figures = turns.json_of(options, quiet, [turns.BUILD / "augmentation", options.rounds])
         return {key: turns.spread(values) for key, values in figures.items()}
 
     @staticmethod
     def bars(r):
-        return [machine.bar("distorted batches from bytes, images a second a core", r.get("tutorial"), least=200_000, digits=0)]
+        return [machine.bar("augmented batches from bytes, images a second a core", r.get("tutorial"), least=200_000, digits=0)]
 
     @staticmethod
     def text(r):
-        titles = {"tutorial": "the tutorial's five distortions, 24x24", "pad_crop_flip": "ResNet's padding, crop and flip, 32x32",
-                  "central_crop": "the test's central crop, 24x24"}  # fmt: skip
+        titles = {"tutorial": "the tutorial's five augmentations, 24x24", "random_crop_flip": "ResNet's padding, crop and flip, 32x32",
+                  "center_crop": "the test's central crop, 24x24"}  # fmt: skip
         rows = [[titles[key], turns.text_of(v)] for key, v in r.items()]
         return [
-            "## Distortions",
+            "## Augmentation",
             "",
             "Batches of 128 out of 50,000 random images of bytes in memory, shuffled, as `TrainingBatches` fills them, on one thread.",
             "",
@@ -178,7 +178,7 @@ class WholeRun:
         return [
             "## A whole run",
             "",
-            f"`cifar10_train` on its sample with `--train-dir`: distortions, prefetch, a log line every 10 steps, a summary for TensorBoard "
+            f"`cifar10_train` on its sample with `--train-dir`: augmentations, prefetch, a log line every 10 steps, a summary for TensorBoard "
             f"every 100 and moving averages; {r['steps']} steps, pauses included: {turns.text_of(r['run'])} images/s. The bare step, on "
             f"samples in memory and without moving averages: {turns.text_of(r['bare'])} images/s.",
             "",
@@ -244,7 +244,7 @@ class Profile:
             machine.wait_until_quiet(options.disturbed, options.wait)
             command = [EXAMPLES / "cifar10_train", "--profile", "--threads-per-device", str(options.threads), *words]
             lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-            first = next(i for i, line in enumerate(lines) if line.startswith("name") and "floor ms" in line)
+            first = next(i for i, line in enumerate(lines) if line.startswith("name") and "bound ms" in line)
             tables[title] = [line.rstrip() for line in lines[first:]]
         return tables
 
@@ -364,7 +364,7 @@ class Compile:
         ops, headers = ratios.get("ops", {}), ratios.get("headers", {})
         growth = ratios.get("growth, g++ with cupola::ops")
         # A further layer of a long network costs what one of a short network does, with a little for what the clock cannot tell.
-        slopes = [growth[f"ms_a_layer_{span}"] for span in ("20_to_100", "100_to_400")] if growth else []
+        slopes = [growth[f"ms_per_layer_{span}"] for span in ("20_to_100", "100_to_400")] if growth else []
         linear = ["compiling 400 layers: milliseconds a layer from 100 on", "as from 20 to 100"]
         linear += [f"{slopes[1]:.1f} (before: {slopes[0]:.1f})", "yes" if slopes[1] <= max(1.25 * slopes[0], 5.0) else "no"] if slopes else [
             "not measured", ""]  # fmt: skip

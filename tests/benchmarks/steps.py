@@ -8,7 +8,7 @@ import machine
 import turns
 
 # A sample's multiply-adds, forward and backward; of a convolution those whose tap lies inside the image.
-GFLOP_A_SAMPLE = {"lrn": 2 * 43_703_424 / 1e9, "plain": 2 * 43_703_424 / 1e9, "mlp": 2 * (2 * 784 * 128 + 3 * 128 * 10) / 1e9}
+GFLOP_PER_SAMPLE = {"lrn": 2 * 43_703_424 / 1e9, "plain": 2 * 43_703_424 / 1e9, "mlp": 2 * (2 * 784 * 128 + 3 * 128 * 10) / 1e9}
 
 # name: (network, precision, batch, programs beside Cupola and the primitives, title)
 CONFIGURATIONS = {
@@ -83,9 +83,9 @@ def figures_of(name, rounds):
                 if program:
                     ratios[key] = turns.ratios([1e3 * s for s in program], [r["sum_median"] for r in alone])
                     ratios[f"{key}_layers"] = turns.ratios([1e3 * s for s in program], [r["sum_layers"] for r in alone])
-            if network in GFLOP_A_SAMPLE:
+            if network in GFLOP_PER_SAMPLE:
                 rates = [r["matmul_gflops_median"] for r in alone]
-                floor = [batch * GFLOP_A_SAMPLE[network] / rate for rate in rates]
+                floor = [batch * GFLOP_PER_SAMPLE[network] / rate for rate in rates]
                 ratios["limit"] = turns.ratios(floor, own)
                 if "torch" in step:
                     ratios["limit_over_torch"] = turns.ratios(step["torch"], floor)

@@ -66,13 +66,13 @@ struct Synthetic {
         const std::size_t count = batch_count * batch * replicas;
         samples.resize(count * sample);
         for (std::size_t i = 0; i < samples.size(); i += 4) {
-            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+            const auto words = RandomStream(1, RngDomain::user, 0, i).words(0);
             for (std::size_t k = 0; k < 4 && i + k < samples.size(); ++k)
                 samples[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
         }
         for (std::size_t i = 0; i < count; ++i) {
             labels.push_back(
-                static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10)));
+                static_cast<std::int32_t>(uniform_below(RandomStream(1, RngDomain::user, 1, i).words(0)[0], 10)));
         }
     }
 
@@ -123,7 +123,7 @@ int serve_in_precision(const Choice& choice, const Sgd& optimizer = {.learning_r
     if (choice.precision == "float") return serve<Net, Loss>(choice, optimizer);
     require(choice.precision == "bfloat16", "PRECISION is float or bfloat16, not ", choice.precision);
     using Net16 = InPrecision<MixedBFloat16, Net>;
-    static constexpr Sentence problem = Net16::template untrainable<Host, MixedBFloat16>();
+    static constexpr CompileTimeMessage problem = Net16::template untrainable<Host, MixedBFloat16>();
     if constexpr (problem.empty()) {
         return serve<Net16, Loss>(choice, optimizer);
     } else {
@@ -140,7 +140,7 @@ int run(const Choice& choice) {
             choice.network);
     require(choice.precision == "float", "the network ", choice.network, " is built in float");
     if (choice.network == "mlp") return serve<Mlp, LossCollection<CrossEntropy<10>>>(choice, {.learning_rate = 0.01});
-    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>>(
+    return serve<ResNet<44>, LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>>(
         choice, {.learning_rate = 0.01, .momentum = 0.9});
 }
 

@@ -60,7 +60,7 @@ public:
                      .input = {size, size, in},
                      .output = {size, size, out},
                      .activation = Activation::relu,
-                     .masked_by_next = true},
+                     .relu_mask_applied_by_next = true},
                     shape_) {
         reference::Random random(1);
         // Inputs as a ReLU leaves them, weights of a mean of zero.
@@ -70,17 +70,17 @@ public:
         w_ = random.normal(reference_.weight_size(), 0.05);
         b_ = random.normal(out, 0.05);
         const MemoryNeeds needs = winograd_.needs();
-        pass_.input = put(x_), pass_.output = room(dy_.size());
-        pass_.output_gradient = put(dy_), pass_.input_gradient = room(x_.size());
-        pass_.parameters = {put(w_), put(b_)};
-        pass_.parameter_gradients = {room(w_.size()), room(b_.size())};
-        pass_.packed = reinterpret_cast<std::byte*>(room(needs.packed / sizeof(float)));
-        pass_.scratch = reinterpret_cast<std::byte*>(room(needs.scratch / sizeof(float)));
+        args_.input = put(x_), args_.output = room(dy_.size());
+        args_.output_gradient = put(dy_), args_.input_gradient = room(x_.size());
+        args_.parameters = {put(w_), put(b_)};
+        args_.parameter_gradients = {room(w_.size()), room(b_.size())};
+        args_.packed = reinterpret_cast<std::byte*>(room(needs.packed / sizeof(float)));
+        args_.scratch = reinterpret_cast<std::byte*>(room(needs.scratch / sizeof(float)));
         make_direct();
     }
 
     auto& winograd() { return winograd_; }
-    const Pass<Host>& pass() { return pass_; }
+    const PassArgs<Host>& args() { return args_; }
     Direct pack_forward, pack_data, unpack, forward, data, weights;
 
     /// Of the forward output before its ReLU, the input gradient and the weights' gradient, by what ran last.
@@ -94,10 +94,10 @@ public:
         reference::Doubles y = first.forward(part(x_, first.input_size()), w_, b_);
         const reference::Doubles before = y;
         for (double& value : y) value = std::max(value, 0.0);
-        to[0] = reference::distance_at(before, got(pass_.output, first.output_size()), y);
-        to[1] = reference::distance(got(pass_.input_gradient, first.input_size()),
+        to[0] = reference::distance_at(before, got(args_.output, first.output_size()), y);
+        to[1] = reference::distance(got(args_.input_gradient, first.input_size()),
                                     first.input_gradient(part(dy_, first.output_size()), w_));
-        to[2] = reference::distance(got(pass_.parameter_gradients[0], first.weight_size()),
+        to[2] = reference::distance(got(args_.parameter_gradients[0], first.weight_size()),
                                     reference_.weight_gradient(dy_, x_));
     }
 
@@ -163,38 +163,38 @@ private:
         const auto* packed = query(f, dnnl_query_weights_md);
         const float* forward_weights = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
         forward = direct(dnnl_success, f,
-                         {{DNNL_ARG_SRC, source, pass_.input},
+                         {{DNNL_ARG_SRC, source, args_.input},
                           {DNNL_ARG_WEIGHTS, packed, forward_weights},
-                          {DNNL_ARG_BIAS, bias, pass_.parameters[1]},
-                          {DNNL_ARG_DST, target, pass_.output}});
+                          {DNNL_ARG_BIAS, bias, args_.parameters[1]},
+                          {DNNL_ARG_DST, target, args_.output}});
         auto status = dnnl_reorder_primitive_desc_create(&r, plain, engine, packed, engine, nullptr);
         pack_forward =
-            direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, forward_weights}});
+            direct(status, r, {{DNNL_ARG_FROM, plain, args_.parameters[0]}, {DNNL_ARG_TO, packed, forward_weights}});
         status = dnnl_convolution_backward_data_primitive_desc_create(&d, engine, algorithm, source, any, target,
                                                                       strides, dilates, padding, padding, f, nullptr);
         check(status);
         packed = query(d, dnnl_query_weights_md);
         const float* data_weights = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
         data = direct(status, d,
-                      {{DNNL_ARG_DIFF_DST, target, pass_.output_gradient},
+                      {{DNNL_ARG_DIFF_DST, target, args_.output_gradient},
                        {DNNL_ARG_WEIGHTS, packed, data_weights},
-                       {DNNL_ARG_DIFF_SRC, source, pass_.input_gradient}});
+                       {DNNL_ARG_DIFF_SRC, source, args_.input_gradient}});
         status = dnnl_reorder_primitive_desc_create(&r, plain, engine, packed, engine, nullptr);
         pack_data =
-            direct(status, r, {{DNNL_ARG_FROM, plain, pass_.parameters[0]}, {DNNL_ARG_TO, packed, data_weights}});
+            direct(status, r, {{DNNL_ARG_FROM, plain, args_.parameters[0]}, {DNNL_ARG_TO, packed, data_weights}});
         status = dnnl_convolution_backward_weights_primitive_desc_create(
             &d, engine, algorithm, source, any, bias, target, strides, dilates, padding, padding, f, nullptr);
         check(status);
         packed = query(d, dnnl_query_diff_weights_md);
         const float* gradient = room(dnnl_memory_desc_get_size(packed) / sizeof(float));
         weights = direct(status, d,
-                         {{DNNL_ARG_SRC, source, pass_.input},
-                          {DNNL_ARG_DIFF_DST, target, pass_.output_gradient},
+                         {{DNNL_ARG_SRC, source, args_.input},
+                          {DNNL_ARG_DIFF_DST, target, args_.output_gradient},
                           {DNNL_ARG_DIFF_WEIGHTS, packed, gradient},
-                          {DNNL_ARG_DIFF_BIAS, bias, pass_.parameter_gradients[1]}});
+                          {DNNL_ARG_DIFF_BIAS, bias, args_.parameter_gradients[1]}});
         status = dnnl_reorder_primitive_desc_create(&r, packed, engine, plain, engine, nullptr);
         unpack =
-            direct(status, r, {{DNNL_ARG_FROM, packed, gradient}, {DNNL_ARG_TO, plain, pass_.parameter_gradients[0]}});
+            direct(status, r, {{DNNL_ARG_FROM, packed, gradient}, {DNNL_ARG_TO, plain, args_.parameter_gradients[0]}});
     }
 
     reference::Convolution reference_;
@@ -203,7 +203,7 @@ private:
     ops::WinogradConvolution<Tile, Kernel> winograd_;
     std::vector<HostArena> arenas_;
     reference::Floats x_, dy_, w_, b_;
-    Pass<Host> pass_{.context = *context_};
+    PassArgs<Host> args_{.context = *context_};
 };
 
 template <class Function>
@@ -224,7 +224,7 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
              std::string& json) {
     Bench<Tile, Kernel> bench(context, size, in, out);
     auto& ours = bench.winograd();
-    const Pass<Host>& pass = bench.pass();
+    const PassArgs<Host>& args = bench.args();
     constexpr int directions = 4;
     const char* const names[directions] = {"forward", "data", "weights", "packing"};
     std::vector<double> direct[directions], own[directions];
@@ -232,8 +232,8 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
         const double times[2][directions] = {
             {milliseconds(bench.forward), milliseconds(bench.data), milliseconds(bench.weights),
              milliseconds([&] { bench.pack_forward(), bench.pack_data(), bench.unpack(); })},
-            {milliseconds([&] { ours.forward(pass); }), milliseconds([&] { ours.backward_data(pass); }),
-             milliseconds([&] { ours.backward_weights(pass); }), milliseconds([&] { ours.prepare(pass); })}};
+            {milliseconds([&] { ours.forward(args); }), milliseconds([&] { ours.backward_data(args); }),
+             milliseconds([&] { ours.backward_weights(args); }), milliseconds([&] { ours.prepare(args); })}};
         for (int d = 0; d < directions && round >= 0;
              ++d) {  // the first round is none: code is made, pages are touched
             direct[d].push_back(times[0][d]);
@@ -241,7 +241,7 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
         }
     }
     double own_error[3], direct_error[3];
-    ours.forward(pass), ours.backward_data(pass), ours.backward_weights(pass);
+    ours.forward(args), ours.backward_data(args), ours.backward_weights(args);
     bench.errors(own_error);
     bench.forward(), bench.data(), bench.weights(), bench.unpack();
     bench.errors(direct_error);

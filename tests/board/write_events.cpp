@@ -21,7 +21,7 @@
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/event_file.hpp>
-#include <cupola/train/summaries.hpp>
+#include <cupola/train/summary_writer.hpp>
 
 #include "../../examples/cifar10_train/cifar10_net.hpp"
 
@@ -88,10 +88,10 @@ private:
 
 /// The same run goes on: it does not begin again.
 struct OnlySteps {
-    Summaries* summaries;
-    bool wants(std::int64_t step) const { return summaries->wants(step); }
-    void inspect(const auto& inspection) { summaries->inspect(inspection); }
-    void on_step(const StepReport& report, Run& run) { summaries->on_step(report, run); }
+    SummaryWriter* writer;
+    bool should_inspect(std::int64_t step) const { return writer->should_inspect(step); }
+    void inspect(const auto& inspection) { writer->inspect(inspection); }
+    void on_step(const StepReport& report, Run& run) { writer->on_step(report, run); }
 };
 
 using Training = DataParallel<cifar10::Cifar10Net, cifar10::Cifar10Loss, Sgd, ConcatMean, Host>;
@@ -110,7 +110,7 @@ void run(const std::string& folder, const std::string& csv) {
     const ImageData images = open_image_data("examples/data/cifar10-sample.tar.xz", 1);
     const auto batches = [&] {
         return Prefetch(
-            TrainingBatches(images.train, TutorialDistortions{}, {.batch_size = 32, .replicas = 2, .seed = 1}),
+            TrainingBatches(images.train, TutorialAugmentation{}, {.batch_size = 32, .replicas = 2, .seed = 1}),
             {.workers = 0});
     };
     const auto options = [](std::int64_t every, const char* rate) {
@@ -124,19 +124,19 @@ void run(const std::string& folder, const std::string& csv) {
     {
         Training training = make_training(0.1);
         auto source = batches();
-        Summaries summaries(recorder, cifar10::Cifar10Net::rows, options(20, "0.1"));
-        fit(training, source, {.steps = continued_at}, summaries);
+        SummaryWriter writer(recorder, cifar10::Cifar10Net::layers, options(20, "0.1"));
+        fit(training, source, {.steps = continued_at}, writer);
         state = training.state();
-        losses = summaries.losses().state();
-        fit(training, source, {.steps = broken_off - continued_at}, OnlySteps{&summaries});
+        losses = writer.losses().state();
+        fit(training, source, {.steps = broken_off - continued_at}, OnlySteps{&writer});
     }
     recorder.kill();
     Training training = make_training(0.05);
     training.restore(state);
     auto source = batches();
-    Summaries summaries(recorder, cifar10::Cifar10Net::rows, options(30, "0.05"));
-    summaries.losses().restore(losses);
-    fit(training, source, {.steps = end - continued_at}, summaries);
+    SummaryWriter writer(recorder, cifar10::Cifar10Net::layers, options(30, "0.05"));
+    writer.losses().restore(losses);
+    fit(training, source, {.steps = end - continued_at}, writer);
     recorder.save(csv);
 }
 

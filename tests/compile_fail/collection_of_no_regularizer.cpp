@@ -2,7 +2,7 @@
 //
 // Something in a loss collection that is no regulariser.
 //
-// expect: Dropout<0.5> is no regulariser: it lacks `names`, `value` or `static constexpr Sentence mistake(std::span<const Row>)`
+// expect: Dropout<0.5> is no regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo>)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A device for which nobody has written the operations: here, one that is like Host and is not Host.
 //
-// expect: layer 1 (Linear<8>) has no `static auto operation(const Site&)` for Other
+// expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Other
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

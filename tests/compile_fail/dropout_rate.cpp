@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A rate is a share of the elements.
+// A rate is a fraction of the elements.
 //
 // expect: layer 2 (Dropout<1.5>) has a rate outside [0, 1); its input is 8 from layer 1 (Linear<8>)
 // errors-at-most: 1

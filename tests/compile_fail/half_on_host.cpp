@@ -2,7 +2,7 @@
 //
 // Host computes nothing in IEEE's half, which is Cuda's.
 //
-// expect: layer 1 (Linear<8>) has no `static auto operation(const Site&)` for Host in float16
+// expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Host in float16
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

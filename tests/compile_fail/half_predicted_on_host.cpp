@@ -2,7 +2,7 @@
 //
 // A network in IEEE's half, trained on Cuda, is run on Host as it is: there the float one reads its checkpoints.
 //
-// expect: layer 1 (Linear<8>) has no `static auto operation(const Site&)` for Host in float16
+// expect: layer 1 (Linear<8>) has no `static auto operation(const BuildContext&)` for Host in float16
 // errors-at-most: 3
 #include <cupola/predict.hpp>
 

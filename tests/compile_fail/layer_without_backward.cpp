@@ -2,7 +2,7 @@
 //
 // A layer that can be run and not trained.
 //
-// expect: layer 2 (double, Twice) has no backward on Host: its operation lacks `void backward(const Pass&)`
+// expect: layer 2 (double, Twice) has no backward on Host: its operation lacks `void backward(const PassArgs&)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -10,14 +10,14 @@
 using namespace cupola;
 
 struct Twice {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const Pass<Host>&) {}
+        void forward(const PassArgs<Host>&) {}
 #ifndef MISTAKE
-        void backward(const Pass<Host>&) {}
+        void backward(const PassArgs<Host>&) {}
 #endif
     };
-    static Operation operation(const Site<Host>&) { return {}; }
+    static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};
 

@@ -2,7 +2,7 @@
 //
 // A layer that computes in float alone, in a network under bfloat16.
 //
-// expect: layer 2 (double, Twice) has no `static auto operation(const Site&)` for Host in bfloat16
+// expect: layer 2 (double, Twice) has no `static auto operation(const BuildContext&)` for Host in bfloat16
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -10,12 +10,12 @@
 using namespace cupola;
 
 struct Twice {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const Pass<Host>&) {}
-        void backward(const Pass<Host>&) {}
+        void forward(const PassArgs<Host>&) {}
+        void backward(const PassArgs<Host>&) {}
     };
-    static Operation operation(const Site<Host>&) { return {}; }
+    static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};
 #ifdef MISTAKE

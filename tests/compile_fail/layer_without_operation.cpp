@@ -2,7 +2,7 @@
 //
 // A layer that has extents and no operation.
 //
-// expect: layer 2 (double, Twice) has no `static auto operation(const Site&)` for Host
+// expect: layer 2 (double, Twice) has no `static auto operation(const BuildContext&)` for Host
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -10,13 +10,13 @@
 using namespace cupola;
 
 struct Twice {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const Pass<Host>&) {}
-        void backward(const Pass<Host>&) {}
+        void forward(const PassArgs<Host>&) {}
+        void backward(const PassArgs<Host>&) {}
     };
 #ifndef MISTAKE
-    static Operation operation(const Site<Host>&) { return {}; }
+    static Operation operation(const BuildContext<Host>&) { return {}; }
 #endif
 };
 struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};

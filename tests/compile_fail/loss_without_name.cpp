@@ -15,7 +15,7 @@ struct Hinge {
 #ifndef MISTAKE
     static constexpr std::string_view name = "hinge";
 #endif
-    static constexpr Sentence mistake(const Shape&) { return {}; }
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };

@@ -13,7 +13,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Hinge {
     static constexpr std::string_view name = "hinge";
-    static constexpr Sentence mistake(const Shape&) { return {}; }
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };

@@ -7,7 +7,7 @@
 // errors-at-most: 1
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
-#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -16,7 +16,7 @@ using namespace cupola;
 #ifdef MISTAKE
 using Shortcut = Identity;
 #else
-using Shortcut = PadShortcut<32, 2>;
+using Shortcut = OptionAShortcut<32, 2>;
 #endif
 struct Net : Sequential<Input<32, 32, 3>, Conv2d<16, 3>, ReLU,
                         Named<"layer2.0", Residual<Shortcut, Conv2d<32, 3, stride(2), pad(1)>, ReLU, Conv2d<32, 3>,

@@ -44,21 +44,21 @@ TEST_CASE("the oracle's own Philox agrees on arbitrary counters") {
 
 TEST_CASE("a stream is a pure function, and every part of its name changes it") {
     const std::uint64_t seed = 0x123456789abcdef0;
-    const auto words = [](std::uint64_t s, Purpose purpose, std::uint32_t epoch, std::uint64_t index,
-                          std::uint32_t block) { return RandomStream(s, purpose, epoch, index).words(block); };
-    CHECK(words(seed, Purpose::shuffle, 1, 2, 3) == words(seed, Purpose::shuffle, 1, 2, 3));
+    const auto words = [](std::uint64_t s, RngDomain domain, std::uint32_t epoch, std::uint64_t index,
+                          std::uint32_t block) { return RandomStream(s, domain, epoch, index).words(block); };
+    CHECK(words(seed, RngDomain::shuffle, 1, 2, 3) == words(seed, RngDomain::shuffle, 1, 2, 3));
 
     std::set<Words> seen;
     std::size_t drawn = 0;
     for (const std::uint64_t s : {seed, seed + 1, seed ^ (std::uint64_t{1} << 32), std::uint64_t{0}}) {
-        for (const Purpose purpose :
-             {Purpose::initialization, Purpose::shuffle, Purpose::distortion, Purpose::dropout, Purpose::user}) {
+        for (const RngDomain domain : {RngDomain::initialization, RngDomain::shuffle, RngDomain::augmentation,
+                                       RngDomain::dropout, RngDomain::user}) {
             for (const std::uint32_t epoch : {0U, 1U, 2U, 0xffffffffU}) {
                 // Indices that differ in the lower or in the upper half only.
                 for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2},
                                                   std::uint64_t{1} << 32, std::uint64_t{2} << 32}) {
                     for (const std::uint32_t block : {0U, 1U, 2U}) {
-                        seen.insert(words(s, purpose, epoch, index, block));
+                        seen.insert(words(s, domain, epoch, index, block));
                         ++drawn;
                     }
                 }
@@ -79,7 +79,8 @@ TEST_CASE("uniform numbers have the mean, the variance and the independence of a
     constexpr int count = 1 << 20;
     double sum = 0, squares = 0, products = 0, before = 0.5;
     for (int block = 0; block < count / 4; ++block) {
-        for (const std::uint32_t word : RandomStream(7, Purpose::user, 0, 0).words(static_cast<std::uint32_t>(block))) {
+        for (const std::uint32_t word :
+             RandomStream(7, RngDomain::user, 0, 0).words(static_cast<std::uint32_t>(block))) {
             const auto u = static_cast<double>(uniform(word));
             sum += u;
             squares += (u - 0.5) * (u - 0.5);
@@ -100,10 +101,10 @@ TEST_CASE("numbers of neighbouring streams are uncorrelated") {
         const auto centred = [](const RandomStream& stream) {
             return static_cast<double>(uniform(stream.words(0)[0])) - 0.5;
         };
-        const double here = centred(RandomStream(7, Purpose::user, 0, i));
-        by_index += here * centred(RandomStream(7, Purpose::user, 0, i + 1));
-        by_epoch += here * centred(RandomStream(7, Purpose::user, 1, i));
-        by_seed += here * centred(RandomStream(8, Purpose::user, 0, i));
+        const double here = centred(RandomStream(7, RngDomain::user, 0, i));
+        by_index += here * centred(RandomStream(7, RngDomain::user, 0, i + 1));
+        by_epoch += here * centred(RandomStream(7, RngDomain::user, 1, i));
+        by_seed += here * centred(RandomStream(8, RngDomain::user, 0, i));
     }
     const double bound = 6 * (1.0 / 12) / std::sqrt(static_cast<double>(count)) * count;
     CHECK(std::abs(by_index) < bound);
@@ -119,7 +120,7 @@ TEST_CASE("uniform_below covers its range evenly and never reaches its end") {
     std::vector<int> counts(24);
     constexpr int draws = 240'000;
     for (std::uint32_t i = 0; i < draws; ++i) {
-        ++counts[uniform_below(RandomStream(1, Purpose::user, 0, i).words(0)[2], 24)];
+        ++counts[uniform_below(RandomStream(1, RngDomain::user, 0, i).words(0)[2], 24)];
     }
     for (const int count : counts) CHECK(std::abs(count - draws / 24) < 6 * std::sqrt(draws / 24.0));
 }
@@ -129,7 +130,7 @@ TEST_CASE("normal numbers have mean 0, variance 1 and the tails of a normal dist
     double sum = 0, squares = 0, fourth = 0;
     int beyond_two = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-        const Words words = RandomStream(3, Purpose::user, 0, i).words(0);
+        const Words words = RandomStream(3, RngDomain::user, 0, i).words(0);
         const double value = standard_normal(words[0], words[1]);
         sum += value;
         squares += value * value;

@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/in_memory.hpp>
 
 #include "support.hpp"
@@ -36,19 +36,20 @@ private:
     }
 };
 
-static_assert(SampleTransform<TutorialDistortions, ImageSet> && SampleTransform<CentralCrop, ImageSet>);
-static_assert(SampleTransform<Unchanged, ImageSet> && SampleTransform<Unchanged, InMemory>);
-static_assert(!SampleTransform<TutorialDistortions, InMemory>, "pixels are bytes");
+static_assert(SampleTransform<TutorialAugmentation, ImageSet> && SampleTransform<CenterCrop, ImageSet>);
+static_assert(SampleTransform<IdentityTransform, ImageSet> && SampleTransform<IdentityTransform, InMemory>);
+static_assert(!SampleTransform<TutorialAugmentation, InMemory>, "pixels are bytes");
 static_assert(!SampleTransform<int, ImageSet>);
-static_assert(BatchSource<TrainingBatches<ImageSet, TutorialDistortions>> && !BatchSource<ImageSet>);
-static_assert(!std::is_constructible_v<TrainingBatches<InMemory, Unchanged>, InMemory&&, Unchanged, BatchOptions>,
-              "a data set that is a temporary would be gone at once");
+static_assert(BatchSource<TrainingBatches<ImageSet, TutorialAugmentation>> && !BatchSource<ImageSet>);
+static_assert(
+    !std::is_constructible_v<TrainingBatches<InMemory, IdentityTransform>, InMemory&&, IdentityTransform, BatchOptions>,
+    "a data set that is a temporary would be gone at once");
 
 }  // namespace
 
 TEST_CASE("a run sees each sample exactly once an epoch, no sample at two replicas, across epochs' edges") {
     Numbered numbered(50);
-    const TrainingBatches batches(numbered.data, Unchanged{}, {.batch_size = 4, .replicas = 3, .seed = 8});
+    const TrainingBatches batches(numbered.data, IdentityTransform{}, {.batch_size = 4, .replicas = 3, .seed = 8});
     CHECK(batches.global_batch_size() == 12);
     std::vector<float> samples(4), stream;
     std::vector<std::int32_t> labels(4);
@@ -68,7 +69,7 @@ TEST_CASE("a run sees each sample exactly once an epoch, no sample at two replic
 
 TEST_CASE("replicas share one stream: R batches of B are one batch of R x B") {
     const ImageSet set = random_images(70, 12, 12);
-    const TutorialDistortions d{.height = 8, .width = 8};
+    const TutorialAugmentation d{.height = 8, .width = 8};
     const std::size_t sample = 8 * 8 * 3;
     const TrainingBatches one(set, d, {.batch_size = 24, .replicas = 1, .seed = 4});
     const TrainingBatches four(set, d, {.batch_size = 6, .replicas = 4, .seed = 4});
@@ -86,7 +87,7 @@ TEST_CASE("replicas share one stream: R batches of B are one batch of R x B") {
 
 TEST_CASE("a batch does not depend on which were asked for before, nor on the pieces it is filled in") {
     const ImageSet set = random_images(90, 12, 12);
-    const TutorialDistortions d{.height = 8, .width = 8};
+    const TutorialAugmentation d{.height = 8, .width = 8};
     const TrainingBatches batches(set, d, {.batch_size = 40, .replicas = 2, .seed = 4});
     const std::size_t size = 40 * 8 * 8 * 3;
     std::vector<float> forward(size), again(size);
@@ -102,9 +103,9 @@ TEST_CASE("a batch does not depend on which were asked for before, nor on the pi
     }
 }
 
-TEST_CASE("a sample is distorted afresh each epoch, by its index and not by its place") {
+TEST_CASE("a sample is augmented afresh each epoch, by its index and not by its place") {
     const ImageSet set = random_images(4, 12, 12);
-    const TutorialDistortions d{.height = 8, .width = 8};
+    const TutorialAugmentation d{.height = 8, .width = 8};
     const std::size_t size = 8 * 8 * 3;
     // Batches of 4 and of 1 meet the same images of an epoch at other places of other batches.
     const TrainingBatches whole(set, d, {.batch_size = 4, .replicas = 1, .seed = 1});
@@ -123,7 +124,8 @@ TEST_CASE("a sample is distorted afresh each epoch, by its index and not by its 
     for (const auto& [key, sample] : seen) {
         const auto [epoch, index] = key;  // labels are the indices here
         d(set.sample(index), set.sample_shape(),
-          RandomStream(1, Purpose::distortion, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index)),
+          RandomStream(1, RngDomain::augmentation, static_cast<std::uint32_t>(epoch),
+                       static_cast<std::uint64_t>(index)),
           direct.data());
         CHECK(sample == direct);
         CHECK((epoch == 0 || sample != seen[{epoch - 1, index}]));
@@ -134,9 +136,9 @@ TEST_CASE("seeds give different runs") {
     Numbered numbered(64);
     std::vector<float> one(32), other(32);
     std::vector<std::int32_t> labels(32);
-    TrainingBatches(numbered.data, Unchanged{}, {.batch_size = 32, .replicas = 1, .seed = 1})
+    TrainingBatches(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 1})
         .fill(0, 0, one.data(), labels.data());
-    TrainingBatches(numbered.data, Unchanged{}, {.batch_size = 32, .replicas = 1, .seed = 2})
+    TrainingBatches(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 2})
         .fill(0, 0, other.data(), labels.data());
     CHECK(one != other);
 }
@@ -144,7 +146,7 @@ TEST_CASE("seeds give different runs") {
 TEST_CASE("a global batch larger than the data set, or of nothing, is refused with the numbers") {
     Numbered numbered(300);
     const auto refusal = [&](BatchOptions options) {
-        return message_of<Error>([&] { TrainingBatches(numbered.data, Unchanged{}, options); });
+        return message_of<Error>([&] { TrainingBatches(numbered.data, IdentityTransform{}, options); });
     };
     CHECK(refusal({.batch_size = 100, .replicas = 3}) == "(no exception)");
     CHECK(refusal({.batch_size = 101, .replicas = 3}) ==
@@ -161,7 +163,7 @@ TEST_CASE("a global batch larger than the data set, or of nothing, is refused wi
 
 TEST_CASE("a step or replica that there is not is refused") {
     Numbered numbered(10);
-    const TrainingBatches batches(numbered.data, Unchanged{}, {.batch_size = 2, .replicas = 2});
+    const TrainingBatches batches(numbered.data, IdentityTransform{}, {.batch_size = 2, .replicas = 2});
     std::vector<float> samples(2);
     std::vector<std::int32_t> labels(2);
     const auto refusal = [&](std::int64_t step, int replica) {

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 #include "support.hpp"
@@ -15,7 +15,7 @@ using namespace cupola_tests;
 
 TEST_CASE("the batches of an evaluation are the samples in order, the last one smaller") {
     const ImageSet set = random_images(53, 12, 12);
-    const CentralCrop crop{.height = 8, .width = 8};
+    const CenterCrop crop{.height = 8, .width = 8};
     const std::size_t size = 8 * 8 * 3;
     std::vector<float> expected(size);
     for (const int threads : {1, several_threads}) {
@@ -29,7 +29,7 @@ TEST_CASE("the batches of an evaluation are the samples in order, the last one s
             CHECK(batch.size == (b < 2 ? 20 : 13));
             CHECK(batch.size == batches.size_of(b));
             for (std::int64_t i = 0; i < batch.size; ++i, ++sample) {
-                crop(set.sample(sample), set.sample_shape(), RandomStream(9, Purpose::user, 9, 9), expected.data());
+                crop(set.sample(sample), set.sample_shape(), RandomStream(9, RngDomain::user, 9, 9), expected.data());
                 CHECK(
                     std::equal(expected.begin(), expected.end(), batch.samples + i * static_cast<std::int64_t>(size)));
                 CHECK(batch.labels[i] == set.label(sample));
@@ -39,10 +39,10 @@ TEST_CASE("the batches of an evaluation are the samples in order, the last one s
     }
 }
 
-TEST_CASE("lanes have memory of their own") {
+TEST_CASE("slots have memory of their own") {
     const ImageSet set = random_images(10, 12, 12);
     SerialContext context;
-    const EvaluationBatches batches(set, CentralCrop{.height = 8, .width = 8}, 5, 2);
+    const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 5, 2);
     const BatchView first = batches(0, 0, context);
     const float before = first.samples[7];
     const BatchView second = batches(1, 1, context);
@@ -53,13 +53,13 @@ TEST_CASE("lanes have memory of their own") {
 TEST_CASE("a batch larger than the data set is one smaller batch, and one that there is not is refused") {
     const ImageSet set = random_images(5, 8, 8);
     SerialContext context;
-    const EvaluationBatches batches(set, CentralCrop{.height = 8, .width = 8}, 1'000'000'000'000);
+    const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 1'000'000'000'000);
     CHECK(batches.count() == 1);
     CHECK(batches(0, 0, context).size == 5);
     CHECK(message_of<InvalidArgument>([&] { batches(1, 0, context); }) == "there is no batch 1 of 1");
-    CHECK(message_of<InvalidArgument>([&] { batches(0, 1, context); }) == "there is no lane 1 of 1");
-    CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CentralCrop{.height = 8, .width = 8}, 0); }) ==
+    CHECK(message_of<InvalidArgument>([&] { batches(0, 1, context); }) == "there is no slot 1 of 1");
+    CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CenterCrop{.height = 8, .width = 8}, 0); }) ==
           "a batch has at least 1 sample, not 0");
-    CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CentralCrop{.height = 8, .width = 8}, 1, 0); }) ==
-          "batches are asked for by at least 1 lane, not 0");
+    CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CenterCrop{.height = 8, .width = 8}, 1, 0); }) ==
+          "batches are asked for by at least 1 slot, not 0");
 }

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 #include "support.hpp"
@@ -74,7 +74,7 @@ TEST_CASE(
     "batches are the same bits for 0, 1 and 4 workers, for any threads, and for replicas on threads of their own") {
     const ImageSet set = random_images(200, 12, 12);
     const auto source = [&] {
-        return TrainingBatches(set, TutorialDistortions{.height = 9, .width = 7},
+        return TrainingBatches(set, TutorialAugmentation{.height = 9, .width = 7},
                                {.batch_size = 21, .replicas = 3, .seed = 6});
     };
     constexpr std::int64_t steps = 30;

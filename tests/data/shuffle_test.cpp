@@ -17,7 +17,7 @@ TEST_CASE("the stream covers each sample exactly once an epoch, and epochs diffe
     constexpr std::int64_t size = 101;
     const ShuffledOrder order(size, 5);
     std::vector<SampleOfEpoch> stream(3 * size);
-    order.look_up(0, stream);
+    order.samples_at(0, stream);
     for (std::size_t epoch = 0; epoch < 3; ++epoch) {
         std::vector<int> seen(size);
         for (std::size_t i = 0; i < size; ++i) {
@@ -47,9 +47,9 @@ TEST_CASE("a look-up does not depend on those before it") {
     const ShuffledOrder order(10, 9), fresh(10, 9);
     std::vector<SampleOfEpoch> a(7), b(7);
     for (const std::int64_t first : {500LL, 3LL, 28LL, 0LL, 95LL, 3LL}) {
-        order.look_up(first, a);
+        order.samples_at(first, a);
         for (std::size_t i = 0; i < b.size(); ++i)
-            ShuffledOrder(10, 9).look_up(first + static_cast<std::int64_t>(i), {&b[i], 1});
+            ShuffledOrder(10, 9).samples_at(first + static_cast<std::int64_t>(i), {&b[i], 1});
         for (std::size_t i = 0; i < b.size(); ++i) {
             CHECK(a[i].index == b[i].index);
             CHECK(a[i].epoch == b[i].epoch);
@@ -66,8 +66,8 @@ TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever
             bool agrees = true;
             for (std::int64_t first = 0; first < 4 * size; first += static_cast<std::int64_t>(piece)) {
                 // Another reader is behind by a little more than an epoch.
-                if (first % 5 == 0 && first > size) order.look_up(first - size - 1, std::span(places).first(1));
-                order.look_up(first, places);
+                if (first % 5 == 0 && first > size) order.samples_at(first - size - 1, std::span(places).first(1));
+                order.samples_at(first, places);
                 for (std::size_t i = 0; i < piece; ++i) {
                     const std::int64_t place = first + static_cast<std::int64_t>(i);
                     shuffle(expected, 9, static_cast<std::uint32_t>(place / size));
@@ -98,7 +98,7 @@ TEST_CASE("threads that look up at once see the same stream") {
     constexpr std::size_t size = 500, epochs = 40;
     const ShuffledOrder order(size, 2);
     std::vector<SampleOfEpoch> expected(size * epochs);
-    ShuffledOrder(size, 2).look_up(0, expected);
+    ShuffledOrder(size, 2).samples_at(0, expected);
     std::atomic<int> wrong = 0;
     {
         std::vector<std::jthread> threads;
@@ -107,7 +107,7 @@ TEST_CASE("threads that look up at once see the same stream") {
                 std::vector<SampleOfEpoch> got(50);
                 for (std::size_t round = 0; round < 2000; ++round) {
                     const std::size_t first = (round * 350 + t * 4950) % (size * epochs - got.size());
-                    order.look_up(static_cast<std::int64_t>(first), got);
+                    order.samples_at(static_cast<std::int64_t>(first), got);
                     for (std::size_t i = 0; i < got.size(); ++i) {
                         if (got[i].index != expected[first + i].index) ++wrong;
                     }
@@ -123,6 +123,6 @@ TEST_CASE("an order of nothing, or a place before the first, is refused") {
           "a data set of 0 samples cannot be shuffled; 1 to 4294967295 can");
     SampleOfEpoch place;
     CHECK(message_of<InvalidArgument>([&] {
-              ShuffledOrder(2, 1).look_up(-1, {&place, 1});
+              ShuffledOrder(2, 1).samples_at(-1, {&place, 1});
           }) == "place -1 of the stream of samples is in no epoch of 0 to 4294967295");
 }

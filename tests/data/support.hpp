@@ -20,7 +20,7 @@ inline cupola::ImageSet random_images(std::int64_t count, std::int64_t height, s
                                       std::uint64_t seed = 7) {
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * height * width * 3));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-        const cupola::RandomStream random(seed, cupola::Purpose::user, 0, i);
+        const cupola::RandomStream random(seed, cupola::RngDomain::user, 0, i);
         pixels[i] = static_cast<std::uint8_t>(random.words(0)[0] >> 24);
     }
     std::vector<std::int32_t> labels(static_cast<std::size_t>(count));

@@ -37,17 +37,17 @@ int driver_version() {
 
 TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is first used") {
     if (gpus() > 0) return;
-    const std::string sentence = message_of<DeviceError>([] { static_cast<void>(cuda_devices()); });
+    const std::string message = message_of<DeviceError>([] { static_cast<void>(cuda_devices()); });
     if (driver_version() == 0) {
         CHECK(
-            sentence ==
+            message ==
             text(
                 "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a "
                 "driver for CUDA ",
                 CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, ", and the device Host needs neither"));
     }
-    CHECK(message_of<DeviceError>([] { CudaContext(0, {}); }) == sentence);
-    CHECK(message_of<DeviceError>([] { static_cast<void>(Cuda::available_memory()); }) == sentence);
+    CHECK(message_of<DeviceError>([] { CudaContext(0, {}); }) == message);
+    CHECK(message_of<DeviceError>([] { static_cast<void>(Cuda::available_memory()); }) == message);
 }
 
 TEST_CASE("child: a driver whose GPUs are hidden" * doctest::skip()) {
@@ -93,15 +93,15 @@ TEST_CASE("no bytes are no memory, and need no GPU") {
 }
 
 TEST_CASE("outside a captured step nothing is looked for on the device") {
-    const StepCells none;
-    CHECK((none.sound == nullptr && none.step == nullptr && none.constants == nullptr));
+    const StepScalars none;
+    CHECK((none.healthy == nullptr && none.step == nullptr && none.constants == nullptr));
     if (gpus() == 0) return;
     CudaContext context(0, {});
-    CHECK(
-        (context.cells().sound == nullptr && context.cells().step == nullptr && context.cells().constants == nullptr));
+    CHECK((context.step_scalars().healthy == nullptr && context.step_scalars().step == nullptr &&
+           context.step_scalars().constants == nullptr));
     const std::uint32_t step = 3;
-    context.set_cells({.sound = nullptr, .step = &step, .constants = nullptr});
-    CHECK(context.cells().step == &step);
+    context.set_step_scalars({.healthy = nullptr, .step = &step, .constants = nullptr});
+    CHECK(context.step_scalars().step == &step);
 }
 
 TEST_CASE("a thread of a device's own works on it for good") {

@@ -92,9 +92,9 @@ static_assert(!Device<int> && !Device<void>);
 
 /// The sentence for a type that is no device.
 template <class D>
-std::string mistake_of() {
-    const Sentence sentence = device_mistake<D>();
-    return {sentence.characters, sentence.size};
+std::string diagnostic_of() {
+    const CompileTimeMessage message = device_diagnostic<D>();
+    return {message.characters, message.size};
 }
 
 static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(63) == 64 && aligned(64) == 64 && aligned(65) == 128);
@@ -102,17 +102,18 @@ static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(63) == 64 && aligne
 }  // namespace
 
 TEST_CASE("a type that is no device is told the first part that it lacks") {
-    CHECK(mistake_of<Complete>().empty());
-    CHECK(mistake_of<WithoutName>() == "WithoutName is no device: it lacks `static constexpr std::string_view name`");
-    CHECK(mistake_of<ContextWithoutTeam>() ==
+    CHECK(diagnostic_of<Complete>().empty());
+    CHECK(diagnostic_of<WithoutName>() ==
+          "WithoutName is no device: it lacks `static constexpr std::string_view name`");
+    CHECK(diagnostic_of<ContextWithoutTeam>() ==
           "ContextWithoutTeam is no device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
           "Options&) and has `ordinal()` and `team()`");
     CHECK(
-        mistake_of<UnnamedArena>() ==
+        diagnostic_of<UnnamedArena>() ==
         "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
         "`available_memory()`");
     CHECK(
-        mistake_of<OneWay>() ==
+        diagnostic_of<OneWay>() ==
         "OneWay is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
         "from, std::size_t)");
 }

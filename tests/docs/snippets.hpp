@@ -24,8 +24,8 @@ struct Registration {
     Registration(const char* place, void (*function)()) { snippets().push_back({place, function}); }
 };
 
-inline void expect(bool condition, const std::string& sentence) {
-    if (!condition) throw std::runtime_error("expected: " + sentence);
+inline void expect(bool condition, const std::string& message) {
+    if (!condition) throw std::runtime_error("expected: " + message);
 }
 
 }  // namespace docs

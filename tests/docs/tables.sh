@@ -27,7 +27,7 @@ for floor in include/cupola/*/; do
     floor=${floor%/}
     row architecture.md "${floor##*/}/"
 done
-for file in include/cupola/ops/onednn/*.hpp; do
+for file in include/cupola/ops/host/*.hpp; do
     if [ -e "include/cupola/ops/${file##*/}" ]; then row architecture.md "${file##*/}"; fi
 done
 for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row errors.md "$name"; done

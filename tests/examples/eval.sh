@@ -129,13 +129,13 @@ assert events.read_bytes().count(b"\x3a\x02\x08\x01") == 2' "$work/said" || fail
 [ "$(grep -c '^warning: ' "$work/output")" = 1 ] || fail "the warning is not said once"
 checks=$((checks + 1))
 
-# A damaged newest checkpoint is passed over with a warning; with nothing sound there is no precision.
+# A damaged newest checkpoint is passed over with a warning; with no valid one there is no precision.
 trains --train-dir "$work/later" --run-once
 grep -q '^step 20: ' "$work/output" && grep -q '^warning: .*model-30.safetensors is cut short' "$work/output" || fail "the damaged file is not passed over"
 refuses "$work/later/model-30.safetensors is cut short" --checkpoint "$work/later/model-30.safetensors"
 rm "$work/later/model-10.safetensors" "$work/later/model-20.safetensors"
 run --train-dir "$work/later" --run-once
-[ "$status" = 1 ] && grep -q "^cifar10_eval: the folder $work/later has no sound checkpoint$" "$work/errors" || fail "a damaged file alone"
+[ "$status" = 1 ] && grep -q "^cifar10_eval: the folder $work/later has no valid checkpoint$" "$work/errors" || fail "a damaged file alone"
 mkdir "$work/none"
 refuses "the folder $work/none has no checkpoint" --train-dir "$work/none" --run-once
 [ "$status" = 1 ] || fail "exit status $status without a checkpoint"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: profile.sh CIFAR10_TRAIN. --profile prints a table of the step's time for any network and ends without training:
-# each operation forward and backward, what is around them, and the rates that the floors are of.
+# each operation forward and backward, what is around them, and the rates that the rooflines are of.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 
 trains --profile --batch-size 8 --threads-per-device 1
@@ -18,7 +18,7 @@ for part in "regularisers' losses" data 'packing of weights' loss 'check of the 
     grep -Eq "^ *$part +[0-9.]+ +[0-9.]+ %" "$work/output" || fail "no row of: $part"
 done
 grep -Eq '^step: [0-9.]+ ms, [0-9.]+ samples/s; medians of 20 steps on the first device$' "$work/output" || fail "no sum"
-grep -Eq '^floor: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ GB/s of a large copy$' "$work/output" || fail "no rates"
+grep -Eq '^peak: [1-9][0-9.]* GFLOP/s of a large matrix product, [0-9.]+ GB/s of a large copy$' "$work/output" || fail "no rates"
 
 trains --profile --batch-size 4 --num-replicas 2 --num-devices 2 --threads-per-device 1
 grep -Eq '^ +averaging +[0-9.]+ ' "$work/output" || fail "no row of the averaging"

@@ -141,7 +141,7 @@ rm "$folder/model-best.safetensors"
 trains "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
 folder=$work/run
 
-# Damage: cut short, or one bit of the middle; the next sound one is taken, and the end is the same.
+# Damage: cut short, or one bit of the middle; the next valid one is taken, and the end is the same.
 trains "${base[@]}" --train-dir "$work/whole" --max-steps 6
 cut_short() { truncate -s -1 "$1"; }
 flip_bit() {
@@ -167,7 +167,7 @@ cut_short "$work/all/model-2.safetensors"
 flip_bit "$work/all/model-4.safetensors"
 run "${base[@]}" --train-dir "$work/all" --max-steps 6 --resume
 [ "$(grep -c '^warning: ' "$work/output")" = 2 ] || fail "not a warning for each of two damaged checkpoints"
-refuses "$work/all has no sound checkpoint to resume from: 2 are damaged" "${base[@]}" --train-dir "$work/all" --max-steps 6 --resume
+refuses "$work/all has no valid checkpoint to resume from: 2 are damaged" "${base[@]}" --train-dir "$work/all" --max-steps 6 --resume
 : >"$folder/model-9.safetensors.partial-1-0"
 cp -r "$folder" "$work/left"
 trains "${base[@]}" --train-dir "$work/left" --max-steps 6 --resume

@@ -78,7 +78,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check_against_nlohmann(*file,
                            {reinterpret_cast<const char*>(data) + sizeof length, static_cast<std::size_t>(length)});
     // The state itself and copies of the texts come in addition.
-    fuzz::answers(size + mebibyte, [&] { static_cast<void>(read_checkpoint(*file, io_tests::Net::rows)); });
+    fuzz::answers(size + mebibyte, [&] { static_cast<void>(read_checkpoint(*file, io_tests::Net::layers)); });
     return 0;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs that fuzzing begins with, sound ones of every kind: seeds.py FOLDER SAMPLE.tar.xz."""
+"""The inputs that fuzzing begins with, valid ones of every kind: seeds.py FOLDER SAMPLE.tar.xz."""
 
 import io
 import json

@@ -48,31 +48,31 @@ inline void count_memory() {
 }
 
 /// One line, not empty, of characters that a terminal shows.
-inline void check_sentence(std::string_view sentence) {
-    if (sentence.empty() || sentence.size() > 4000) fail("a sentence of a strange length", sentence);
-    for (const char c : sentence) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a sentence with a control character", sentence);
+inline void check_message(std::string_view message) {
+    if (message.empty() || message.size() > 4000) fail("a sentence of a strange length", message);
+    for (const char c : message) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a sentence with a control character", message);
     }
 }
 
 /// Runs `read`, which returns data or throws an exception of Cupola's, and holds its memory against `limit` bytes.
 template <class Function>
 bool answers(std::size_t limit, Function&& read) {
-    std::string sentence;
+    std::string message;
     bool good = true;
     count_memory();
     try {
         read();
     } catch (const cupola::Error& error) {
         memory.counting = false;
-        sentence = error.what();
+        message = error.what();
         good = false;
     }
     memory.counting = false;
     if (memory.peak > static_cast<std::int64_t>(limit)) {
         fail("too much memory", cupola::text(memory.peak, " bytes at one time, and ", limit, " are allowed"));
     }
-    if (!good) check_sentence(sentence);
+    if (!good) check_message(message);
     return good;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 struct Net : ResNet<8> {};
 struct NetBf16 : InPrecision<MixedBFloat16, Net> {};
-using Loss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;
+using Loss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
 
 template <class Statistics, class Network = Net>
 Case resnet_case(const std::string& name, const Setting& setting) {
@@ -32,7 +32,8 @@ template <class Statistics, bool by_teams = false>
 void add_policy(std::vector<Case>& cases, const std::string& name) {
     cases.push_back(
         resnet_case<Statistics>(name + "/4_replicas_2_devices", {.replicas = 4, .devices = 2, .by_teams = by_teams}));
-    cases.push_back(resnet_case<Statistics>(name + "/accumulation_2", {.replicas = 2, .accumulation = 2}));
+    cases.push_back(
+        resnet_case<Statistics>(name + "/accumulation_2", {.replicas = 2, .gradient_accumulation_steps = 2}));
     cases.push_back(resnet_case<Statistics>(name + "/unequal",
                                             {.replicas = 3, .devices = 2, .unequal = true, .by_teams = by_teams}));
 }
@@ -57,7 +58,7 @@ std::vector<Case> resnet_cases() {
     add_policy<FirstReplica, true>(cases, "first");
     add_policy<LastReplica>(cases, "last");
     add_policy<AllReplicas>(cases, "all");
-    add_policy<Merged>(cases, "merged");
+    add_policy<Pooled>(cases, "merged");
     add_policy<Synchronized, true>(cases, "synchronized");
     add_placements<FirstReplica>(cases, "first");
     add_placements<Synchronized>(cases, "synchronized");

@@ -29,7 +29,7 @@ struct Setting {
     int devices = 1;
     int threads = 1;
     std::int64_t batch_size = 2;
-    int accumulation = 1;
+    int gradient_accumulation_steps = 1;
     /// Each replica's last batch of a step has one sample less than the one before: 2, 1, 0, 2, ...
     bool unequal = false;
     double average_decay = 0;
@@ -108,7 +108,7 @@ private:
     }
 
     [[nodiscard]] std::int64_t size_of(std::int64_t step, int replica) const {
-        const bool last_part = step % setting_.accumulation == setting_.accumulation - 1;
+        const bool last_part = step % setting_.gradient_accumulation_steps == setting_.gradient_accumulation_steps - 1;
         if (!setting_.unequal || !last_part) return setting_.batch_size;
         return setting_.batch_size - replica % (setting_.batch_size + 1);
     }
@@ -151,7 +151,7 @@ template <class Net, class Loss, class Optimizer, class Statistics = FirstReplic
     options.device.convolution = setting.convolution;
     options.batch_size = setting.batch_size;
     if (setting.unequal) options.other_batch_sizes = {1};
-    options.accumulation = setting.accumulation;
+    options.gradient_accumulation_steps = setting.gradient_accumulation_steps;
     options.seed = 11;
     options.optimizer = optimizer;
     options.moving_average.decay = setting.average_decay;
@@ -173,19 +173,39 @@ template <class Net, class Loss, class Optimizer, class Statistics = FirstReplic
     return hashes_of(train(other, steps - steps / 2));
 }
 
+/// The network's table, and the layers of a node of its plan, under the names that earlier commits have too.
+template <class Net>
+[[nodiscard]] constexpr auto table_of() {
+    if constexpr (requires { Net::layers; }) {
+        return Net::layers;
+    } else {
+        return Net::rows;
+    }
+}
+template <class Node>
+[[nodiscard]] std::pair<std::size_t, std::size_t> layers_of(const Node& node) {
+    if constexpr (requires { node.layers; }) {
+        return {node.layer, node.layers};
+    } else {
+        return {node.row, node.rows};
+    }
+}
+
 /// A hash of what a plan of the network is made of: the list that the fusion pass leaves.
 template <class Net>
 [[nodiscard]] std::uint64_t hash_of_plan(bool training) {
-    std::vector<StageInfo> stages(Net::rows.size());
-    stages.resize(fuse(Net::rows, Net::fusion, stages, training));
-    std::uint64_t hash = mixed(stages.size());
+    constexpr auto table = table_of<Net>();
+    std::vector<NodeInfo> nodes(table.size());
+    nodes.resize(fuse(table, Net::fusion, nodes, training));
+    std::uint64_t hash = mixed(nodes.size());
     const auto add = [&](auto value) { hash = mixed(hash ^ static_cast<std::uint64_t>(value)); };
-    for (const StageInfo& stage : stages) {
-        add(stage.row), add(stage.rows), add(stage.input.size()), add(stage.output.size());
-        add(stage.activation), add(stage.pair), add(stage.view), add(stage.has_parameters), add(stage.folded_norm);
-        add(stage.backward_reads_input), add(stage.backward_reads_output), add(stage.reads), add(stage.also_reads);
-        add(stage.masked_by_next), add(stage.masks_for_previous), add(stage.second_reader);
-        add(stage.second_reader_adds);
+    for (const NodeInfo& node : nodes) {
+        const auto [layer, layers] = layers_of(node);
+        add(layer), add(layers), add(node.input.size()), add(node.output.size());
+        add(node.activation), add(node.pair), add(node.view), add(node.has_parameters), add(node.folded_norm);
+        add(node.backward_reads_input), add(node.backward_reads_output), add(node.reads), add(node.also_reads);
+        add(node.relu_mask_applied_by_next), add(node.applies_relu_mask_of_previous), add(node.second_reader);
+        add(node.second_reader_adds);
     }
     return hash;
 }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/cudnn/impl/convolution_rows.hpp>
-#include <cupola/ops/cudnn/impl/elementwise.hpp>
+#include <cupola/ops/cuda/impl/convolution_rows.hpp>
+#include <cupola/ops/cuda/impl/elementwise.hpp>
 
 using namespace cupola;
 using impl::RowSlabs;
@@ -51,7 +51,7 @@ TEST_CASE("the slabs' blocks visit each element once and write each partial sum 
                 CAPTURE(n);
                 const RowSlabs rows(count, channels);
                 CHECK(rows.slabs >= 1);
-                CHECK(rows.slabs <= RowSlabs::most_slabs);
+                CHECK(rows.slabs <= RowSlabs::max_slabs);
                 CHECK(rows.partial_bytes() == static_cast<std::size_t>(rows.slabs * channels) * 4);
                 std::vector<int> visits(static_cast<std::size_t>(count * channels)),
                     writes(static_cast<std::size_t>(rows.slabs * channels));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/data/cuda_batches.hpp, cupola/data/uploaded.hpp
+// Covers: cupola/data/cuda_batches.hpp, cupola/data/pinned_uploader.hpp
 //
 // Batches for `Cuda`, made by its kernels or handed over, against those of the host: on the emulator, where a stream's
 // work runs later, and compiled by nvcc for a GPU.
@@ -14,15 +14,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/distortions.hpp>
 #include <cupola/data/evaluation.hpp>
 #include <cupola/data/in_memory.hpp>
-#include <cupola/data/pad_crop_flip.hpp>
+#include <cupola/data/pinned_uploader.hpp>
 #include <cupola/data/prefetch.hpp>
-#include <cupola/data/uploaded.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/device/cuda.hpp>
 
 #include "../data/support.hpp"
@@ -99,7 +99,7 @@ void check_evaluation(const ImageSet& images, const Transform& transform, std::i
     CudaContext context(0, {});
     EvaluationBatches expected(images, transform, batch_size);
     CudaEvaluationBatches<Transform> batches(images, transform, batch_size);
-    batches.provide_lanes(3);
+    batches.provide_slots(3);
     REQUIRE(batches.count() == expected.count());
     cupola_tests::SerialContext serial;
     for (std::int64_t index = 0; index < batches.count(); ++index) {
@@ -150,19 +150,19 @@ TEST_CASE("a GPU's training samples are the host's, over epochs' edges, for each
     for (const BatchOptions& options : {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8},
                                         BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
                                         BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
-        check_training(images, TutorialDistortions{.height = 9, .width = 8}, options, 0, 9);
-        check_training(images, PadCropFlip{.padding = 2}, options, 0, 9);
-        check_training(images, CentralCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
+        check_training(images, TutorialAugmentation{.height = 9, .width = 8}, options, 0, 9);
+        check_training(images, RandomCropFlip{.padding = 2}, options, 0, 9);
+        check_training(images, CenterCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
         check_training(images, ScaledPixels{}, options, 3, 3);
     }
 }
 
-TEST_CASE("each distortion can be switched off on a GPU too") {
+TEST_CASE("each augmentation can be switched off on a GPU too") {
     const ImageSet images = random_images(20, 12, 14);
     const BatchOptions options{.batch_size = 20};
-    const TutorialDistortions all{.height = 9, .width = 8};
+    const TutorialAugmentation all{.height = 9, .width = 8};
     for (int off = 0; off < 32; ++off) {
-        TutorialDistortions some = all;
+        TutorialAugmentation some = all;
         some.crop = (off & 1) == 0;
         some.flip = (off & 2) == 0;
         some.brightness = (off & 4) == 0;
@@ -171,9 +171,9 @@ TEST_CASE("each distortion can be switched off on a GPU too") {
         check_training(images, some, options, 0, 2);
     }
     for (int off = 0; off < 4; ++off)
-        check_training(images, PadCropFlip{.padding = 3, .crop = (off & 1) == 0, .flip = (off & 2) == 0}, options, 0,
+        check_training(images, RandomCropFlip{.padding = 3, .crop = (off & 1) == 0, .flip = (off & 2) == 0}, options, 0,
                        3);
-    check_training(images, CentralCrop{.height = 12, .width = 14, .standardize = false}, options, 0, 2);
+    check_training(images, CenterCrop{.height = 12, .width = 14, .standardize = false}, options, 0, 2);
 }
 
 TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter than a block, and for flat images") {
@@ -181,36 +181,36 @@ TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter 
     for (const auto& [height, width] :
          {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 64}, {3, 65}, {300, 2}, {2, 600}, {32, 32}}) {
         const ImageSet images = random_images(6, height, width);
-        check_training(images, TutorialDistortions{.height = height, .width = width}, options, 0, 2);
-        check_training(images, TutorialDistortions{.height = 1, .width = 1, .standardize = false}, options, 0, 2);
-        check_training(images, TutorialDistortions{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0,
+        check_training(images, TutorialAugmentation{.height = height, .width = width}, options, 0, 2);
+        check_training(images, TutorialAugmentation{.height = 1, .width = 1, .standardize = false}, options, 0, 2);
+        check_training(images, TutorialAugmentation{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0,
                        4);
         for (const std::int64_t padding : {0, 1, 4, 70})
-            check_training(images, PadCropFlip{.padding = padding}, options, 0, 4);
+            check_training(images, RandomCropFlip{.padding = padding}, options, 0, 4);
     }
     for (const std::uint8_t value : std::initializer_list<std::uint8_t>{0, 1, 255}) {
         check_training(flat_images(6, 16, 16, value),
-                       TutorialDistortions{.height = 12, .width = 12, .standardize = false}, options, 0, 1);
-        check_training(flat_images(6, 16, 16, value), TutorialDistortions{.height = 12, .width = 12}, options, 0, 1);
+                       TutorialAugmentation{.height = 12, .width = 12, .standardize = false}, options, 0, 1);
+        check_training(flat_images(6, 16, 16, value), TutorialAugmentation{.height = 12, .width = 12}, options, 0, 1);
     }
-    check_training(random_images(3, 700, 900), TutorialDistortions{.height = 690, .width = 890}, {.batch_size = 3}, 0,
+    check_training(random_images(3, 700, 900), TutorialAugmentation{.height = 690, .width = 890}, {.batch_size = 3}, 0,
                    1);
 }
 
 TEST_CASE("a batch of more samples than a launch carries is made by several") {
     const ImageSet images = random_images(2000, 4, 5);
     for (const std::int64_t size : {895, 896, 897, 1793}) {
-        check_training(images, TutorialDistortions{.height = 3, .width = 3},
+        check_training(images, TutorialAugmentation{.height = 3, .width = 3},
                        {.batch_size = size, .replicas = 1, .seed = 2}, 0, 3);
     }
 }
 
 TEST_CASE("a GPU's batch does not depend on which were asked for before") {
     const ImageSet images = random_images(50, 8, 8);
-    const TutorialDistortions distort{.height = 6, .width = 6};
+    const TutorialAugmentation augment{.height = 6, .width = 6};
     const BatchOptions options{.batch_size = 8, .replicas = 2, .seed = 3};
     CudaContext context(0, {});
-    CudaBatches<TutorialDistortions> batches(images, distort, options);
+    CudaBatches<TutorialAugmentation> batches(images, augment, options);
     std::vector<Batch> seen;
     for (const std::int64_t step : {7, 0, 900, 7, 0, 900})
         seen.push_back(on_host(context, batches(step, 1, context), batches.sample_shape()));
@@ -223,56 +223,56 @@ TEST_CASE("a GPU's batch does not depend on which were asked for before") {
 TEST_CASE("a GPU's evaluation sees each sample once, in order, the last batch smaller") {
     const ImageSet images = random_images(23, 12, 11);
     for (const std::int64_t size : {1, 5, 23, 100}) {
-        check_evaluation(images, CentralCrop{.height = 8, .width = 6}, size);
+        check_evaluation(images, CenterCrop{.height = 8, .width = 6}, size);
         check_evaluation(images, ScaledPixels{}, size);
     }
-    check_evaluation(random_images(2000, 3, 3), CentralCrop{.height = 3, .width = 3}, 1000);
+    check_evaluation(random_images(2000, 3, 3), CenterCrop{.height = 3, .width = 3}, 1000);
 }
 
 TEST_CASE("what a GPU's batches cannot be made of is refused") {
     const ImageSet images = random_images(10, 8, 8);
-    const TutorialDistortions distort{.height = 6, .width = 6};
+    const TutorialAugmentation augment{.height = 6, .width = 6};
     const auto refusal = [&](BatchOptions options) {
-        return message_of<Error>([&] { CudaBatches<TutorialDistortions>(images, distort, options); });
+        return message_of<Error>([&] { CudaBatches<TutorialAugmentation>(images, augment, options); });
     };
     CHECK(refusal({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
     CHECK(refusal({.batch_size = 11}) ==
           "the global batch (1 replica of 11 samples) is larger than the data set random images, which has 10");
     CHECK(message_of<InvalidArgument>([&] {
-              CudaBatches<TutorialDistortions>(images, {.height = 9, .width = 6}, {.batch_size = 5});
+              CudaBatches<TutorialAugmentation>(images, {.height = 9, .width = 6}, {.batch_size = 5});
           }) == "a crop of 9 x 6 cannot be cut out of images of 8 x 8");
     CudaContext context(0, {});
-    CudaBatches<TutorialDistortions> batches(images, distort, {.batch_size = 5, .replicas = 2});
+    CudaBatches<TutorialAugmentation> batches(images, augment, {.batch_size = 5, .replicas = 2});
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 2, context); }) ==
           "there is no replica 2 of 2");
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(-1, 0, context); }) ==
           "there is no step -1 in batches of 10 samples");
-    CudaEvaluationBatches<CentralCrop> evaluation(images, {.height = 6, .width = 6}, 4);
+    CudaEvaluationBatches<CenterCrop> evaluation(images, {.height = 6, .width = 6}, 4);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(3, 0, context); }) ==
           "there is no batch 3 of 3");
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(0, 1, context); }) ==
-          "there is no lane 1 of 1");
+          "there is no slot 1 of 1");
     CHECK(message_of<InvalidArgument>([&] {
-              CudaEvaluationBatches<CentralCrop>(images, {.height = 6, .width = 6}, 0);
+              CudaEvaluationBatches<CenterCrop>(images, {.height = 6, .width = 6}, 0);
           }) == "a batch has at least 1 sample, not 0");
-    constexpr Sentence sentence = impl::cuda_transform_mistake<a_users::Own>();
-    CHECK(
-        std::string_view(sentence.characters, sentence.size)
-            .ends_with("Own is not made on a GPU: TutorialDistortions, PadCropFlip, CentralCrop and ScaledPixels are; "
-                       "Uploaded hands over what Prefetch "
-                       "makes with any other"));
-    static_assert(impl::cuda_transform_mistake<PadCropFlip>().empty());
+    constexpr CompileTimeMessage message = impl::cuda_transform_diagnostic<a_users::Own>();
+    CHECK(std::string_view(message.characters, message.size)
+              .ends_with(
+                  "Own is not made on a GPU: TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels are; "
+                  "PinnedUploader hands over what Prefetch "
+                  "makes with any other"));
+    static_assert(impl::cuda_transform_diagnostic<RandomCropFlip>().empty());
 }
 
 namespace {
 
 /// Queues `steps` steps of all replicas without a wait, each batch's copy behind it, and compares them with `expected`.
 template <class Source, class Expected>
-void check_uploaded(Source& source, const Expected& expected, const UploadOptions& options, std::int64_t first,
+void check_uploader(Source& source, const Expected& expected, const PinnedUploaderOptions& options, std::int64_t first,
                     std::int64_t steps) {
     CAPTURE(options.ahead);
     CudaContext context(0, {});
-    Uploaded<Source> batches(source, options);
+    PinnedUploader<Source> batches(source, options);
     CHECK(batches.batch_size() == expected.batch_size());
     CHECK(batches.sample_shape() == expected.sample_shape());
     const auto values = static_cast<std::size_t>(expected.batch_size() * expected.sample_shape().size());
@@ -313,16 +313,16 @@ void check_uploaded(Source& source, const Expected& expected, const UploadOption
 
 TEST_CASE("batches that workers make, or the calling thread, are handed to a GPU as they are") {
     const ImageSet images = random_images(60, 8, 8);
-    const TutorialDistortions distort{.height = 6, .width = 6};
+    const TutorialAugmentation augment{.height = 6, .width = 6};
     const BatchOptions options{.batch_size = 7, .replicas = 2, .seed = 3};
-    const TrainingBatches expected(images, distort, options);
+    const TrainingBatches expected(images, augment, options);
     for (const int ahead : {1, 3, 5}) {
         for (const int workers : {0, 2}) {
-            Prefetch prefetch(TrainingBatches(images, distort, options), {.workers = workers});
-            check_uploaded(prefetch, expected, {.ahead = ahead}, 4, 12);
+            Prefetch prefetch(TrainingBatches(images, augment, options), {.workers = workers});
+            check_uploader(prefetch, expected, {.ahead = ahead}, 4, 12);
         }
-        TrainingBatches source(images, distort, options);
-        check_uploaded(source, expected, {.ahead = ahead}, 0, 12);
+        TrainingBatches source(images, augment, options);
+        check_uploader(source, expected, {.ahead = ahead}, 0, 12);
     }
 }
 
@@ -334,13 +334,13 @@ TEST_CASE("samples in the host's memory are handed to a GPU") {
     const InMemory data(Shape{5}, samples, labels, 30);
     const BatchOptions options{.batch_size = 4, .replicas = 2, .seed = 5};
     InMemoryBatches batches(data, options);
-    check_uploaded(batches, TrainingBatches(data, Unchanged{}, options), {}, 0, 10);
+    check_uploader(batches, TrainingBatches(data, IdentityTransform{}, options), {}, 0, 10);
 }
 
 TEST_CASE("batches that cannot be handed over are refused") {
     const ImageSet images = random_images(60, 8, 8);
-    TrainingBatches source(images, CentralCrop{.height = 6, .width = 6}, {.batch_size = 7});
-    using Batches = Uploaded<decltype(source)>;
+    TrainingBatches source(images, CenterCrop{.height = 6, .width = 6}, {.batch_size = 7});
+    using Batches = PinnedUploader<decltype(source)>;
     CHECK(message_of<InvalidArgument>([&] { Batches(source, {.ahead = 0}); }) ==
           "a replica has pinned memory for 1 to 64 batches, not 0");
     CudaContext context(0, {});
@@ -348,7 +348,7 @@ TEST_CASE("batches that cannot be handed over are refused") {
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 1, context); }) ==
           "there is no replica 1 of 1");
     a_users::Mistaken mistaken;
-    Uploaded<a_users::Mistaken> other(mistaken);
+    PinnedUploader<a_users::Mistaken> other(mistaken);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
           "a batch has samples of 2 x 1, and their source announced 2 x 2");
 #ifndef __CUDACC__
@@ -372,10 +372,10 @@ TEST_CASE("each GPU has the images once, and what is made stays within its memor
     const int before = emulator::overruns();
     {
         const ImageSet images = random_images(40, 8, 8);
-        const PadCropFlip distort{.padding = 1};
+        const RandomCropFlip augment{.padding = 1};
         const BatchOptions options{.batch_size = 5, .replicas = 4, .seed = 3};
-        CudaBatches<PadCropFlip> batches(images, distort, options);
-        const TrainingBatches expected(images, distort, options);
+        CudaBatches<RandomCropFlip> batches(images, augment, options);
+        const TrainingBatches expected(images, augment, options);
         std::vector<float> samples(5 * 192);
         std::vector<std::int32_t> labels(5);
         for (const int device : {2, 0}) {

@@ -120,28 +120,28 @@ TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float,
                         const auto results = [&]<class D>(typename D::Context& context) {
                             using C = ComputedIn<D, T>;
                             const auto a = elements<C>(first), b = elements<C>(second);
-                            ops::Add<D, C> add(Site<D, C>{.context = context,
-                                                          .batch = 1,
-                                                          .input = shape,
-                                                          .output = shape,
-                                                          .activation = activation,
-                                                          .masked_by_next = by_next});
+                            ops::Add<D, C> add(BuildContext<D, C>{.context = context,
+                                                                  .batch = 1,
+                                                                  .input = shape,
+                                                                  .output = shape,
+                                                                  .activation = activation,
+                                                                  .relu_mask_applied_by_next = by_next});
                             std::vector<C> y(all), dy = elements<C>(gradient), da(all), db(all), sum(all);
-                            Pass<D, C> pass{.context = context,
-                                            .input = a.data() + start,
-                                            .output = y.data() + start,
-                                            .second_input = b.data() + start};
+                            PassArgs<D, C> pass{.context = context,
+                                                .input = a.data() + start,
+                                                .output = y.data() + start,
+                                                .second_input = b.data() + start};
                             add.forward(pass);
                             pass.output_gradient = dy.data() + start;
                             pass.input_gradient = da.data() + start;
                             pass.second_input_gradient = in_place ? dy.data() + start : db.data() + start;
                             add.backward(pass);
                             ops::Fork<D, C> fork(
-                                Site<D, C>{.context = context, .batch = 1, .input = shape, .output = shape});
-                            Pass<D, C> forked{.context = context,
-                                              .output_gradient = da.data() + start,
-                                              .input_gradient = sum.data() + start,
-                                              .second_output_gradient = b.data() + start};
+                                BuildContext<D, C>{.context = context, .batch = 1, .input = shape, .output = shape});
+                            PassArgs<D, C> forked{.context = context,
+                                                  .output_gradient = da.data() + start,
+                                                  .input_gradient = sum.data() + start,
+                                                  .second_output_gradient = b.data() + start};
                             fork.backward(forked);
                             finish(context);
                             Floats result;
@@ -168,8 +168,9 @@ TEST_CASE_TEMPLATE("the padded shortcut computes what Host does", T, float, BFlo
     };
     for (const Case& c : {Case{8, 8, 16, 32, 8, 2}, Case{7, 5, 16, 32, 8, 2}, Case{5, 5, 3, 8, 2, 2},
                           Case{6, 6, 8, 24, 4, 3}, Case{4, 4, 8, 16, 8, 1}}) {
-        const PadShortcutShape shape{window_axis(c.height, c.stride, c.stride, Padding::same),
-                                     window_axis(c.width, c.stride, c.stride, Padding::same), c.in, c.out, c.before};
+        const OptionAShortcutShape shape{window_axis(c.height, c.stride, c.stride, Padding::same),
+                                         window_axis(c.width, c.stride, c.stride, Padding::same), c.in, c.out,
+                                         c.before};
         const Shape input{c.height, c.width, c.in}, output{shape.height.output, shape.width.output, c.out};
         const std::int64_t batch = 3;
         const Floats values = widened(elements<T>(normal(batch * input.size(), 4))),
@@ -177,14 +178,14 @@ TEST_CASE_TEMPLATE("the padded shortcut computes what Host does", T, float, BFlo
         const auto results = [&]<class D>(typename D::Context& context) {
             using C = ComputedIn<D, T>;
             const auto x = elements<C>(values);
-            ops::PadShortcut<D, C> op(Site<D, C>{.context = context, .batch = batch, .input = input, .output = output},
-                                      shape);
+            ops::OptionAShortcut<D, C> op(
+                BuildContext<D, C>{.context = context, .batch = batch, .input = input, .output = output}, shape);
             std::vector<C> y(gradient.size(), C(9.0F)), dy = elements<C>(gradient), dx(x.size(), C(9.0F));
-            Pass<D, C> pass{.context = context,
-                            .input = x.data(),
-                            .output = y.data(),
-                            .output_gradient = dy.data(),
-                            .input_gradient = dx.data()};
+            PassArgs<D, C> pass{.context = context,
+                                .input = x.data(),
+                                .output = y.data(),
+                                .output_gradient = dy.data(),
+                                .input_gradient = dx.data()};
             op.forward(pass);
             op.backward(pass);
             finish(context);
@@ -209,18 +210,20 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, 
             for (float& value : values) value = std::round(value) - (mask ? 2.5F : 0.0F);  // many are equal
             const auto x = elements<T>(values);
             auto dy = elements<T>(normal(r.output_size(), 7));
-            ops::Pooling<Cuda, T> op(
-                Site<Cuda, T>{
-                    .context = cuda, .batch = 2, .input = input, .output = output, .masks_for_previous = mask},
-                shape);
+            ops::Pooling<Cuda, T> op(BuildContext<Cuda, T>{.context = cuda,
+                                                           .batch = 2,
+                                                           .input = input,
+                                                           .output = output,
+                                                           .applies_relu_mask_of_previous = mask},
+                                     shape);
             std::vector<T> y(dy.size()), dx(x.size());
             std::vector<std::int32_t> saved(op.needs().saved / 4);
-            Pass<Cuda, T> pass{.context = cuda,
-                               .input = x.data(),
-                               .output = y.data(),
-                               .output_gradient = dy.data(),
-                               .input_gradient = dx.data(),
-                               .saved = reinterpret_cast<std::byte*>(saved.data())};
+            PassArgs<Cuda, T> pass{.context = cuda,
+                                   .input = x.data(),
+                                   .output = y.data(),
+                                   .output_gradient = dy.data(),
+                                   .input_gradient = dx.data(),
+                                   .saved = reinterpret_cast<std::byte*>(saved.data())};
             op.forward(pass);
             op.backward(pass);
             finish(cuda);
@@ -280,8 +283,8 @@ TEST_CASE("the optimisers' passes agree with Host's, with constants of the host 
               AdamConstants{.gradient = terms,
                             .step_size = 0.01F,
                             .root_scale = 1.3F,
-                            .first_share = 0.1F,
-                            .second_share = 0.001F,
+                            .first_fraction = 0.1F,
+                            .second_fraction = 0.001F,
                             .epsilon = 1e-8F,
                             .decoupled = 0.02F},
               [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
@@ -289,7 +292,7 @@ TEST_CASE("the optimisers' passes agree with Host's, with constants of the host 
         for (const float momentum : {0.0F, 0.9F}) {
             agree("rms_prop",
                   RmsPropConstants{
-                      .gradient = terms, .rate = 0.1F, .share = 0.1F, .momentum = momentum, .epsilon = 0.01F},
+                      .gradient = terms, .rate = 0.1F, .fraction = 0.1F, .momentum = momentum, .epsilon = 0.01F},
                   [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
                      const auto& k) { ops::RmsPropUpdate<decltype(device)>::run(context, w, g, b, a, count, k); });
         }
@@ -299,8 +302,8 @@ TEST_CASE("the optimisers' passes agree with Host's, with constants of the host 
                                 .rate = 0.1F,
                                 .first_scale = 1.2F,
                                 .root_scale = 1.3F,
-                                .first_share = 0.1F,
-                                .second_share = 0.001F,
+                                .first_fraction = 0.1F,
+                                .second_fraction = 0.001F,
                                 .epsilon = 1e-6F,
                                 .weight_decay = 0.02F,
                                 .adapt = adapt},

@@ -36,7 +36,7 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
-#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
 
 #include "../child_process.hpp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/run without a GPU: what it then says, its stages' time, the arithmetic of floors and bars, programs that take turns."""
+"""tests/gpu/run without a GPU: what it then says, its stages' time, the arithmetic of rooflines and bars, programs that take turns."""
 
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE))
 
 import stages  # noqa: E402
 import two_processes  # noqa: E402
-from bench import floor, measure, side_by_side  # noqa: E402
+from bench import roofline, measure, side_by_side  # noqa: E402
 
 
 def load_run():
@@ -243,7 +243,7 @@ class TwoProcesses(unittest.TestCase):
         self.assertIn("two-ranks-on-one-gpu-0, which NCCL refuses, ended with status 0", found)
 
 
-class Floor(unittest.TestCase):
+class Roofline(unittest.TestCase):
     rates = {"operations": 100e12, "bytes": 4e12}
     parts = [
         {
@@ -259,12 +259,12 @@ class Floor(unittest.TestCase):
     ]  # 3 us
 
     def test_a_part_is_bound_by_the_longer_of_its_times(self):
-        self.assertAlmostEqual(floor.of_part(self.parts[0], self.rates), 10e-6)
-        self.assertAlmostEqual(floor.of_part(self.parts[2], self.rates), 3e-6)
-        self.assertEqual(floor.of_part(self.parts[1], self.rates), 0)
+        self.assertAlmostEqual(roofline.of_part(self.parts[0], self.rates), 10e-6)
+        self.assertAlmostEqual(roofline.of_part(self.parts[2], self.rates), 3e-6)
+        self.assertEqual(roofline.of_part(self.parts[1], self.rates), 0)
 
     def test_a_step_has_the_sum_of_its_parts_and_never_less_than_all_together(self):
-        found = floor.of_step(self.parts, self.rates)
+        found = roofline.of_step(self.parts, self.rates)
         self.assertEqual((found["operations"], found["bytes"]), (1e9, 20e6))
         self.assertAlmostEqual(found["seconds"], 13e-6)
         self.assertAlmostEqual(found["whole"], 10e-6)  # 10 us of operations, 5 us of bytes
@@ -279,21 +279,21 @@ class Floor(unittest.TestCase):
         parts = [
             {"operations": 2 * count * factor, "bytes": 0} for i, count in enumerate(forward) for factor in (1, 2 if i else 1)
         ]
-        found = floor.of_step(parts, {"operations": 1e9, "bytes": 1})
+        found = roofline.of_step(parts, {"operations": 1e9, "bytes": 1})
         sys.path.append(str(HERE.parent / "benchmarks"))
         import steps
 
-        self.assertAlmostEqual(found["seconds"], steps.GFLOP_A_SAMPLE["lrn"], places=9)
+        self.assertAlmostEqual(found["seconds"], steps.GFLOP_PER_SAMPLE["lrn"], places=9)
 
     def test_a_kernel_has_its_name_without_arguments(self):
         self.assertEqual(
-            floor.short_name("void cupola::v0_1_avx2::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>"
+            roofline.short_name("void cupola::v0_1_avx2::impl::f<int (*)(long)>(int, void (*)(long))"), "f<int (*)(long)>"
         )
-        self.assertEqual(floor.short_name("sm90_xmma_fprop"), "sm90_xmma_fprop")
-        self.assertEqual(len(floor.short_name("x" * 500)), 110)
+        self.assertEqual(roofline.short_name("sm90_xmma_fprop"), "sm90_xmma_fprop")
+        self.assertEqual(len(roofline.short_name("x" * 500)), 110)
 
     def test_the_table_names_what_bounds_each_part(self):
-        lines = floor.lines_of({"parts": self.parts, "seconds": 40e-6, "rest": 9e-6}, self.rates)
+        lines = roofline.lines_of({"parts": self.parts, "seconds": 40e-6, "rest": 9e-6}, self.rates)
         self.assertEqual([line.split()[-1] for line in lines[1:4]], ["operations", "12.5%", "bytes"])
         self.assertIn("conv1 forward", lines[1])
         self.assertEqual(lines[1].split()[2:6], ["20.0", "50.0%", "10.0", "0.50"])
@@ -301,7 +301,7 @@ class Floor(unittest.TestCase):
 
 
 class Bars(unittest.TestCase):
-    profile = {"parts": Floor.parts}
+    profile = {"parts": Roofline.parts}
 
     def row(self, own, compiled, captured, precision="bfloat16", batch=128):
         return measure.row_of(
@@ -310,7 +310,7 @@ class Bars(unittest.TestCase):
             {"cupola": own, "compiled": compiled, "captured": captured},
             {},
             self.profile,
-            {precision: Floor.rates},
+            {precision: Roofline.rates},
         )
 
     def test_a_ratio_is_taken_within_each_round_and_the_median_counts(self):
@@ -319,7 +319,7 @@ class Bars(unittest.TestCase):
         self.assertAlmostEqual(row["ratios"]["captured"]["least"], 1.1)
         self.assertEqual([bar["met"] for bar in row["bars"]], [True, True])
         self.assertAlmostEqual(row["images_per_second"]["median"], 128 / 1e-4)
-        self.assertAlmostEqual(row["floor"]["reached"], 0.13)
+        self.assertAlmostEqual(row["roofline"]["reached"], 0.13)
         self.assertIn("2.50 (2.10 to 3.00)", measure.line_of(row))
 
     def test_ahead_is_more_than_as_fast_and_one_row_asks_for_twice(self):
@@ -412,7 +412,7 @@ protocol.serve_queued({{"name": "queued"}}, {{"8 fast": (done.append, lambda: fl
 OWN_STEP = """#!{python}
 import json, sys, time
 batch, words = int(sys.argv[1]), sys.argv[2:]
-if "stages" in words:
+if "nodes" in words:
     print("noise"); print(json.dumps({{"seconds": 3e-4, "rest": 1e-4, "steps": 30, "parts": [
         {{"name": "conv1", "what": "Conv2d", "pass": "forward", "seconds": 2e-4, "operations": 1e6 * batch, "bytes": 1e3}}]}}))
     sys.exit()
@@ -488,9 +488,9 @@ class WholeBench(unittest.TestCase):
         self.assertEqual(len(rows), 9)
         self.assertEqual(rows[0]["rounds"], {"cupola": 5, "compiled": 5, "captured": 5})
         self.assertAlmostEqual(rows[0]["ratios"]["compiled"]["median"], 3)
-        self.assertAlmostEqual(rows[0]["floor"]["reached"], 1e6 * 128 / 1e13 / 128e-6)
+        self.assertAlmostEqual(rows[0]["roofline"]["reached"], 1e6 * 128 / 1e13 / 128e-6)
         self.assertAlmostEqual(found["batches made on the device"]["bars"][0]["measured"], 6)
-        self.assertEqual(len(found["where the time of a step goes"]["stages"]), 9)
+        self.assertEqual(len(found["where the time of a step goes"]["nodes"]), 9)
         self.assertIn("conv1 forward", text)
         self.assertIn("300.0 us a step, in 100.0 us of it nothing runs", text)
         self.assertIn("    100.0 us  33.3%     2 x  strided_kernel<Relu<4> >\n", text)

@@ -25,13 +25,14 @@ public:
         using namespace cupola;
         std::vector<float> values(static_cast<std::size_t>(turns * batch * features));
         for (std::size_t i = 0; i < values.size(); i += 4) {
-            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+            const auto words = RandomStream(1, RngDomain::user, 0, i).words(0);
             for (std::size_t k = 0; k < 4 && i + k < values.size(); ++k)
                 values[i + k] = (uniform(words[k]) - 0.5F) * 3.4641F;
         }
         std::vector<std::int32_t> classes(static_cast<std::size_t>(turns * batch));
         for (std::size_t i = 0; i < classes.size(); ++i) {
-            classes[i] = static_cast<std::int32_t>(uniform_below(RandomStream(1, Purpose::user, 1, i).words(0)[0], 10));
+            classes[i] =
+                static_cast<std::int32_t>(uniform_below(RandomStream(1, RngDomain::user, 1, i).words(0)[0], 10));
         }
         copy(samples_, values.data(), values.size() * sizeof(float));
         copy(labels_, classes.data(), classes.size() * sizeof(std::int32_t));

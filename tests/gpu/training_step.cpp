@@ -16,7 +16,7 @@
 #include <cupola/cuda.hpp>
 #include <cupola/device/step_constants.hpp>
 #include <cupola/host.hpp>
-#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
@@ -42,7 +42,7 @@ constexpr std::size_t starts[] = {0, 1};
 
 }  // namespace
 
-TEST_CASE("a batch is taken bit for bit, and none once the training is not sound") {
+TEST_CASE("a batch is taken bit for bit, and none once the training is not healthy") {
     CudaContext cuda(0, {});
     for (const auto& [size, features] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {4, 8}, {5, 1001}}) {
         for (const std::size_t start : starts) {
@@ -57,13 +57,13 @@ TEST_CASE("a batch is taken bit for bit, and none once the training is not sound
             const BatchView batch{samples.data() + start, classes.data(), size, Shape{features}};
             Floats to(start + floats + 1, 9.0F);
             std::vector<std::int32_t> to_labels(labels + 1, 99);
-            std::int32_t sound = 0;
-            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &sound);
+            std::int32_t healthy = 0;
+            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &healthy);
             cuda.synchronize();
             CHECK(to == Floats(to.size(), 9.0F));
             CHECK(to_labels == std::vector<std::int32_t>(labels + 1, 99));
-            sound = 1;
-            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &sound);
+            healthy = 1;
+            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &healthy);
             cuda.synchronize();
             CHECK(to.back() == 9.0F);
             CHECK(to_labels.back() == 99);
@@ -123,18 +123,19 @@ TEST_CASE("the mean divides by the samples, keeps the bits where that is one, an
     for (const std::int64_t count : {1, 3, 4, 7, 1003}) {
         for (const std::size_t start : starts) {
             const Floats sums = normal(count + static_cast<std::int64_t>(start), 3);
-            const auto mean_of = [&](Floats values, float samples, std::int32_t& sound, bool in_place) {
+            const auto mean_of = [&](Floats values, float samples, std::int32_t& healthy, bool in_place) {
                 Floats to = in_place ? values : Floats(values.size(), 5.0F);
                 const std::span<const float> from = std::span(std::as_const(in_place ? to : values)).subspan(start);
-                impl::queue_mean(cuda, from, &samples, std::span(to).subspan(start), &sound);
+                impl::queue_mean(cuda, from, &samples, std::span(to).subspan(start), &healthy);
                 cuda.synchronize();
                 return Floats(to.begin() + static_cast<std::ptrdiff_t>(start), to.end());
             };
             for (const bool in_place : {false, true}) {
                 for (const std::int32_t before : {0, 1}) {
-                    std::int32_t sound = before;
-                    const Floats same = mean_of(sums, 1, sound, in_place), third = mean_of(sums, 3, sound, in_place);
-                    CHECK(sound == before);
+                    std::int32_t healthy = before;
+                    const Floats same = mean_of(sums, 1, healthy, in_place),
+                                 third = mean_of(sums, 3, healthy, in_place);
+                    CHECK(healthy == before);
                     CHECK(same_bits(same, Floats(sums.begin() + static_cast<std::ptrdiff_t>(start), sums.end())));
                     CHECK(third.back() == sums.back() / 3);
                 }
@@ -143,17 +144,17 @@ TEST_CASE("the mean divides by the samples, keeps the bits where that is one, an
                 for (const std::size_t place : {start, sums.size() - 1}) {
                     Floats broken = sums;
                     broken[place] = bad;
-                    std::int32_t sound = 1;
-                    static_cast<void>(mean_of(broken, 2, sound, false));
-                    CHECK(sound == 0);
+                    std::int32_t healthy = 1;
+                    static_cast<void>(mean_of(broken, 2, healthy, false));
+                    CHECK(healthy == 0);
                 }
-                std::int32_t sound = 1;
-                static_cast<void>(mean_of(sums, bad, sound, false));
-                CHECK(sound == 0);
+                std::int32_t healthy = 1;
+                static_cast<void>(mean_of(sums, bad, healthy, false));
+                CHECK(healthy == 0);
             }
-            std::int32_t sound = 1;
-            static_cast<void>(mean_of(sums, 0, sound, false));
-            CHECK(sound == 0);
+            std::int32_t healthy = 1;
+            static_cast<void>(mean_of(sums, 0, healthy, false));
+            CHECK(healthy == 0);
         }
     }
 }
@@ -187,7 +188,7 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
          {std::size_t{1}, std::size_t{7}, sizeof(LossReport), std::size_t{64}, std::size_t{100}}) {
         alignas(16) std::byte from[101]{}, to[101]{};
         for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i + 1);
-        impl::queue_publish(cuda, from, to, bytes);
+        impl::queue_copy_to_pinned(cuda, from, to, bytes);
         cuda.synchronize();
         CHECK(std::vector<std::byte>(from, from + 101) == std::vector<std::byte>(to, to + 101));
     }
@@ -216,12 +217,12 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
         };
         Place device;
         impl::StepConstants constants(device.bytes, sizeof device.bytes);
-        std::int32_t sound = 1;
+        std::int32_t healthy = 1;
         Floats plain = w, plain_state = state, captured = w, captured_state = state;
         for (std::int64_t step = 0; step < 3; ++step) {
-            cuda.set_cells({});
+            cuda.set_step_scalars({});
             update(plain, plain_state, step);
-            cuda.set_cells({.sound = &sound, .step = nullptr, .constants = &constants});
+            cuda.set_step_scalars({.healthy = &healthy, .step = nullptr, .constants = &constants});
             const Floats before = captured, state_before = captured_state;
             constants.begin(false);
             update(captured, captured_state, step);
@@ -232,12 +233,12 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
             constants.begin(true);
             // What is captured has the first step's numbers; those of the device count.
             if (step == 2) {
-                sound = 0;
+                healthy = 0;
                 update(captured, captured_state, 0);
                 cuda.synchronize();
                 CHECK(same_bits(captured, before));
                 CHECK(same_bits(captured_state, state_before));
-                sound = 1;
+                healthy = 1;
                 constants.begin(true);
             }
             update(captured, captured_state, 0);
@@ -245,7 +246,7 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
             CHECK(same_bits(captured, plain));
             CHECK(same_bits(captured_state, plain_state));
         }
-        cuda.set_cells({});
+        cuda.set_step_scalars({});
     };
     const Schedule rate = exponential_decay(0.1, 1, 0.5);
     same("sgd", Sgd{.learning_rate = rate});
@@ -301,8 +302,8 @@ TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captur
         const auto dropped = [&](std::uint32_t step) {
             std::vector<T> y(x.size());
             const ops::Dropout<Cuda, T> op(
-                Site<Cuda, T>{.context = cuda, .batch = 3, .input = shape, .output = shape, .layer = 2}, 0.5);
-            Pass<Cuda, T> pass{.context = cuda, .input = x.data(), .output = y.data()};
+                BuildContext<Cuda, T>{.context = cuda, .batch = 3, .input = shape, .output = shape, .layer = 2}, 0.5);
+            PassArgs<Cuda, T> pass{.context = cuda, .input = x.data(), .output = y.data()};
             pass.training = true;
             pass.seed = 11;
             pass.step = step;
@@ -313,10 +314,10 @@ TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captur
         const Floats third = dropped(3), fourth = dropped(4);
         CHECK(third != fourth);
         std::uint32_t step = 3;
-        cuda.set_cells({.sound = nullptr, .step = &step, .constants = nullptr});
+        cuda.set_step_scalars({.healthy = nullptr, .step = &step, .constants = nullptr});
         CHECK(dropped(4) == third);
         step = 4;
         CHECK(dropped(3) == fourth);
-        cuda.set_cells({});
+        cuda.set_step_scalars({});
     }
 }

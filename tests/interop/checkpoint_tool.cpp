@@ -47,26 +47,26 @@ std::vector<float> read_floats(const std::string& path) {
 }
 
 /// Random values where the network has parameters, between them zeros.
-std::vector<float> random_arena(std::span<const Row> rows, std::uint64_t seed) {
-    std::vector<float> values(static_cast<std::size_t>(arena_elements(rows)));
+std::vector<float> random_arena(std::span<const LayerInfo> layers, std::uint64_t seed) {
+    std::vector<float> values(static_cast<std::size_t>(arena_elements(layers)));
     std::uint32_t number = 0;
-    for (const Row& row : rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            const auto size = static_cast<std::size_t>(row.parameters.list[p].shape.size());
-            initialize(std::span(values).subspan(static_cast<std::size_t>(row.offsets[p]), size), normal(0.1), 1, 1,
+    for (const LayerInfo& layer : layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const auto size = static_cast<std::size_t>(layer.parameters.list[p].shape.size());
+            initialize(std::span(values).subspan(static_cast<std::size_t>(layer.offsets[p]), size), normal(0.1), 1, 1,
                        seed, number++);
         }
     }
     return values;
 }
 
-Checkpoint random_checkpoint(std::span<const Row> rows) {
+Checkpoint random_checkpoint(std::span<const LayerInfo> layers) {
     Checkpoint checkpoint;
     checkpoint.state.step = 1234;
-    checkpoint.state.parameters = random_arena(rows, 1);
-    checkpoint.state.averages = random_arena(rows, 2);
-    checkpoint.state.optimizer = {{"momentum_buffer", random_arena(rows, 3)}};
-    checkpoint.state.buffers = initial_buffers(rows);
+    checkpoint.state.parameters = random_arena(layers, 1);
+    checkpoint.state.averages = random_arena(layers, 2);
+    checkpoint.state.optimizer = {{"momentum_buffer", random_arena(layers, 3)}};
+    checkpoint.state.buffers = initial_buffers(layers);
     for (std::size_t i = 0; i < checkpoint.state.buffers.size(); ++i) {
         checkpoint.state.buffers[i] += 0.01F * static_cast<float>(i % 7);
     }
@@ -91,8 +91,8 @@ void append_logits(std::vector<float>& logits, const std::vector<float>& images,
 template <class Net>
 void run(std::string_view command, const std::string& path, const std::string& image_path,
          const std::string& logits_path) {
-    if (command == "write") write_checkpoint(path, Net::rows, random_checkpoint(Net::rows));
-    const Checkpoint checkpoint = read_checkpoint(path, Net::rows);
+    if (command == "write") write_checkpoint(path, Net::layers, random_checkpoint(Net::layers));
+    const Checkpoint checkpoint = read_checkpoint(path, Net::layers);
     const std::vector<float> images = read_floats(image_path);
     std::vector<float> logits;
     append_logits<Net>(logits, images, checkpoint.state.parameters, checkpoint.state.buffers);

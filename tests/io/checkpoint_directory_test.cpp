@@ -29,8 +29,8 @@ std::vector<std::int64_t> steps_in(const CheckpointDirectory& directory) {
 }
 
 void save(CheckpointDirectory& directory, std::int64_t step, double metric) {
-    directory.save(Net::rows, small_checkpoint(step));
-    directory.save_best(Net::rows, small_checkpoint(step), metric);
+    directory.save(Net::layers, small_checkpoint(step));
+    directory.save_best(Net::layers, small_checkpoint(step), metric);
 }
 
 std::string refusal(const std::string& path, CheckpointDirectoryOptions options = {}) {
@@ -45,11 +45,11 @@ TEST_CASE("A checkpoint directory is made with the folders above it, and again w
     {
         CheckpointDirectory directory(path);
         CHECK(directory.path() == path);
-        CHECK(directory.save(Net::rows, small_checkpoint(10)) == path + "/model-10.safetensors");
+        CHECK(directory.save(Net::layers, small_checkpoint(10)) == path + "/model-10.safetensors");
     }
     const CheckpointDirectory directory(path);
     CHECK(steps_in(directory) == std::vector<std::int64_t>{10});
-    CHECK(directory.newest_sound(Net::rows).checkpoint->state.step == 10);
+    CHECK(directory.newest_valid(Net::layers).checkpoint->state.step == 10);
 }
 
 TEST_CASE("A checkpoint directory that cannot be made or written is one sentence") {
@@ -115,7 +115,7 @@ TEST_CASE("What a killed training had not finished is removed, and nothing else"
 TEST_CASE("The newest checkpoints are kept, as many as asked for") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 2});
-    for (const std::int64_t step : {1000, 2000, 3000, 11000}) directory.save(Net::rows, small_checkpoint(step));
+    for (const std::int64_t step : {1000, 2000, 3000, 11000}) directory.save(Net::layers, small_checkpoint(step));
     CHECK(steps_in(directory) == std::vector<std::int64_t>{11000, 3000});
 }
 
@@ -130,19 +130,19 @@ TEST_CASE("Five checkpoints are kept unless another number is asked for") {
 TEST_CASE("A checkpoint before others is kept, and they are too") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 2});
-    for (const std::int64_t step : {50, 60}) directory.save(Net::rows, small_checkpoint(step));
-    for (const std::int64_t step : {10, 20, 30}) directory.save(Net::rows, small_checkpoint(step));
+    for (const std::int64_t step : {50, 60}) directory.save(Net::layers, small_checkpoint(step));
+    for (const std::int64_t step : {10, 20, 30}) directory.save(Net::layers, small_checkpoint(step));
     CHECK(steps_in(directory) == std::vector<std::int64_t>{60, 50, 30, 20});
 }
 
 TEST_CASE("The best checkpoint is kept beside the newest, also by the next process") {
     const TemporaryFolder folder;
     const std::string best = folder.path("model-best.safetensors");
-    const auto step_of_best = [&] { return read_checkpoint(best, Net::rows).state.step; };
+    const auto step_of_best = [&] { return read_checkpoint(best, Net::layers).state.step; };
     {
         CheckpointDirectory directory(folder.path(), {.keep = 1, .keep_best = true});
         CHECK_FALSE(directory.best().has_value());
-        directory.save(Net::rows, small_checkpoint(1));
+        directory.save(Net::layers, small_checkpoint(1));
         CHECK_FALSE(folder.names().contains("model-best.safetensors"));
         save(directory, 2, std::nan(""));
         CHECK_FALSE(directory.best().has_value());
@@ -159,7 +159,7 @@ TEST_CASE("The best checkpoint is kept beside the newest, also by the next proce
     CHECK(step_of_best() == 3);
     save(directory, 7, 0.8126);
     CHECK(step_of_best() == 7);
-    CHECK(*read_checkpoint(best, Net::rows).info.find("metric") == "0.8126");
+    CHECK(*read_checkpoint(best, Net::layers).info.find("metric") == "0.8126");
 }
 
 TEST_CASE("A damaged best checkpoint is replaced by the next one") {
@@ -170,7 +170,7 @@ TEST_CASE("A damaged best checkpoint is replaced by the next one") {
     REQUIRE(directory.remarks().size() == 1);
     CHECK(directory.remarks()[0].ends_with("; the next checkpoint with a metric replaces it"));
     save(directory, 1, -3.0);
-    CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::rows).state.step == 1);
+    CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::layers).state.step == 1);
 }
 
 TEST_CASE("A best checkpoint of another network is neither compared with nor replaced") {
@@ -178,23 +178,24 @@ TEST_CASE("A best checkpoint of another network is neither compared with nor rep
     const std::string best = folder.path("model-best.safetensors");
     {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
-        directory.save_best(WiderNet::rows, small_checkpoint<WiderNet>(10), 0.5);
-        CHECK_NOTHROW(directory.require_best_of(WiderNet::rows));
+        directory.save_best(WiderNet::layers, small_checkpoint<WiderNet>(10), 0.5);
+        CHECK_NOTHROW(directory.require_best_of(WiderNet::layers));
     }
     const std::string before = read_bytes(best);
     for (const double metric : {0.25, 0.75}) {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
-        const std::string sentence =
+        const std::string message =
             best +
             " is a checkpoint of another network: its conv1.weight is [4,2,1,1], and this network's is 3 x 2 x 1 x 1; rename it, "
             "or train in another folder";
-        CHECK(message_of<DataError>([&] { directory.require_best_of(Net::rows); }) == sentence);
-        CHECK(message_of<DataError>([&] { directory.save_best(Net::rows, small_checkpoint(20), metric); }) == sentence);
+        CHECK(message_of<DataError>([&] { directory.require_best_of(Net::layers); }) == message);
+        CHECK(message_of<DataError>([&] { directory.save_best(Net::layers, small_checkpoint(20), metric); }) ==
+              message);
         CHECK(read_bytes(best) == before);
     }
     CheckpointDirectory directory(folder.path(), {.keep_best = true});
-    directory.save_best(WiderNet::rows, small_checkpoint<WiderNet>(20), 0.75);
-    CHECK(read_checkpoint(best, WiderNet::rows).state.step == 20);
+    directory.save_best(WiderNet::layers, small_checkpoint<WiderNet>(20), 0.75);
+    CHECK(read_checkpoint(best, WiderNet::layers).state.step == 20);
 }
 
 TEST_CASE("A best checkpoint says of what run it is") {
@@ -202,7 +203,7 @@ TEST_CASE("A best checkpoint says of what run it is") {
     {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
         CHECK(directory.best_info().entries().empty());
-        directory.save_best(Net::rows, small_checkpoint(10), 0.5);
+        directory.save_best(Net::layers, small_checkpoint(10), 0.5);
         CHECK(*directory.best_info().find("seed") == "1");
     }
     const CheckpointDirectory directory(folder.path(), {.keep_best = true});
@@ -213,20 +214,20 @@ TEST_CASE("A best checkpoint says of what run it is") {
 TEST_CASE("A file of another's with the best checkpoint's name is refused, and not replaced") {
     const TemporaryFolder folder;
     const std::string best = folder.path("model-best.safetensors");
-    write_checkpoint(best, Net::rows, small_checkpoint(10));
+    write_checkpoint(best, Net::layers, small_checkpoint(10));
     CHECK(
         refusal(folder.path(), {.keep_best = true}) ==
         best +
             " has no metric that others can be compared with: no training kept it as its best; rename it, or train in another folder");
     CHECK(refusal(folder.path()) == "(no exception)");
-    CHECK(read_checkpoint(best, Net::rows).state.step == 10);
+    CHECK(read_checkpoint(best, Net::layers).state.step == 10);
 }
 
 TEST_CASE("A best checkpoint that may not be read is an error, and is not replaced") {
     const TemporaryFolder folder;
     {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
-        directory.save_best(Net::rows, small_checkpoint(10), 0.5);
+        directory.save_best(Net::layers, small_checkpoint(10), 0.5);
     }
     const std::string best = folder.path("model-best.safetensors");
     std::filesystem::permissions(folder.path(), std::filesystem::perms(0777));
@@ -244,18 +245,18 @@ TEST_CASE("A disk that fills up leaves the checkpoints that were there") {
     const TemporaryFolder folder;
     const std::string said = in_child([&] {
         CheckpointDirectory directory(folder.path(), {.keep = 1});
-        directory.save(Net::rows, small_checkpoint(1));
+        directory.save(Net::layers, small_checkpoint(1));
         std::signal(SIGXFSZ, SIG_IGN);
         const rlimit limit{1000, 1000};
         setrlimit(RLIMIT_FSIZE, &limit);
-        return message_of<DataError>([&] { directory.save(Net::rows, small_checkpoint(2)); });
+        return message_of<DataError>([&] { directory.save(Net::layers, small_checkpoint(2)); });
     });
     CHECK(said == folder.path("model-2.safetensors") + " cannot be written: File too large, after 1000 bytes");
     CHECK(folder.names() == std::set<std::string>{"lock", "model-1.safetensors"});
-    CHECK(newest_sound_checkpoint(folder.path(), Net::rows).checkpoint->state.step == 1);
+    CHECK(newest_valid_checkpoint(folder.path(), Net::layers).checkpoint->state.step == 1);
 }
 
-TEST_CASE("A training that is killed at any moment of a save leaves a sound directory") {
+TEST_CASE("A training that is killed at any moment of a save leaves a valid directory") {
     const TemporaryFolder folder;
     std::int64_t saved = 0;
     for (int kills = 0; kills < 40; ++kills) {
@@ -266,7 +267,7 @@ TEST_CASE("A training that is killed at any moment of a save leaves a sound dire
         if (child == 0) {
             CheckpointDirectory directory(folder.path(), {.keep = 2});
             for (std::int64_t step = saved + 1;; ++step) {
-                directory.save(Net::rows, small_checkpoint(step));
+                directory.save(Net::layers, small_checkpoint(step));
                 if (write(ends[1], &step, sizeof step) != sizeof step) _exit(1);
             }
         }
@@ -280,7 +281,7 @@ TEST_CASE("A training that is killed at any moment of a save leaves a sound dire
         }
         close(ends[0]);
         const CheckpointDirectory directory(folder.path(), {.keep = 2});
-        const FoundCheckpoint found = directory.newest_sound(Net::rows);
+        const FoundCheckpoint found = directory.newest_valid(Net::layers);
         REQUIRE(found.checkpoint.has_value());
         CHECK(found.damaged.empty());
         CHECK(found.checkpoint->state.step >= said);

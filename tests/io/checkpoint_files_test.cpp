@@ -20,7 +20,7 @@ namespace {
 
 std::string save(const TemporaryFolder& folder, std::int64_t step) {
     std::string path = folder.path("model-" + std::to_string(step) + ".safetensors");
-    write_checkpoint(path, Net::rows, small_checkpoint(step));
+    write_checkpoint(path, Net::layers, small_checkpoint(step));
     return path;
 }
 
@@ -56,20 +56,20 @@ TEST_CASE("A folder that does not exist, or is none, has no list of checkpoints"
 
 TEST_CASE("The newest checkpoint is taken") {
     const TemporaryFolder folder;
-    CHECK_FALSE(newest_sound_checkpoint(folder.path(), Net::rows).checkpoint.has_value());
+    CHECK_FALSE(newest_valid_checkpoint(folder.path(), Net::layers).checkpoint.has_value());
     save(folder, 900);
     const std::string newest = save(folder, 1000);
-    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    const FoundCheckpoint found = newest_valid_checkpoint(folder.path(), Net::layers);
     REQUIRE(found.checkpoint.has_value());
     CHECK(found.checkpoint->state.step == 1000);
     CHECK(found.path == newest);
     CHECK(found.damaged.empty());
 }
 
-TEST_CASE("A damaged newest checkpoint is named, and the newest sound one is taken") {
+TEST_CASE("A damaged newest checkpoint is named, and the newest valid one is taken") {
     const TemporaryFolder folder;
     save(folder, 800);
-    const std::string sound = save(folder, 900), flipped = save(folder, 1000), cut = save(folder, 1100);
+    const std::string valid = save(folder, 900), flipped = save(folder, 1000), cut = save(folder, 1100);
     damage(flipped);
     write_bytes(cut, read_bytes(cut).substr(0, 300));
     // Without the checksum's name a damaged file would have nothing to be held against.
@@ -78,10 +78,10 @@ TEST_CASE("A damaged newest checkpoint is named, and the newest sound one is tak
     bytes.replace(bytes.find("crc32c"), 6, "crc32d");
     write_bytes(nameless, bytes);
 
-    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    const FoundCheckpoint found = newest_valid_checkpoint(folder.path(), Net::layers);
     REQUIRE(found.checkpoint.has_value());
     CHECK(found.checkpoint->state.step == 900);
-    CHECK(found.path == sound);
+    CHECK(found.path == valid);
     REQUIRE(found.damaged.size() == 3);
     CHECK(found.damaged[0] == nameless + " is damaged: it has lost its checksum");
     CHECK(found.damaged[1].starts_with(cut + " is cut short"));
@@ -92,7 +92,7 @@ TEST_CASE("Where all checkpoints are damaged there is none, and each is named") 
     const TemporaryFolder folder;
     damage(save(folder, 900));
     damage(save(folder, 1000));
-    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+    const FoundCheckpoint found = newest_valid_checkpoint(folder.path(), Net::layers);
     CHECK_FALSE(found.checkpoint.has_value());
     CHECK(found.path.empty());
     CHECK(found.damaged.size() == 2);
@@ -101,8 +101,8 @@ TEST_CASE("Where all checkpoints are damaged there is none, and each is named") 
 TEST_CASE("A newest checkpoint of another network is an error, and no older one is taken") {
     const TemporaryFolder folder;
     save(folder, 900);
-    write_checkpoint(folder.path("model-1000.safetensors"), OtherNet::rows, small_checkpoint<OtherNet>());
-    CHECK(contains(message_of<DataError>([&] { (void)newest_sound_checkpoint(folder.path(), Net::rows); }),
+    write_checkpoint(folder.path("model-1000.safetensors"), OtherNet::layers, small_checkpoint<OtherNet>());
+    CHECK(contains(message_of<DataError>([&] { (void)newest_valid_checkpoint(folder.path(), Net::layers); }),
                    "model-1000.safetensors is a checkpoint of another network: "));
 }
 
@@ -115,17 +115,17 @@ TEST_CASE("A newest checkpoint that may not be read is an error, and no older on
     const std::string said = in_child([&] {
         constexpr uid_t nobody = 65534;
         if (geteuid() == 0 && setuid(nobody) != 0) return std::string("(setuid failed)");
-        return message_of<DataError>([&] { (void)newest_sound_checkpoint(folder.path(), Net::rows); });
+        return message_of<DataError>([&] { (void)newest_valid_checkpoint(folder.path(), Net::layers); });
     });
     CHECK(said == newest + " cannot be read: Permission denied");
 }
 
 TEST_CASE("A name that leads nowhere is passed over with a sentence") {
     const TemporaryFolder folder;
-    const std::string sound = save(folder, 900), nowhere = folder.path("model-1000.safetensors");
+    const std::string valid = save(folder, 900), nowhere = folder.path("model-1000.safetensors");
     REQUIRE(symlink("nowhere", nowhere.c_str()) == 0);
-    const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
-    CHECK(found.path == sound);
+    const FoundCheckpoint found = newest_valid_checkpoint(folder.path(), Net::layers);
+    CHECK(found.path == valid);
     CHECK(found.damaged == std::vector<std::string>{nowhere + " does not exist"});
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("A training that removes old checkpoints while they are looked for hid
     });
     bool all = true;
     for (std::int64_t step = 0; step < 300;) {
-        const FoundCheckpoint found = newest_sound_checkpoint(folder.path(), Net::rows);
+        const FoundCheckpoint found = newest_valid_checkpoint(folder.path(), Net::layers);
         all = all && found.checkpoint.has_value() && found.damaged.empty();
         if (!all) break;
         step = found.checkpoint->state.step;

@@ -33,10 +33,10 @@ struct OtherNet : Sequential<Input<2, 2, 2>, Named<"conv", Conv2d<3, 1>>, ReLU, 
 template <class N>
 std::vector<float> arena(float first) {
     std::vector<float> values(static_cast<std::size_t>(N::parameter_elements));
-    for (const Row& row : N::rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            for (std::int64_t i = 0; i < row.parameters.list[p].shape.size(); ++i) {
-                values[static_cast<std::size_t>(row.offsets[p] + i)] = first++;
+    for (const LayerInfo& layer : N::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            for (std::int64_t i = 0; i < layer.parameters.list[p].shape.size(); ++i) {
+                values[static_cast<std::size_t>(layer.offsets[p] + i)] = first++;
             }
         }
     }

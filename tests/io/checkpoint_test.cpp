@@ -57,12 +57,12 @@ std::vector<TensorHeader> tensors_of_net() {
 }
 
 std::string refusal(const std::string& path) {
-    return message_of<DataError>([&] { (void)read_checkpoint(path, Net::rows); });
+    return message_of<DataError>([&] { (void)read_checkpoint(path, Net::layers); });
 }
 
 /// A layer with running statistics of its features.
 struct Norm {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     static constexpr Parameters parameters(const Shape& input) { return Parameter{.name = "weight", .shape = input}; }
     static constexpr Parameters buffers(const Shape& input) {
         return {Parameter{.name = "running_mean", .shape = input}, Parameter{.name = "running_var", .shape = input}};
@@ -76,8 +76,8 @@ const Metadata own{{"cupola.version", "1"}, {"cupola.step", "3"}, {"cupola.optim
 TEST_CASE("A checkpoint is read as it was written") {
     const TemporaryFolder folder;
     const Checkpoint written = small_checkpoint();
-    write_checkpoint(folder.path("x"), Net::rows, written);
-    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    write_checkpoint(folder.path("x"), Net::layers, written);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::layers);
     CHECK(read.resumable);
     CHECK(read.state.step == 1000);
     CHECK(read.state.parameters == written.state.parameters);
@@ -86,7 +86,7 @@ TEST_CASE("A checkpoint is read as it was written") {
     CHECK(read.state.buffers.empty());
     CHECK(read.info == written.info);
     CHECK(folder.names() == std::set<std::string>{"x"});
-    CHECK(read.state.tensors == state_tensors(Net::rows));  // so that a training of another network refuses it
+    CHECK(read.state.tensors == state_tensors(Net::layers));  // so that a training of another network refuses it
 }
 
 TEST_CASE("A checkpoint without averages and without optimiser state has none of them") {
@@ -94,8 +94,8 @@ TEST_CASE("A checkpoint without averages and without optimiser state has none of
     Checkpoint written = small_checkpoint();
     written.state.averages.clear();
     written.state.optimizer.clear();
-    write_checkpoint(folder.path("x"), Net::rows, written);
-    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    write_checkpoint(folder.path("x"), Net::layers, written);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::layers);
     CHECK(read.resumable);
     CHECK(read.state.parameters == written.state.parameters);
     CHECK(read.state.averages.empty());
@@ -105,7 +105,7 @@ TEST_CASE("A checkpoint without averages and without optimiser state has none of
 
 TEST_CASE("The tensors of a checkpoint have PyTorch's names and extents") {
     const TemporaryFolder folder;
-    write_checkpoint(folder.path("x"), Net::rows, small_checkpoint());
+    write_checkpoint(folder.path("x"), Net::layers, small_checkpoint());
     const SafetensorsFile file(folder.path("x"));
     CHECK(file.tensors().size() == 20);
     for (const char* prefix : {"", "ema.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."}) {
@@ -124,7 +124,7 @@ TEST_CASE("Convolution weights are stored as OIHW") {
     const TemporaryFolder folder;
     Checkpoint checkpoint;
     checkpoint.state.parameters = arena<Wide>(0);  // in the order output, height, width, input
-    write_checkpoint(folder.path("x"), Wide::rows, checkpoint);
+    write_checkpoint(folder.path("x"), Wide::layers, checkpoint);
     std::vector<float> expected;
     for (int o = 0; o < 2; ++o) {
         for (int i = 0; i < 2; ++i) {
@@ -140,13 +140,13 @@ TEST_CASE("The columns of the first linear layer behind a Flatten are stored in 
     const TemporaryFolder folder;
     Checkpoint checkpoint;
     checkpoint.state.parameters = arena<Net>(0);
-    write_checkpoint(folder.path("x"), Net::rows, checkpoint);
+    write_checkpoint(folder.path("x"), Net::layers, checkpoint);
     // Before it lie the convolution's 6 weights and 3 biases; a row is of height 2, width 2, channels 3.
     std::vector<float> expected;
-    for (int row = 0; row < 2; ++row) {
+    for (int layer = 0; layer < 2; ++layer) {
         for (int c = 0; c < 3; ++c) {
             for (int place = 0; place < 4; ++place)
-                expected.push_back(static_cast<float>(9 + row * 12 + place * 3 + c));
+                expected.push_back(static_cast<float>(9 + layer * 12 + place * 3 + c));
         }
     }
     CHECK(values_of(folder.path("x"), "fc.weight") == expected);
@@ -161,10 +161,10 @@ TEST_CASE("A second linear layer of as many features as the flattened input keep
     const TemporaryFolder folder;
     Checkpoint checkpoint;
     checkpoint.state.parameters = arena<Square>(0);
-    write_checkpoint(folder.path("x"), Square::rows, checkpoint);
+    write_checkpoint(folder.path("x"), Square::layers, checkpoint);
     CHECK(values_of(folder.path("x"), "a.weight")[1] == 3);
     CHECK(values_of(folder.path("x"), "b.weight")[1] == 145);
-    CHECK(read_checkpoint(folder.path("x"), Square::rows).state.parameters == checkpoint.state.parameters);
+    CHECK(read_checkpoint(folder.path("x"), Square::layers).state.parameters == checkpoint.state.parameters);
 }
 
 TEST_CASE("Running statistics are stored beside the parameters, in the same order of features") {
@@ -174,18 +174,18 @@ TEST_CASE("Running statistics are stored beside the parameters, in the same orde
     Checkpoint checkpoint;
     checkpoint.state.parameters = arena<Normed>(0);
     checkpoint.state.buffers.assign(static_cast<std::size_t>(Normed::buffer_elements), 0.0F);
-    const auto& offsets = Normed::rows[1].buffer_offsets;
+    const auto& offsets = Normed::layers[1].buffer_offsets;
     for (std::size_t i = 0; i < 4; ++i) {
         checkpoint.state.buffers[static_cast<std::size_t>(offsets[0]) + i] = 100 + static_cast<float>(i);
         checkpoint.state.buffers[static_cast<std::size_t>(offsets[1]) + i] = 200 + static_cast<float>(i);
     }
-    write_checkpoint(x, Normed::rows, checkpoint);
+    write_checkpoint(x, Normed::layers, checkpoint);
     CHECK(SafetensorsFile(x).tensors().size() == 4);
     CHECK(values_of(x, "bn.weight") == std::vector<float>{0, 2, 1, 3});
     CHECK(values_of(x, "bn.running_mean") == std::vector<float>{100, 102, 101, 103});
     CHECK(values_of(x, "bn.running_var") == std::vector<float>{200, 202, 201, 203});
     CHECK(values_of(x, "fc.weight") == std::vector<float>{4, 6, 5, 7});
-    const Checkpoint read = read_checkpoint(x, Normed::rows);
+    const Checkpoint read = read_checkpoint(x, Normed::layers);
     CHECK(read.state.parameters == checkpoint.state.parameters);
     CHECK(read.state.buffers == checkpoint.state.buffers);
 }
@@ -199,13 +199,13 @@ TEST_CASE("A linear layer takes the order of the features that it reads") {
     const std::string x = folder.path("x");
     Checkpoint checkpoint;
     checkpoint.state.parameters = arena<Branches>(0);
-    write_checkpoint(x, Branches::rows, checkpoint);
+    write_checkpoint(x, Branches::layers, checkpoint);
     for (const char* name : {"a.weight", "b.weight", "c.weight"}) {
         const std::vector<float> values = values_of(x, name);
         REQUIRE(values.size() == 16);
         CHECK(values[1] - values[0] == (std::string(name) == "c.weight" ? 1 : 2));
     }
-    CHECK(read_checkpoint(x, Branches::rows).state.parameters == checkpoint.state.parameters);
+    CHECK(read_checkpoint(x, Branches::layers).state.parameters == checkpoint.state.parameters);
 }
 
 TEST_CASE("A file that PyTorch saved has parameters and nothing else") {
@@ -213,7 +213,7 @@ TEST_CASE("A file that PyTorch saved has parameters and nothing else") {
     auto tensors = tensors_of_net();
     tensors.push_back({"bn.num_batches_tracked", "I64", {}});
     write_zeros(folder.path("x"), tensors, {{"format", "pt"}, {"model", "mine"}});
-    const Checkpoint read = read_checkpoint(folder.path("x"), Net::rows);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::layers);
     CHECK_FALSE(read.resumable);
     CHECK(read.state.step == 0);
     CHECK(read.state.parameters == std::vector<float>(static_cast<std::size_t>(Net::parameter_elements)));
@@ -225,14 +225,14 @@ TEST_CASE("A file that PyTorch saved has parameters and nothing else") {
 TEST_CASE("A checkpoint of another network is refused with the first difference") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x"), other = x + " is a checkpoint of another network: ";
-    write_checkpoint(x, WiderNet::rows, small_checkpoint<WiderNet>());
+    write_checkpoint(x, WiderNet::layers, small_checkpoint<WiderNet>());
     CHECK(refusal(x) == other + "its conv1.weight is [4,2,1,1], and this network's is 3 x 2 x 1 x 1");
-    write_checkpoint(x, ShorterNet::rows, small_checkpoint<ShorterNet>());
+    write_checkpoint(x, ShorterNet::layers, small_checkpoint<ShorterNet>());
     CHECK(refusal(x) == other + "it has no tensor 6.weight");
-    write_checkpoint(x, OtherNet::rows, small_checkpoint<OtherNet>());
+    write_checkpoint(x, OtherNet::layers, small_checkpoint<OtherNet>());
     CHECK(refusal(x) == other + "it has no tensor conv1.weight");
-    write_checkpoint(x, Net::rows, small_checkpoint());
-    CHECK(message_of<DataError>([&] { (void)read_checkpoint(x, ShorterNet::rows); }) ==
+    write_checkpoint(x, Net::layers, small_checkpoint());
+    CHECK(message_of<DataError>([&] { (void)read_checkpoint(x, ShorterNet::layers); }) ==
           other + "it has a tensor 6.weight, which this network does not have");
 
     auto tensors = tensors_of_net();
@@ -292,14 +292,14 @@ TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats
             }
         }
         file.commit();
-        const std::vector<float> values = read_checkpoint(folder.path("x"), Net::rows).state.parameters;
-        const auto at = [&](std::size_t row, std::size_t i) {
-            return values[static_cast<std::size_t>(Net::rows[row].offsets[1]) + i];
+        const std::vector<float> values = read_checkpoint(folder.path("x"), Net::layers).state.parameters;
+        const auto at = [&](std::size_t layer, std::size_t i) {
+            return values[static_cast<std::size_t>(Net::layers[layer].offsets[1]) + i];
         };
         std::size_t conv = 0, fc = 0;
-        for (std::size_t row = 0; row < Net::rows.size(); ++row) {
-            if (Net::rows[row].name == "conv1") conv = row;
-            if (Net::rows[row].name == "fc") fc = row;
+        for (std::size_t layer = 0; layer < Net::layers.size(); ++layer) {
+            if (Net::layers[layer].name == "conv1") conv = layer;
+            if (Net::layers[layer].name == "fc") fc = layer;
         }
         CHECK(at(conv, 0) == 1.0F);
         CHECK(at(conv, 1) == -2.3125F);
@@ -337,26 +337,27 @@ TEST_CASE("A checkpoint of another version is refused, and one whose own texts a
 TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere, is refused with one sentence") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x");
-    write_checkpoint(x, Net::rows, small_checkpoint());
+    write_checkpoint(x, Net::layers, small_checkpoint());
     const std::string whole = read_bytes(x);
     const auto said = [&](const std::string& bytes) {
-        return message_of<DataError>([&] { (void)read_checkpoint(SafetensorsFile("f", in_memory(bytes)), Net::rows); });
+        return message_of<DataError>(
+            [&] { (void)read_checkpoint(SafetensorsFile("f", in_memory(bytes)), Net::layers); });
     };
     CHECK(said(whole) == "(no exception)");
     for (std::size_t length = 0; length < whole.size(); ++length) {
-        const std::string sentence = said(whole.substr(0, length));
+        const std::string message = said(whole.substr(0, length));
         CAPTURE(length);
-        CHECK((sentence.starts_with("f is cut short") || sentence.starts_with("f is damaged")));
+        CHECK((message.starts_with("f is cut short") || message.starts_with("f is damaged")));
     }
     for (std::size_t i = 0; i < whole.size(); ++i) {
         for (const int wrong : {0x01, 0x20, 0x80, 0xFF}) {
             std::string damaged = whole;
             damaged[i] = static_cast<char>(damaged[i] ^ wrong);
-            const std::string sentence = said(damaged);
+            const std::string message = said(damaged);
             CAPTURE(i);
             CAPTURE(wrong);
-            CHECK(sentence.starts_with("f "));
-            CHECK(sentence.find('\n') == std::string::npos);
+            CHECK(message.starts_with("f "));
+            CHECK(message.find('\n') == std::string::npos);
         }
     }
 }
@@ -369,10 +370,10 @@ TEST_CASE("A state that is not finite is neither written nor read, and its part 
     const TemporaryFolder folder;
     const std::string path = folder.path("x");
     Checkpoint checkpoint = small_checkpoint<Normed>();
-    checkpoint.state.buffers = initial_buffers(Normed::rows);
-    write_checkpoint(path, Normed::rows, checkpoint);
-    const auto bias = static_cast<std::size_t>(Normed::rows[0].offsets[1]),
-               variance = static_cast<std::size_t>(Normed::rows[1].buffer_offsets[1]);
+    checkpoint.state.buffers = initial_buffers(Normed::layers);
+    write_checkpoint(path, Normed::layers, checkpoint);
+    const auto bias = static_cast<std::size_t>(Normed::layers[0].offsets[1]),
+               variance = static_cast<std::size_t>(Normed::layers[1].buffer_offsets[1]);
     const float bad = std::numeric_limits<float>::quiet_NaN();
     // The file with the same bytes but for one value, as another program may have written it.
     const auto file_with = [&](const std::string& tensor, std::size_t place, float value) {
@@ -392,12 +393,12 @@ TEST_CASE("A state that is not finite is neither written nor read, and its part 
         SafetensorsWriter other(folder.path("y"), headers, metadata);
         for (const std::vector<std::byte>& bytes : contents) other.write(bytes);
         other.commit();
-        return message_of<DataError>([&] { (void)read_checkpoint(folder.path("y"), Normed::rows); });
+        return message_of<DataError>([&] { (void)read_checkpoint(folder.path("y"), Normed::layers); });
     };
     const auto not_written = [&](auto&& ruin) {
         Checkpoint ruined = checkpoint;
         ruin(ruined.state);
-        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("z"), Normed::rows, ruined); });
+        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("z"), Normed::layers, ruined); });
     };
     const std::string no_file = folder.path("z") + " is not written: the state's ",
                       no_state = folder.path("y") + " cannot be used: its ";
@@ -421,7 +422,7 @@ TEST_CASE("A state that is not finite is neither written nor read, and its part 
 TEST_CASE("A state that is not of the network is not written") {
     const TemporaryFolder folder;
     const auto refused = [&](const Checkpoint& checkpoint) {
-        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("x"), Net::rows, checkpoint); });
+        return message_of<InvalidArgument>([&] { write_checkpoint(folder.path("x"), Net::layers, checkpoint); });
     };
     Checkpoint checkpoint = small_checkpoint();
     checkpoint.state.averages.pop_back();

@@ -19,7 +19,7 @@ namespace {
 std::vector<float> spread_values(std::size_t count) {
     std::vector<float> values;
     for (std::uint64_t i = 0; values.size() < count; ++i) {
-        const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+        const auto words = RandomStream(1, RngDomain::user, 0, i).words(0);
         const float magnitude = std::ldexp(0.5F + uniform(words[0]), static_cast<int>(words[1] % 12) - 6);
         values.push_back(words[2] % 5 == 0 ? 0.0F : (words[3] % 3 == 0 ? -magnitude : magnitude));
     }

@@ -84,8 +84,8 @@ TEST_CASE("An old checkpoint is removed when the new one is there for good") {
     using namespace io_tests;
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 1});
-    directory.save(Net::rows, small_checkpoint(1));
-    const Calls made = calls_of([&] { directory.save(Net::rows, small_checkpoint(2)); });
+    directory.save(Net::layers, small_checkpoint(1));
+    const Calls made = calls_of([&] { directory.save(Net::layers, small_checkpoint(2)); });
     REQUIRE(made.size() == 4);
     CHECK(made[0].starts_with("sync "));
     CHECK(Calls(made.begin() + 1, made.end()) ==

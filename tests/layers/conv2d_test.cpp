@@ -16,7 +16,7 @@ namespace {
 constexpr Shape image{24, 24, 3};
 using Conv1 = Conv2d<64, 5>;
 
-static_assert(Conv1::output(image).shape == Shape{24, 24, 64} && Conv1::output(image).mistake == nullptr);
+static_assert(Conv1::output(image).shape == Shape{24, 24, 64} && Conv1::output(image).error == nullptr);
 static_assert(Conv2d<64, 5, valid>::output(image).shape == Shape{20, 20, 64});
 static_assert(Conv2d<64, 5, stride(2)>::output(image).shape == Shape{12, 12, 64});
 static_assert(Conv2d<64, 5, stride(3), valid>::output(Shape{24, 23, 3}).shape == Shape{7, 7, 64});
@@ -52,19 +52,19 @@ static_assert(traits_of<Conv1>().backward_reads_input && !traits_of<Conv1>().bac
 static_assert(traits_of<Conv1>().absorbs_relu && !traits_of<Conv1>().view &&
               traits_of<Conv1>().activation == Activation::none);
 
-static_assert(std::string_view(Conv2d<0, 5>::output(image).mistake) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 0>::output(image).mistake) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 5, stride(0)>::output(image).mistake) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 5>::output(Shape{1728}).mistake) == "takes height x width x channels");
-static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).mistake) ==
+static_assert(std::string_view(Conv2d<0, 5>::output(image).error) == "has a size of zero");
+static_assert(std::string_view(Conv2d<64, 0>::output(image).error) == "has a size of zero");
+static_assert(std::string_view(Conv2d<64, 5, stride(0)>::output(image).error) == "has a size of zero");
+static_assert(std::string_view(Conv2d<64, 5>::output(Shape{1728}).error) == "takes height x width x channels");
+static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).error) ==
               "has a kernel larger than its input");
-static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{24, 4, 3}).mistake) ==
+static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{24, 4, 3}).error) ==
               "has a kernel larger than its input");
 
-static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).mistake) ==
+static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).error) ==
               "takes one of same, valid and pad(n)");
-static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).mistake) == "has a padding of less than zero");
-static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).mistake) ==
+static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).error) == "has a padding of less than zero");
+static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).error) ==
               "has a padding as large as its kernel: some outputs would see nothing");
 
 template <class L, class D>

@@ -17,10 +17,10 @@ static_assert(Dropout<0.0>::output(Shape{3, 3, 8}).shape == Shape{3, 3, 8});
 static_assert(parameters_of<Dropout<0.5>>(Shape{384}).count == 0);
 static_assert(!traits_of<Dropout<0.5>>().backward_reads_input && !traits_of<Dropout<0.5>>().backward_reads_output,
               "the mask is drawn again");
-static_assert(std::string_view(Dropout<1.0>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
-static_assert(std::string_view(Dropout<-0.1>::output(Shape{384}).mistake) == "has a rate outside [0, 1)");
+static_assert(std::string_view(Dropout<1.0>::output(Shape{384}).error) == "has a rate outside [0, 1)");
+static_assert(std::string_view(Dropout<-0.1>::output(Shape{384}).error) == "has a rate outside [0, 1)");
 #ifndef __CUDACC__  // nvcc compares no NaN in a constant
-static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>::output(Shape{384}).mistake) ==
+static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>::output(Shape{384}).error) ==
               "has a rate outside [0, 1)");
 #endif
 

@@ -18,12 +18,12 @@ static_assert(traits_of<Flatten>().view && !traits_of<Flatten>().backward_reads_
 TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_nothing) {
     static_assert(LayerOn<Flatten, D>);
     typename D::Context context(0, device_options<D>(1));
-    const Site<D> site{.context = context, .batch = 1, .input = {2, 2, 2}, .output = {8}};
-    auto operation = Flatten::operation(site);
+    const BuildContext<D> build{.context = context, .batch = 1, .input = {2, 2, 2}, .output = {8}};
+    auto operation = Flatten::operation(build);
     const MemoryNeeds needs = memory_needs(operation);
     CHECK(needs.packed + needs.saved + needs.scratch == 0);
     // All pointers are null: any access would end the process.
-    CHECK_NOTHROW(operation.forward(Pass<D>{.context = context}));
-    CHECK_NOTHROW(operation.backward(Pass<D>{.context = context}));
+    CHECK_NOTHROW(operation.forward(PassArgs<D>{.context = context}));
+    CHECK_NOTHROW(operation.backward(PassArgs<D>{.context = context}));
 }
 TEST_CASE_TEMPLATE_APPLY(flatten_nothing, Devices);

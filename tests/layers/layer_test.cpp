@@ -26,15 +26,15 @@ static_assert(all_on_host<Conv2d<64, 5>, Linear<10>, ReLU, MaxPool2d<3, 2>, AvgP
 
 /// The least that a layer is: y = x.
 struct Unchanging {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        template <class Pass>
-        void forward(const Pass&) {}
-        template <class Pass>
-        void backward(const Pass&) {}
+        template <class PassArgs>
+        void forward(const PassArgs&) {}
+        template <class PassArgs>
+        void backward(const PassArgs&) {}
     };
-    template <class Site>
-    static Operation operation(const Site&) {
+    template <class BuildContext>
+    static Operation operation(const BuildContext&) {
         return {};
     }
 };
@@ -44,7 +44,7 @@ static_assert(parameters_of<Unchanging>(Shape{4}).count == 0 && multiply_adds_of
 // The defaults are the safe ones: everything is kept for backward, nothing is fused, nothing is a view.
 static_assert(traits_of<Unchanging>().backward_reads_input && traits_of<Unchanging>().backward_reads_output);
 static_assert(!traits_of<Unchanging>().view && !traits_of<Unchanging>().absorbs_relu &&
-              !traits_of<Unchanging>().masks_for_relu && traits_of<Unchanging>().activation == Activation::none);
+              !traits_of<Unchanging>().can_apply_relu_mask && traits_of<Unchanging>().activation == Activation::none);
 
 struct Empty {};
 static_assert(!Layer<Empty> && !Layer<int> && !Layer<void>);
@@ -55,31 +55,31 @@ struct OutputOfAnotherKind {
 static_assert(!Layer<OutputOfAnotherKind>);
 
 struct OutputNotStatic {
-    Inferred output(const Shape& input) const { return input; }
+    ShapeResult output(const Shape& input) const { return input; }
 };
 static_assert(!Layer<OutputNotStatic>, "a layer has no state");
 
 struct WithoutOperation {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
 };
 static_assert(Layer<WithoutOperation> && !HasOperation<WithoutOperation, Host> && !LayerOn<WithoutOperation, Host>);
 
 struct WithoutBackward {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const Pass<Host>&) {}
+        void forward(const PassArgs<Host>&) {}
     };
-    static Operation operation(const Site<Host>&) { return {}; }
+    static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 static_assert(HasOperation<WithoutBackward, Host> && HasForward<OperationOf<WithoutBackward, Host>, Host>);
 static_assert(!HasBackward<OperationOf<WithoutBackward, Host>, Host> && !LayerOn<WithoutBackward, Host>);
 
 struct WithoutForward {
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void backward(const Pass<Host>&) {}
+        void backward(const PassArgs<Host>&) {}
     };
-    static Operation operation(const Site<Host>&) { return {}; }
+    static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 static_assert(!HasForward<OperationOf<WithoutForward, Host>, Host> && !LayerOn<WithoutForward, Host>);
 
@@ -93,12 +93,12 @@ static_assert(Operation<Unchanging::Operation, Host> && !Operation<WithoutBackwa
 
 }  // namespace
 
-TEST_CASE("an inferred output is a shape or a mistake") {
-    const Inferred shape = Shape{3, 4};
-    CHECK(shape.mistake == nullptr);
+TEST_CASE("a layer's output is a shape or an error") {
+    const ShapeResult shape = Shape{3, 4};
+    CHECK(shape.error == nullptr);
     CHECK(shape.shape == Shape{3, 4});
-    const Inferred mistake = Mistake{"has a size of zero"};
-    CHECK(std::string_view(mistake.mistake) == "has a size of zero");
+    const ShapeResult error = ShapeError{"has a size of zero"};
+    CHECK(std::string_view(error.error) == "has a size of zero");
 }
 
 TEST_CASE("an operation that says nothing of memory needs none") {

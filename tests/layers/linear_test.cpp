@@ -32,8 +32,8 @@ static_assert(parameters_of<Linear<10>>(Shape{4}).list[1].initializer == constan
 static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().backward_reads_output &&
               traits_of<Local3>().absorbs_relu && !traits_of<Local3>().view);
 
-static_assert(std::string_view(Linear<0>::output(Shape{4}).mistake) == "has a size of zero");
-static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).mistake) ==
+static_assert(std::string_view(Linear<0>::output(Shape{4}).error) == "has a size of zero");
+static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).error) ==
               "takes one extent, features: put Flatten before it");
 
 template <class L, class D>

@@ -28,15 +28,15 @@ static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input &&
               !traits_of<MaxPool2d<3, 2>>().backward_reads_output);
 static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input &&
               !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
-static_assert(traits_of<MaxPool2d<3, 2>>().masks_for_relu && !traits_of<AvgPool2d<3, 2>>().masks_for_relu);
+static_assert(traits_of<MaxPool2d<3, 2>>().can_apply_relu_mask && !traits_of<AvgPool2d<3, 2>>().can_apply_relu_mask);
 static_assert(!traits_of<MaxPool2d<3, 2>>().view && !traits_of<MaxPool2d<3, 2>>().absorbs_relu);
 
-static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
-static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).mistake) == "has a size of zero");
-static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).mistake) == "takes height x width x channels");
-static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).mistake) ==
+static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).error) == "has a size of zero");
+static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).error) == "has a size of zero");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).error) == "takes height x width x channels");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).error) ==
               "has a window larger than its input");
-static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).mistake) ==
+static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).error) ==
               "has a window larger than its input");
 
 template <class L, class D>

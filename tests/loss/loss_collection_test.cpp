@@ -11,13 +11,13 @@ using namespace cupola;
 static_assert(DataLoss<CrossEntropy<10>, Host> && !DataLoss<int, Host>);
 static_assert(Regularizer<WeightDecay<0.1, "a">> && !Regularizer<CrossEntropy<10>>);
 static_assert(std::same_as<CollectionOf<CrossEntropy<10>>, LossCollection<CrossEntropy<10>>>);
-static_assert(tutorial::Loss::mistake(tutorial::Net::rows, Shape{10}).empty());
-static_assert(!tutorial::Loss::mistake(tutorial::Net::rows, Shape{11}).empty());
-static_assert(!tutorial::Loss::mistake(tutorial::SmallNet::rows, Shape{10}).empty());
+static_assert(tutorial::Loss::diagnostic(tutorial::Net::layers, Shape{10}).empty());
+static_assert(!tutorial::Loss::diagnostic(tutorial::Net::layers, Shape{11}).empty());
+static_assert(!tutorial::Loss::diagnostic(tutorial::SmallNet::layers, Shape{10}).empty());
 
 TEST_CASE("on real images the first loss is ln 10 and the decay of the tutorial's initial weights") {
     const auto& images = tutorial::sample().train;
-    Prefetch source(TrainingBatches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 2, .seed = 1}));
+    Prefetch source(TrainingBatches(images, TutorialAugmentation{}, {.batch_size = 128, .replicas = 2, .seed = 1}));
     tutorial::Training<> training({.replicas = 2, .batch_size = 128, .seed = 1});
     const StepReport& report = training.step(source);
     CHECK(report.loss == doctest::Approx(4.68).epsilon(0.03 / 4.68));

@@ -28,7 +28,7 @@ static_assert(ResNet<44>::input == Extents<32, 32, 3>{});
 // 16 and 8 pixels a side, where kernels that stand over the edge have fewer products.
 static_assert([] {
     std::int64_t multiply_adds = 0;
-    for (const Row& row : ResNet<44>::rows) multiply_adds += row.multiply_adds;
+    for (const LayerInfo& layer : ResNet<44>::layers) multiply_adds += layer.multiply_adds;
     const std::int64_t sides[] = {32 * 3 - 2, 16 * 3 - 2, 8 * 3 - 2}, strided[] = {16 * 3 - 1, 8 * 3 - 1};
     std::int64_t by_hand = sides[0] * sides[0] * (3 * 16 + 14 * 16 * 16) + 64 * 11;
     for (int stage = 1; stage < 3; ++stage) {
@@ -44,9 +44,9 @@ static_assert(ResNet<44, 10>::parameter_count == 658'651 - 65 && ResNet<20, 10>:
 // The convolutions of the blocks, the first one, and fc.
 static_assert([] {
     int convolutions = 0, norms = 0;
-    for (const Row& row : ResNet<44>::rows) {
-        convolutions += row.type.starts_with("Conv2d") ? 1 : 0;
-        norms += row.buffers.count > 0 ? 1 : 0;
+    for (const LayerInfo& layer : ResNet<44>::layers) {
+        convolutions += layer.type.starts_with("Conv2d") ? 1 : 0;
+        norms += layer.buffers.count > 0 ? 1 : 0;
     }
     return convolutions == 43 && norms == 43;
 }());
@@ -75,14 +75,14 @@ std::vector<float> golden_parameters(const golden::ResNetCase& golden) {
     std::vector<float> parameters(static_cast<std::size_t>(Small::parameter_elements));
     std::size_t next = 0;
     for (std::size_t r = 0; r < Small::layer_count; ++r) {
-        const Row& row = Small::rows[r];
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+        const LayerInfo& layer = Small::layers[r];
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
             const golden::NetworkParameter& g = golden.parameters[next++];
-            REQUIRE(g.name == parameter_name(Small::rows, r, p));
-            REQUIRE(g.size == static_cast<std::size_t>(row.parameters.list[p].shape.size()));
-            const bool norm_weight = p == 0 && row.buffers.count > 0;
+            REQUIRE(g.name == parameter_name(Small::layers, r, p));
+            REQUIRE(g.size == static_cast<std::size_t>(layer.parameters.list[p].shape.size()));
+            const bool norm_weight = p == 0 && layer.buffers.count > 0;
             for (std::size_t i = 0; i < g.size; ++i) {
-                parameters[static_cast<std::size_t>(row.offsets[p]) + i] =
+                parameters[static_cast<std::size_t>(layer.offsets[p]) + i] =
                     g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i)) + (norm_weight ? 1.0F : 0.0F);
             }
         }
@@ -120,11 +120,11 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
             run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
             std::size_t next = 0;
-            for (const Row& row : Small::rows) {
-                for (std::size_t p = 0; p < row.parameters.count; ++p) {
+            for (const LayerInfo& layer : Small::layers) {
+                for (std::size_t p = 0; p < layer.parameters.count; ++p) {
                     const golden::NetworkParameter& g = golden.parameters[next++];
                     CAPTURE(g.name);
-                    const float* const ours = gradients.data() + row.offsets[p];
+                    const float* const ours = gradients.data() + layer.offsets[p];
                     double squares = 0;
                     for (std::size_t i = 0; i < g.size; ++i)
                         squares += static_cast<double>(ours[i]) * static_cast<double>(ours[i]);
@@ -136,9 +136,9 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             }
 
             // The running statistics as a policy makes them, and the evaluation with them.
-            std::vector<float> running = initial_buffers(Small::rows);
+            std::vector<float> running = initial_buffers(Small::layers);
             std::size_t first = 0;
-            for (const RunningStatistics& s : running_statistics(Small::rows)) {
+            for (const RunningStatistics& s : running_statistics(Small::layers)) {
                 CHECK(s.decay == doctest::Approx(1 - golden.momentum).epsilon(1e-12));
                 const auto channels = static_cast<std::size_t>(s.channels);
                 for (const bool variance : {false, true}) {
@@ -156,7 +156,7 @@ TEST_CASE("one step of ResNet<8> gives PyTorch's names, logits, loss, gradients 
             CHECK(first == golden.buffers.size());
             const PlanOptions for_evaluation{.batch = batch, .training = false};
             Runner evaluation(&Plan<Host>::make<Small>, for_evaluation, parameters, running.data());
-            const PassKey outside_training{.training = false};
+            const RngKey outside_training{.training = false};
             logits = evaluation.plan.forward(evaluation.context, images.data(), parameters.data(), outside_training,
                                              {.running = running.data(), .batch = nullptr});
             CHECK(tutorial::difference(std::span(logits, golden.evaluated.size()), golden.evaluated) < 1e-5);
@@ -188,7 +188,7 @@ TEST_CASE("synchronised replicas of ResNet<8> are one replica with the whole bat
     using Training = DataParallel<ResNet<8, 10>, CrossEntropy<10>, Sgd, ConcatMean, Host, Synchronized>;
     constexpr std::int64_t global_batch = 16;
     const auto batches = [](int replicas) {
-        return Prefetch(TrainingBatches(tutorial::sample().train, PadCropFlip{},
+        return Prefetch(TrainingBatches(tutorial::sample().train, RandomCropFlip{},
                                         {.batch_size = global_batch / replicas, .replicas = replicas, .seed = 4}));
     };
     for (const int replicas : {2, 4}) {
@@ -207,12 +207,12 @@ TEST_CASE("synchronised replicas of ResNet<8> are one replica with the whole bat
 }
 
 TEST_CASE("the weights begin as Glorot's, the batch norms as the identity") {
-    for (const Row& row : ResNet<20>::rows) {
-        if (row.parameters.count == 0) continue;
-        const bool norm = row.buffers.count > 0;
-        CHECK(row.parameters.list[0].initializer == (norm ? constant(1) : glorot_uniform()));
-        CHECK(row.parameters.count == (row.type.starts_with("Conv2d") ? 1 : 2));
-        if (row.parameters.count == 2) CHECK(row.parameters.list[1].initializer == constant(0));
-        if (norm) CHECK(row.traits.statistics_decay == 0.997);
+    for (const LayerInfo& layer : ResNet<20>::layers) {
+        if (layer.parameters.count == 0) continue;
+        const bool norm = layer.buffers.count > 0;
+        CHECK(layer.parameters.list[0].initializer == (norm ? constant(1) : glorot_uniform()));
+        CHECK(layer.parameters.count == (layer.type.starts_with("Conv2d") ? 1 : 2));
+        if (layer.parameters.count == 2) CHECK(layer.parameters.list[1].initializer == constant(0));
+        if (norm) CHECK(layer.traits.statistics_decay == 0.997);
     }
 }

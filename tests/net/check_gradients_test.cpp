@@ -48,36 +48,36 @@ template <Wrong wrong>
 struct ScaleOnHost {
     std::int64_t pixels, channels;
     Activation activation;
-    bool masked_by_next, site_input_gradient;
+    bool relu_mask_applied_by_next, made_for_input_gradient;
     int calls = 0;
 
     MemoryNeeds needs() const { return {.scratch = 4}; }
 
-    void forward(const Pass<Host>& pass) {
+    void forward(const PassArgs<Host>& args) {
         ++calls;
         const float drift = wrong == Wrong::random ? 1e-3F * static_cast<float>(calls) : 0.0F;
         for (std::int64_t i = 0; i < pixels * channels; ++i) {
-            float y = pass.input[i] * pass.parameters[0][i % channels] + drift;
+            float y = args.input[i] * args.parameters[0][i % channels] + drift;
             if (activation == Activation::relu && wrong != Wrong::no_relu_inside) y = y > 0 ? y : 0;
             if (wrong == Wrong::forward_forgets && i == 7) continue;
-            pass.output[i] = y;
+            args.output[i] = y;
         }
-        if (wrong == Wrong::forward_changes_input) const_cast<float*>(pass.input)[0] += 1;
-        if (wrong == Wrong::small_scratch) pass.scratch[4] = std::byte{1};
+        if (wrong == Wrong::forward_changes_input) const_cast<float*>(args.input)[0] += 1;
+        if (wrong == Wrong::small_scratch) args.scratch[4] = std::byte{1};
     }
 
-    void backward(const Pass<Host>& pass) {
-        if (wrong == Wrong::needs_input_gradient && pass.input_gradient == nullptr) return;
-        float* const gradient = pass.output_gradient;
-        const bool mask = activation == Activation::relu && (!masked_by_next || wrong == Wrong::masks_again);
+    void backward(const PassArgs<Host>& args) {
+        if (wrong == Wrong::needs_input_gradient && args.input_gradient == nullptr) return;
+        float* const gradient = args.output_gradient;
+        const bool mask = activation == Activation::relu && (!relu_mask_applied_by_next || wrong == Wrong::masks_again);
         for (std::int64_t i = 0; mask && i < pixels * channels; ++i) {
-            if (!(pass.output[i] > 0)) gradient[i] = 0;
+            if (!(args.output[i] > 0)) gradient[i] = 0;
         }
         for (std::int64_t c = 0; c < channels; ++c) {
             float sum = 0;
             for (std::int64_t i = c; i < pixels * channels; i += channels) {
                 const float x =
-                    wrong == Wrong::reads_output_secretly ? pass.output[i] / pass.parameters[0][c] : pass.input[i];
+                    wrong == Wrong::reads_output_secretly ? args.output[i] / args.parameters[0][c] : args.input[i];
                 sum += gradient[i] * x;
             }
             if (wrong == Wrong::parameter_sign) sum = -sum;
@@ -85,16 +85,16 @@ struct ScaleOnHost {
             if (wrong == Wrong::parameter_zero) sum = 0;
             if (wrong == Wrong::last_element && c == channels - 1) sum = 0;
             if (wrong == Wrong::forgets_an_element && c == 1) continue;
-            if (wrong == Wrong::other_gradient_for_first_layer && !site_input_gradient) sum += 1;
-            const bool add = wrong == Wrong::overwrites ? false : wrong == Wrong::adds ? true : pass.accumulate;
-            pass.parameter_gradients[0][c] = add ? pass.parameter_gradients[0][c] + sum : sum;
+            if (wrong == Wrong::other_gradient_for_first_layer && !made_for_input_gradient) sum += 1;
+            const bool add = wrong == Wrong::overwrites ? false : wrong == Wrong::adds ? true : args.accumulate;
+            args.parameter_gradients[0][c] = add ? args.parameter_gradients[0][c] + sum : sum;
         }
-        if (wrong == Wrong::backward_changes_output) pass.output[0] = 0;
-        if (wrong == Wrong::changes_parameter) const_cast<float*>(pass.parameters[0])[0] += 1;
-        if (pass.input_gradient == nullptr) return;
+        if (wrong == Wrong::backward_changes_output) args.output[0] = 0;
+        if (wrong == Wrong::changes_parameter) const_cast<float*>(args.parameters[0])[0] += 1;
+        if (args.input_gradient == nullptr) return;
         const float factor = wrong == Wrong::input_sign ? -1.0F : wrong == Wrong::input_scale ? 0.5F : 1.0F;
         for (std::int64_t i = 0; i < pixels * channels; ++i) {
-            pass.input_gradient[i] = factor * gradient[i] * pass.parameters[0][i % channels];
+            args.input_gradient[i] = factor * gradient[i] * args.parameters[0][i % channels];
         }
     }
 };
@@ -105,16 +105,16 @@ struct Scale {
         .backward_reads_input = wrong != Wrong::reads_input_secretly,
         .backward_reads_output = false,
         .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again};
-    static constexpr Inferred output(const Shape& input) {
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
         return input;
     }
     static constexpr Parameters parameters(const Shape& input) {
         return Parameter{.name = "scale", .shape = {input.channels()}, .initializer = constant(1.0)};
     }
-    static ScaleOnHost<wrong> operation(const Site<Host>& site) {
-        return {site.batch * site.input.height() * site.input.width(), site.input.channels(), site.activation,
-                site.masked_by_next, site.input_gradient};
+    static ScaleOnHost<wrong> operation(const BuildContext<Host>& build) {
+        return {build.batch * build.input.height() * build.input.width(), build.input.channels(), build.activation,
+                build.relu_mask_applied_by_next, build.input_gradient};
     }
 };
 
@@ -129,20 +129,20 @@ std::string report() {
 template <float (*f)(float), float (*derivative)(float), bool relu = false>
 struct Elementwise {
     static constexpr LayerTraits traits{.activation = relu ? Activation::relu : Activation::none};
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
         std::int64_t count;
-        void forward(const Pass<Host>& pass) const {
-            for (std::int64_t i = 0; i < count; ++i) pass.output[i] = f(pass.input[i]);
+        void forward(const PassArgs<Host>& args) const {
+            for (std::int64_t i = 0; i < count; ++i) args.output[i] = f(args.input[i]);
         }
-        void backward(const Pass<Host>& pass) const {
-            if (pass.input_gradient == nullptr) return;
+        void backward(const PassArgs<Host>& args) const {
+            if (args.input_gradient == nullptr) return;
             for (std::int64_t i = 0; i < count; ++i) {
-                pass.input_gradient[i] = pass.output_gradient[i] * derivative(pass.input[i]);
+                args.input_gradient[i] = args.output_gradient[i] * derivative(args.input[i]);
             }
         }
     };
-    static Operation operation(const Site<Host>& site) { return {site.batch * site.input.size()}; }
+    static Operation operation(const BuildContext<Host>& build) { return {build.batch * build.input.size()}; }
 };
 
 float tanh_of(float x) { return std::tanh(x); }
@@ -157,16 +157,16 @@ float leaky_derivative(float x) { return x > 0 ? 1 : 0.1F; }
 
 struct ViewOfAnotherSize {
     static constexpr LayerTraits traits{.view = true};
-    static constexpr Inferred output(const Shape& input) { return Shape{input.size() - 1}; }
-    template <class Site>
-    static Flatten::Nothing operation(const Site&) {
+    static constexpr ShapeResult output(const Shape& input) { return Shape{input.size() - 1}; }
+    template <class BuildContext>
+    static Flatten::Nothing operation(const BuildContext&) {
         return {};
     }
 };
 
 /// It says that it masks for a ReLU before it, and does not.
 struct MaskOnlyInWords : Elementwise<same_of, one> {
-    static constexpr LayerTraits traits{.masks_for_relu = true};
+    static constexpr LayerTraits traits{.can_apply_relu_mask = true};
 };
 
 /// A loss whose gradient is that of the sum where it says that it is that of the mean.
@@ -221,8 +221,8 @@ TEST_CASE("every layer of Cupola has the right gradients and keeps to the contra
         passes(check_gradients<BatchNorm2d<>, Host>({5, 7, 20}, {.batch = 3}, device));
         passes(check_gradients<BatchNorm2d<1e-3, 0.99>, Host>({4, 4, 3}, {.batch = 4}, device));
         passes(check_gradients<GlobalAvgPool2d, Host>({5, 7, 16}, {}, device));
-        passes(check_gradients<PadShortcut<20, 2>, Host>({6, 5, 16}, {}, device));
-        passes(check_gradients<PadShortcut<5>, Host>({3, 4, 3}, {}, device));
+        passes(check_gradients<OptionAShortcut<20, 2>, Host>({6, 5, 16}, {}, device));
+        passes(check_gradients<OptionAShortcut<5>, Host>({3, 4, 3}, {}, device));
     }
 }
 
@@ -285,8 +285,9 @@ TEST_CASE("a forward that differs from call to call is found") {
 TEST_CASE("a backward that is right only where an input gradient is wanted is found") {
     CHECK(contains(report<Wrong::needs_input_gradient>(),
                    "without an input gradient to write, backward gives another gradient of scale"));
-    CHECK(contains(report<Wrong::other_gradient_for_first_layer>(),
-                   "made for a site whose input gradient nobody wants, backward gives another gradient of scale"));
+    CHECK(contains(
+        report<Wrong::other_gradient_for_first_layer>(),
+        "made for a build context whose input gradient nobody wants, backward gives another gradient of scale"));
 }
 
 TEST_CASE("traits that promise too much are found") {

@@ -13,45 +13,45 @@
 
 using namespace cupola;
 
-TEST_CASE("Conv2d, ReLU and Linear, ReLU become one stage; other activations stand alone") {
-    std::array<StageInfo, tutorial::Net::layer_count> stages{};
-    CHECK(fuse(tutorial::Net::rows, true, stages) == 8);
-    CHECK(stages[0].rows == 2);
-    CHECK(stages[0].activation == Activation::relu);
-    CHECK(stages[1].row == 2);
-    CHECK(fuse(tutorial::Net::rows, false, stages) == 14);
-    CHECK(stages[0].activation == Activation::none);
+TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations stand alone") {
+    std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
+    CHECK(fuse(tutorial::Net::layers, true, nodes) == 8);
+    CHECK(nodes[0].layers == 2);
+    CHECK(nodes[0].activation == Activation::relu);
+    CHECK(nodes[1].layer == 2);
+    CHECK(fuse(tutorial::Net::layers, false, nodes) == 14);
+    CHECK(nodes[0].activation == Activation::none);
 
     struct Alone : Sequential<Input<4>, ReLU, Linear<3>, ReLU, ReLU> {};
-    std::array<StageInfo, 4> few{};
-    REQUIRE(fuse(Alone::rows, true, few) == 3);
-    CHECK(few[0].rows == 1);
-    CHECK(few[1].rows == 2);
-    CHECK(few[2].rows == 1);
+    std::array<NodeInfo, 4> few{};
+    REQUIRE(fuse(Alone::layers, true, few) == 3);
+    CHECK(few[0].layers == 1);
+    CHECK(few[1].layers == 2);
+    CHECK(few[2].layers == 1);
 }
 
 TEST_CASE(
-    "MaxPool2d and LocalResponseNorm become one stage in either order, which masks the gradient for a ReLU before") {
-    std::array<StageInfo, tutorial::Net::layer_count> stages{};
-    fuse(tutorial::Net::rows, true, stages);
-    const StageInfo &first = stages[1], &second = stages[3];
-    CHECK(first.pair == FusedPair::pooled_norm);
-    CHECK(first.row == 2);
-    CHECK(first.rows == 2);
+    "MaxPool2d and LocalResponseNorm become one node in either order, which masks the gradient for a ReLU before") {
+    std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
+    fuse(tutorial::Net::layers, true, nodes);
+    const NodeInfo &first = nodes[1], &second = nodes[3];
+    CHECK(first.pair == FusedPair::pool_then_lrn);
+    CHECK(first.layer == 2);
+    CHECK(first.layers == 2);
     CHECK(first.input == Shape{24, 24, 64});
     CHECK(first.output == Shape{12, 12, 64});
-    CHECK(first.masks_for_previous);
-    CHECK(stages[0].masked_by_next);
+    CHECK(first.applies_relu_mask_of_previous);
+    CHECK(nodes[0].relu_mask_applied_by_next);
     // What its backward reads it has saved, so the convolution's output is not kept.
     CHECK_FALSE(first.backward_reads_input);
     CHECK_FALSE(first.backward_reads_output);
-    CHECK_FALSE(stages[0].backward_reads_output);
+    CHECK_FALSE(nodes[0].backward_reads_output);
 
-    CHECK(second.pair == FusedPair::normed_pool);
-    CHECK(second.row == 6);
+    CHECK(second.pair == FusedPair::lrn_then_pool);
+    CHECK(second.layer == 6);
     CHECK(second.output == Shape{6, 6, 64});
-    CHECK(second.masks_for_previous);
-    CHECK(stages[2].masked_by_next);
+    CHECK(second.applies_relu_mask_of_previous);
+    CHECK(nodes[2].relu_mask_applied_by_next);
     CHECK(second.backward_reads_input);
     CHECK_FALSE(second.backward_reads_output);
     CHECK(second.reads == 3);
@@ -59,16 +59,16 @@ TEST_CASE(
     // Windows whose places are no byte, means, and layers that have another between them stay apart.
     struct Apart : Sequential<Input<32, 32, 4>, MaxPool2d<16>, LocalResponseNorm<1>, AvgPool2d<1>, LocalResponseNorm<1>,
                               ReLU, MaxPool2d<2>> {};
-    std::array<StageInfo, 6> each{};
-    REQUIRE(fuse(Apart::rows, true, each) == 6);
-    for (const StageInfo& stage : each) CHECK(stage.pair == FusedPair::none);
+    std::array<NodeInfo, 6> each{};
+    REQUIRE(fuse(Apart::layers, true, each) == 6);
+    for (const NodeInfo& node : each) CHECK(node.pair == FusedPair::none);
     // Of three in a row the first two are a pair.
     struct Three : Sequential<Input<8, 8, 4>, LocalResponseNorm<1>, MaxPool2d<2>, LocalResponseNorm<1>> {};
-    std::array<StageInfo, 3> three{};
-    REQUIRE(fuse(Three::rows, true, three) == 2);
-    CHECK(three[0].pair == FusedPair::normed_pool);
+    std::array<NodeInfo, 3> three{};
+    REQUIRE(fuse(Three::layers, true, three) == 2);
+    CHECK(three[0].pair == FusedPair::lrn_then_pool);
     CHECK(three[1].pair == FusedPair::none);
-    REQUIRE(fuse(Three::rows, false, three) == 3);
+    REQUIRE(fuse(Three::layers, false, three) == 3);
 }
 
 namespace {
@@ -122,7 +122,7 @@ struct BothOrders : Sequential<Input<13, 11, 3>, Conv2d<64, 3>, ReLU, MaxPool2d<
 
 }  // namespace
 
-TEST_CASE("pooling and normalisation as one stage change no bit, in either order and precision") {
+TEST_CASE("pooling and normalisation as one node change no bit, in either order and precision") {
     check_bits<BothOrders>(3, 7);
     if (computes_bfloat16()) check_bits<InPrecision<MixedBFloat16, BothOrders>>(3, 7);
 }

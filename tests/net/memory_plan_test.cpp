@@ -18,15 +18,15 @@ namespace {
 
 /// No arena can be smaller than what is alive at one time.
 std::size_t lower_bound(const std::vector<Lifetime>& lifetimes, std::size_t times) {
-    std::size_t most = 0;
+    std::size_t peak = 0;
     for (std::size_t t = 0; t < times; ++t) {
         std::size_t alive = 0;
         for (const Lifetime& l : lifetimes) {
             if (l.bytes > 0 && l.first <= t && t <= l.last) alive += l.bytes;
         }
-        most = std::max(most, alive);
+        peak = std::max(peak, alive);
     }
-    return most;
+    return peak;
 }
 
 bool any_overlap(const std::vector<Lifetime>& lifetimes) {
@@ -47,7 +47,7 @@ TEST_CASE("tensors alive at the same time never share bytes, whatever their size
         CAPTURE(round);
         std::vector<Lifetime> lifetimes(30);
         for (std::size_t i = 0; i < lifetimes.size(); ++i) {
-            const auto words = RandomStream(1, Purpose::user, static_cast<std::uint32_t>(round), i).words(0);
+            const auto words = RandomStream(1, RngDomain::user, static_cast<std::uint32_t>(round), i).words(0);
             const std::size_t first = words[0] % 20;
             lifetimes[i] = {(words[1] % 5) * 64, first, first + words[2] % 10, 0};
         }
@@ -59,26 +59,26 @@ TEST_CASE("tensors alive at the same time never share bytes, whatever their size
 }
 
 TEST_CASE("the tutorial network's arena is as small as any can be, in training and in evaluation") {
-    std::vector<StageInfo> stages(tutorial::Net::layer_count);
-    stages.resize(fuse(tutorial::Net::rows, true, stages));
+    std::vector<NodeInfo> nodes(tutorial::Net::layer_count);
+    nodes.resize(fuse(tutorial::Net::layers, true, nodes));
     for (const bool training : {true, false}) {
-        std::vector<Lifetime> lifetimes(lifetimes_of(stages.size()));
-        const std::size_t total = plan_activations(stages, 128, training, false, lifetimes);
+        std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+        const std::size_t total = plan_activations(nodes, 128, training, false, lifetimes);
         CHECK_FALSE(any_overlap(lifetimes));
-        CHECK(total == lower_bound(lifetimes, lifetimes_of(stages.size())));
+        CHECK(total == lower_bound(lifetimes, lifetimes_of(nodes.size())));
         CHECK(total == activation_bytes<tutorial::Net>(128, training));
     }
 }
 
 TEST_CASE("views share their memory, and the gradient of the batch is planned only where it is asked for") {
     struct Views : Sequential<Input<2, 2, 1>, Flatten, Linear<4>, Flatten, Linear<2>> {};
-    std::vector<StageInfo> stages(Views::layer_count);
-    stages.resize(fuse(Views::rows, true, stages));
-    CHECK(storage_of(stages, 1) == 0);  // a view of the batch itself
-    CHECK(storage_of(stages, 3) == 2);
-    std::vector<Lifetime> without(lifetimes_of(stages.size())), with = without;
-    plan_activations(stages, 3, true, false, without);
-    plan_activations(stages, 3, true, true, with);
-    CHECK(without[gradient_entry(stages, 0)].bytes == 0);
-    CHECK(with[gradient_entry(stages, 0)].bytes == aligned(3 * 4 * sizeof(float)));
+    std::vector<NodeInfo> nodes(Views::layer_count);
+    nodes.resize(fuse(Views::layers, true, nodes));
+    CHECK(storage_of(nodes, 1) == 0);  // a view of the batch itself
+    CHECK(storage_of(nodes, 3) == 2);
+    std::vector<Lifetime> without(lifetimes_of(nodes.size())), with = without;
+    plan_activations(nodes, 3, true, false, without);
+    plan_activations(nodes, 3, true, true, with);
+    CHECK(without[gradient_entry(nodes, 0)].bytes == 0);
+    CHECK(with[gradient_entry(nodes, 0)].bytes == aligned(3 * 4 * sizeof(float)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/stage.hpp
+// Covers: cupola/net/plan_node.hpp
 #include <cupola/net/plan.hpp>
 
 #include <cmath>
@@ -37,12 +37,12 @@ TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and g
         const auto batch = static_cast<std::int64_t>(golden.batch);
         std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
         std::size_t next = 0;
-        for (const Row& row : Net::rows) {
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+        for (const LayerInfo& layer : Net::layers) {
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
                 const golden::NetworkParameter& g = golden.parameters[next++];
-                REQUIRE(g.size == static_cast<std::size_t>(row.parameters.list[p].shape.size()));
+                REQUIRE(g.size == static_cast<std::size_t>(layer.parameters.list[p].shape.size()));
                 for (std::size_t i = 0; i < g.size; ++i) {
-                    parameters[static_cast<std::size_t>(row.offsets[p]) + i] =
+                    parameters[static_cast<std::size_t>(layer.offsets[p]) + i] =
                         g.scale * golden::uniform(g.seed, static_cast<std::uint32_t>(i));
                 }
             }
@@ -62,14 +62,14 @@ TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and g
         std::vector<float> gradients(parameters.size(), std::numeric_limits<float>::quiet_NaN());
         run.plan.backward(run.context, images.data(), parameters.data(), gradients.data(), {});
         next = 0;
-        for (const Row& row : Net::rows) {
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
+        for (const LayerInfo& layer : Net::layers) {
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
                 const golden::NetworkParameter& g = golden.parameters[next++];
                 CAPTURE(g.name);
                 // The golden gradient is of the total: the decay's share is coefficient * w.
-                const bool decays = p == 0 && (row.name == "local3" || row.name == "local4");
+                const bool decays = p == 0 && (layer.name == "local3" || layer.name == "local4");
                 const auto at = [&](std::size_t i) {
-                    const std::size_t place = static_cast<std::size_t>(row.offsets[p]) + i;
+                    const std::size_t place = static_cast<std::size_t>(layer.offsets[p]) + i;
                     return static_cast<double>(gradients[place]) +
                            (decays ? 0.004 * static_cast<double>(parameters[place]) : 0.0);
                 };
@@ -101,10 +101,10 @@ TEST_CASE("backward adds where it is told to, and writes otherwise") {
     const std::vector<float> once = gradients(std::vector<float>(parameters.size(), 7.0F), false);
     const std::vector<float> twice = gradients(once, true);
     double largest = 0;
-    for (const Row& row : Net::rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            for (std::int64_t i = 0; i < row.parameters.list[p].shape.size(); ++i) {
-                const auto place = static_cast<std::size_t>(row.offsets[p] + i);
+    for (const LayerInfo& layer : Net::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            for (std::int64_t i = 0; i < layer.parameters.list[p].shape.size(); ++i) {
+                const auto place = static_cast<std::size_t>(layer.offsets[p] + i);
                 largest = std::max(largest, static_cast<double>(std::abs(once[place])));
                 REQUIRE(twice[place] == doctest::Approx(2 * once[place]).epsilon(1e-5));
             }
@@ -147,7 +147,7 @@ TEST_CASE("a plan for inspection shows every layer's output as training computes
     initialize(parameters, normal(0.5), 1, 1, 5, 0);
     std::vector<float> images(4 * 72);
     initialize(images, normal(1.0), 1, 1, 6, 0);
-    const PassKey key{.seed = 3, .step = 2, .first_sample = 8};
+    const RngKey key{.seed = 3, .step = 2, .first_sample = 8};
     const PlanOptions for_training{.batch = 4}, for_inspection{.batch = 4, .inspect = true};
     Runner<Net> training(for_training), inspection(for_inspection);
     training.plan.prepare(training.context, parameters.data());
@@ -155,9 +155,9 @@ TEST_CASE("a plan for inspection shows every layer's output as training computes
     const float* output = training.plan.forward(training.context, images.data(), parameters.data(), key);
     std::vector<std::vector<float>> seen;
     inspection.plan.forward_each(inspection.context, images.data(), parameters.data(), {}, key,
-                                 [&](std::size_t row, const float* values, std::int64_t elements) {
-                                     CHECK(row == seen.size());
-                                     CHECK(elements == 4 * Net::rows[row].output.size());
+                                 [&](std::size_t layer, const float* values, std::int64_t elements) {
+                                     CHECK(layer == seen.size());
+                                     CHECK(elements == 4 * Net::layers[layer].output.size());
                                      seen.emplace_back(values, values + elements);
                                  });
     REQUIRE(seen.size() == Net::layer_count);

@@ -32,17 +32,17 @@ struct Plain : Sequential<Input<6, 6, 3>, Named<"stem", Conv2d<4, 3>>, ReLU, Nam
 
 // Fork, the block's rows, the shortcut's, Add.
 static_assert(Plain::layer_count == 2 + 1 + 5 + 1 + 3);
-static_assert(Plain::rows[2].traits.two_readers && Plain::rows[2].reads == 2 && Plain::rows[2].name.empty());
-static_assert(Plain::rows[3].name == "block.conv1" && Plain::rows[3].reads == 3);
-static_assert(Plain::rows[8].traits.two_inputs && Plain::rows[8].name == "block");
-static_assert(Plain::rows[8].reads == 8 && Plain::rows[8].also_reads == 3);
-static_assert(Plain::rows[9].reads == 9);
+static_assert(Plain::layers[2].traits.two_readers && Plain::layers[2].reads == 2 && Plain::layers[2].name.empty());
+static_assert(Plain::layers[3].name == "block.conv1" && Plain::layers[3].reads == 3);
+static_assert(Plain::layers[8].traits.two_inputs && Plain::layers[8].name == "block");
+static_assert(Plain::layers[8].reads == 8 && Plain::layers[8].also_reads == 3);
+static_assert(Plain::layers[9].reads == 9);
 static_assert(Plain::parameter_count == 3 * 9 * 4 + 4 + 2 * (4 * 9 * 4 + 8) + 4 * 5 + 5);
 static_assert(Plain::buffer_elements == 4 * arena_extent(4));
 
 /// All kinds of shortcut, one after another.
 struct Every : Sequential<Input<8, 8, 3>, Named<"stem", Conv2d<4, 3, no_bias>>, BatchNorm2d<>, ReLU,
-                          Named<"a", Block<Identity, 4, 1>>, ReLU, Named<"b", Block<PadShortcut<8, 2>, 8, 2>>, ReLU,
+                          Named<"a", Block<Identity, 4, 1>>, ReLU, Named<"b", Block<OptionAShortcut<8, 2>, 8, 2>>, ReLU,
                           Named<"c", Block<Projection<Named<"downsample.0", Conv2d<12, 1, stride(2), no_bias>>,
                                                       Named<"downsample.1", BatchNorm2d<>>>,
                                            12, 2>>,
@@ -54,7 +54,7 @@ static_assert(Every::output == Extents<5>{});
 template <class Shortcut, std::int64_t channels, std::int64_t step>
 using SmoothBlock = Residual<Shortcut, Conv2d<channels, 3, stride(step), pad(1), no_bias>, BatchNorm2d<>>;
 struct Smooth : Sequential<Input<8, 8, 3>, Conv2d<4, 3, no_bias>, BatchNorm2d<>, SmoothBlock<Identity, 4, 1>,
-                           SmoothBlock<PadShortcut<8, 2>, 8, 2>, Dropout<0.2>,
+                           SmoothBlock<OptionAShortcut<8, 2>, 8, 2>, Dropout<0.2>,
                            SmoothBlock<Projection<Conv2d<12, 1, stride(2), no_bias>, BatchNorm2d<>>, 12, 2>,
                            GlobalAvgPool2d, Linear<5>> {};
 
@@ -78,12 +78,12 @@ struct Nested
                                          Named<"inner", Residual<Identity, Named<"conv", Conv2d<4, 3>>, ReLU>>,
                                          BatchNorm2d<>, Named<"last", Residual<Identity, Conv2d<4, 3>>>>>,
                  ReLU, Flatten, Linear<3>> {};
-static_assert(Nested::rows[3].name == "outer.inner.conv");
+static_assert(Nested::layers[3].name == "outer.inner.conv");
 
 /// A block with a type of its own is one too.
 struct OwnBlock : Residual<Identity, Named<"conv", Conv2d<2, 3>>> {};
 struct Own : Sequential<Input<3, 3, 2>, Named<"own", OwnBlock>, Flatten, Linear<2>> {};
-static_assert(Own::rows[1].name == "own.conv" && Own::layer_count == 5);
+static_assert(Own::layers[1].name == "own.conv" && Own::layer_count == 5);
 
 template <class Net>
 std::vector<float> parameters_of_net(std::uint64_t seed) {
@@ -161,26 +161,26 @@ void same_fused_and_unfused() {
 }  // namespace
 
 TEST_CASE("names inside a block begin with the block's") {
-    const auto names = [](std::span<const Row> rows) {
+    const auto names = [](std::span<const LayerInfo> layers) {
         std::string result;
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            for (std::size_t p = 0; p < rows[i].parameters.count; ++p) result += parameter_name(rows, i, p) + " ";
-            for (std::size_t b = 0; b < rows[i].buffers.count; ++b) result += buffer_name(rows, i, b) + " ";
+        for (std::size_t i = 0; i < layers.size(); ++i) {
+            for (std::size_t p = 0; p < layers[i].parameters.count; ++p) result += parameter_name(layers, i, p) + " ";
+            for (std::size_t b = 0; b < layers[i].buffers.count; ++b) result += buffer_name(layers, i, b) + " ";
         }
         return result;
     };
     CHECK(
-        names(Plain::rows) ==
+        names(Plain::layers) ==
         "stem.weight stem.bias block.conv1.weight block.bn1.weight block.bn1.bias block.bn1.running_mean block.bn1.running_var "
         "block.conv2.weight block.bn2.weight block.bn2.bias block.bn2.running_mean block.bn2.running_var fc.weight fc.bias ");
-    CHECK(names(Every::rows).find(" c.downsample.0.weight c.downsample.1.weight ") != std::string::npos);
-    CHECK(names(Nested::rows).find(" outer.inner.conv.weight ") != std::string::npos);
-    CHECK(names(Nested::rows).find(" outer.side.conv.weight ") != std::string::npos);
+    CHECK(names(Every::layers).find(" c.downsample.0.weight c.downsample.1.weight ") != std::string::npos);
+    CHECK(names(Nested::layers).find(" outer.inner.conv.weight ") != std::string::npos);
+    CHECK(names(Nested::layers).find(" outer.side.conv.weight ") != std::string::npos);
 }
 
 TEST_CASE("buffers begin as PyTorch's do, and say where they are and what they are of") {
-    const std::vector<float> buffers = initial_buffers(Every::rows);
-    const std::vector<RunningStatistics> all = running_statistics(Every::rows);
+    const std::vector<float> buffers = initial_buffers(Every::layers);
+    const std::vector<RunningStatistics> all = running_statistics(Every::layers);
     REQUIRE(all.size() == 8);
     for (const RunningStatistics& s : all) {
         for (std::int64_t c = 0; c < s.channels; ++c) {
@@ -190,16 +190,16 @@ TEST_CASE("buffers begin as PyTorch's do, and say where they are and what they a
         CHECK(s.decay == 0.9);
     }
     CHECK(all[0].channels == 4);
-    CHECK(all[0].elements_a_sample == 64);
+    CHECK(all[0].elements_per_sample == 64);
     CHECK(all[0].unbiased(2) == doctest::Approx(128.0 / 127));
-    CHECK(all[7].elements_a_sample == 4);
-    CHECK(RunningStatistics{.elements_a_sample = 1}.unbiased(1) == 1.0);
+    CHECK(all[7].elements_per_sample == 4);
+    CHECK(RunningStatistics{.elements_per_sample = 1}.unbiased(1) == 1.0);
 }
 
 TEST_CASE("a block is the sum of its layers and its shortcut") {
-    struct Net : Sequential<Input<6, 6, 4>, Residual<PadShortcut<8, 2>, Conv2d<8, 3, stride(2), pad(1)>>> {};
+    struct Net : Sequential<Input<6, 6, 4>, Residual<OptionAShortcut<8, 2>, Conv2d<8, 3, stride(2), pad(1)>>> {};
     struct Through : Sequential<Input<6, 6, 4>, Conv2d<8, 3, stride(2), pad(1)>> {};
-    struct Around : Sequential<Input<6, 6, 4>, PadShortcut<8, 2>> {};
+    struct Around : Sequential<Input<6, 6, 4>, OptionAShortcut<8, 2>> {};
     const std::vector<float> parameters = parameters_of_net<Net>(1);
     std::vector<float> images(3 * 6 * 6 * 4);
     initialize(images, normal(1.0), 1, 1, 6, 0);
@@ -230,27 +230,27 @@ TEST_CASE("fusion changes no bit of a network with blocks") {
 }
 
 TEST_CASE("BatchNorm2d and the sum of a block take in the ReLU that follows; a shortcut's ReLU is not the block's") {
-    std::vector<StageInfo> stages(Every::layer_count);
-    stages.resize(fuse(Every::rows, true, stages));
-    for (const StageInfo& stage : stages) {
-        const std::string_view type = Every::rows[stage.row].type;
+    std::vector<NodeInfo> nodes(Every::layer_count);
+    nodes.resize(fuse(Every::layers, true, nodes));
+    for (const NodeInfo& node : nodes) {
+        const std::string_view type = Every::layers[node.layer].type;
         CHECK(type != "ReLU");
-        if (type == "Add") CHECK((stage.rows == 2) == (Every::rows[stage.row].name != "d"));
+        if (type == "Add") CHECK((node.layers == 2) == (Every::layers[node.layer].name != "d"));
     }
     struct Apart : Sequential<Input<4, 4, 2>, Residual<Projection<ReLU, Conv2d<2, 1>>, Conv2d<2, 3>>> {};
-    std::vector<StageInfo> apart(Apart::layer_count);
-    REQUIRE(fuse(Apart::rows, true, apart) == Apart::layer_count);
+    std::vector<NodeInfo> apart(Apart::layer_count);
+    REQUIRE(fuse(Apart::layers, true, apart) == Apart::layer_count);
     CHECK(apart[1].activation == Activation::none);
     CHECK(apart[0].second_reader == 2);
     CHECK_FALSE(apart[0].second_reader_adds);
 }
 
 TEST_CASE("tensors of a network with blocks never share bytes while both are alive") {
-    const auto check = [](std::span<const Row> rows, bool fusion, bool training, bool input_gradient) {
-        std::vector<StageInfo> stages(rows.size());
-        stages.resize(fuse(rows, fusion, stages));
-        std::vector<Lifetime> lifetimes(lifetimes_of(stages.size()));
-        const std::size_t total = plan_activations(stages, 3, training, input_gradient, lifetimes);
+    const auto check = [](std::span<const LayerInfo> layers, bool fusion, bool training, bool input_gradient) {
+        std::vector<NodeInfo> nodes(layers.size());
+        nodes.resize(fuse(layers, fusion, nodes));
+        std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+        const std::size_t total = plan_activations(nodes, 3, training, input_gradient, lifetimes);
         std::size_t planned = 0;
         for (const Lifetime& x : lifetimes) {
             if (x.bytes == 0) continue;
@@ -261,20 +261,20 @@ TEST_CASE("tensors of a network with blocks never share bytes while both are ali
                 CHECK((x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset));
             }
         }
-        CHECK(planned > stages.size() / 2);
+        CHECK(planned > nodes.size() / 2);
     };
     for (const bool fusion : {false, true}) {
         for (const bool training : {false, true}) {
             for (const bool input_gradient : {false, true}) {
-                check(Every::rows, fusion, training, input_gradient);
-                check(Nested::rows, fusion, training, input_gradient);
-                check(First::rows, fusion, training, input_gradient);
+                check(Every::layers, fusion, training, input_gradient);
+                check(Nested::layers, fusion, training, input_gradient);
+                check(First::layers, fusion, training, input_gradient);
             }
         }
     }
 }
 
-TEST_CASE("the summary shows a block's rows in their order") {
+TEST_CASE("the summary shows a block's layers in their order") {
     const std::string table = summary<Plain>(2);
     CHECK(table.find("block.conv1") < table.find("block.bn2"));
     for (const char* part : {"Fork", "Add", "BatchNorm2d<", "GlobalAvgPool2d"}) {
@@ -290,9 +290,9 @@ TEST_CASE("a network with running statistics is not run outside training without
     HostArena arena(plan.bytes().total(), "test");
     plan.bind(arena.data());
     const std::vector<float> parameters = parameters_of_net<Plain>(1), image(6 * 6 * 3);
-    const std::vector<float> buffers = initial_buffers(Plain::rows);
+    const std::vector<float> buffers = initial_buffers(Plain::layers);
     plan.prepare(context, parameters.data(), buffers.data());
-    const PassKey key{.training = false};
+    const RngKey key{.training = false};
     std::string said;
     try {
         plan.forward(context, image.data(), parameters.data(), key);
@@ -304,7 +304,7 @@ TEST_CASE("a network with running statistics is not run outside training without
         plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
 }
 
-TEST_CASE("inspection shows a network with blocks as training computes it, each row once") {
+TEST_CASE("inspection shows a network with blocks as training computes it, each layer once") {
     const std::vector<float> parameters = parameters_of_net<Every>(3);
     std::vector<float> images(static_cast<std::size_t>(5 * Every::input_shape.size()));
     initialize(images, normal(1.0), 1, 1, 6, 0);
@@ -319,18 +319,18 @@ TEST_CASE("inspection shows a network with blocks as training computes it, each 
     plan.prepare(context, parameters.data());
     std::vector<std::vector<float>> seen;
     plan.forward_each(context, images.data(), parameters.data(), {}, {},
-                      [&](std::size_t row, const float* values, std::int64_t elements) {
-                          CHECK(row == seen.size());
-                          CHECK(elements == 5 * Every::rows[row].output.size());
+                      [&](std::size_t layer, const float* values, std::int64_t elements) {
+                          CHECK(layer == seen.size());
+                          CHECK(elements == 5 * Every::layers[layer].output.size());
                           seen.emplace_back(values, values + elements);
                       });
     REQUIRE(seen.size() == Every::layer_count);
     CHECK(same_bits(seen.back(), trained.output));
     for (std::size_t i = 0; i < seen.size(); ++i) {
-        const Row& row = Every::rows[i];
-        if (row.traits.two_readers) CHECK(same_bits(seen[i], seen[row.reads - 1]));
-        if (!row.traits.two_inputs) continue;
+        const LayerInfo& layer = Every::layers[i];
+        if (layer.traits.two_readers) CHECK(same_bits(seen[i], seen[layer.reads - 1]));
+        if (!layer.traits.two_inputs) continue;
         for (std::size_t k = 0; k < seen[i].size(); ++k)
-            REQUIRE(seen[i][k] == seen[row.reads - 1][k] + seen[row.also_reads - 1][k]);
+            REQUIRE(seen[i][k] == seen[layer.reads - 1][k] + seen[layer.also_reads - 1][k]);
     }
 }

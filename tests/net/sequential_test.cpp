@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/items.hpp, cupola/net/summary.hpp, cupola/net/table.hpp
+// Covers: cupola/net/modules.hpp, cupola/net/summary.hpp, cupola/net/table.hpp
 #include <cupola/net/sequential.hpp>
 
 #include <doctest/doctest.h>
@@ -27,22 +27,22 @@ struct Deep : Sequential<Input<4, 4, 2>, Conv2d<2, 3>, Dropout<0.5>, AvgPool2d<2
 static_assert(Deep::output == Extents<3>{} && Deep::parameter_count == 2 * 9 * 2 + 2 + 8 * 3 + 3);
 static_assert(Network<Deep> && !Network<int> && !Network<Linear<3>>);
 
-TEST_CASE("rows carry names, extents and offsets in the order of the list") {
-    const auto rows = tutorial::Net::rows;
-    CHECK(rows[0].name == "conv1");
-    CHECK(rows[0].type == "Conv2d<64, 5>");
-    CHECK(rows[0].output == Shape{24, 24, 64});
-    CHECK(rows[2].output == Shape{12, 12, 64});
-    CHECK(rows[7].output == Shape{6, 6, 64});
-    CHECK(rows[8].output == Shape{2304});
-    CHECK(rows[9].parameters.list[0].shape == Shape{384, 2304});
-    CHECK(parameter_name(rows, 13, 1) == "softmax_linear.bias");
-    CHECK(parameter_name(Deep::rows, 0, 0) == "0.weight");
+TEST_CASE("layers carry names, extents and offsets in the order of the list") {
+    const auto layers = tutorial::Net::layers;
+    CHECK(layers[0].name == "conv1");
+    CHECK(layers[0].type == "Conv2d<64, 5>");
+    CHECK(layers[0].output == Shape{24, 24, 64});
+    CHECK(layers[2].output == Shape{12, 12, 64});
+    CHECK(layers[7].output == Shape{6, 6, 64});
+    CHECK(layers[8].output == Shape{2304});
+    CHECK(layers[9].parameters.list[0].shape == Shape{384, 2304});
+    CHECK(parameter_name(layers, 13, 1) == "softmax_linear.bias");
+    CHECK(parameter_name(Deep::layers, 0, 0) == "0.weight");
     std::int64_t next = 0;
-    for (const Row& row : rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            CHECK(row.offsets[p] == next);
-            next += arena_extent(row.parameters.list[p].shape.size());
+    for (const LayerInfo& layer : layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            CHECK(layer.offsets[p] == next);
+            next += arena_extent(layer.parameters.list[p].shape.size());
         }
     }
     CHECK(next == tutorial::Net::parameter_elements);

@@ -41,8 +41,8 @@ TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the s
     CHECK(times.at(1, StepPart::loss).seconds >= 0.001);
     std::int64_t calls = 0;
     for (std::size_t step = 0; step < 2; ++step) {
-        for (std::size_t stage = 0; stage < 3; ++stage) {
-            calls += times.at(step, Direction::forward, stage).calls + times.at(step, Direction::backward, stage).calls;
+        for (std::size_t node = 0; node < 3; ++node) {
+            calls += times.at(step, Direction::forward, node).calls + times.at(step, Direction::backward, node).calls;
         }
         for (std::size_t part = 0; part < step_parts; ++part)
             calls += times.at(step, static_cast<StepPart>(part)).calls;
@@ -59,7 +59,7 @@ TEST_CASE("where there are marks, a stopwatch tells them when its part begins an
     StepTimes times(3, 1);
     times.mark(&marks);
     {
-        const Stopwatch stage(&times, Direction::backward, 1);
+        const Stopwatch node(&times, Direction::backward, 1);
         const Stopwatch loss(&times, StepPart::loss);
         CHECK(marks.ended.empty());
     }
@@ -76,7 +76,7 @@ TEST_CASE("where there are marks, a stopwatch tells them when its part begins an
 }
 
 TEST_CASE("a stopwatch without times does nothing") {
-    const Stopwatch part(nullptr, StepPart::data), stage(nullptr, Direction::forward, 7);
+    const Stopwatch part(nullptr, StepPart::data), node(nullptr, Direction::forward, 7);
 }
 
 static_assert(static_cast<std::size_t>(StepPart::statistics) + 1 == step_parts, "every part has an entry");

@@ -42,10 +42,10 @@ template <class N>
 Floats parameters_of_net() {
     Floats values(static_cast<std::size_t>(N::parameter_elements));
     std::uint32_t number = 0;
-    for (const Row& row : N::rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            const Parameter& parameter = row.parameters.list[p];
-            const auto part = std::span(values).subspan(static_cast<std::size_t>(row.offsets[p]),
+    for (const LayerInfo& layer : N::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const Parameter& parameter = layer.parameters.list[p];
+            const auto part = std::span(values).subspan(static_cast<std::size_t>(layer.offsets[p]),
                                                         static_cast<std::size_t>(parameter.shape.size()));
             initialize(part, parameter.initializer, parameter.fan_in, parameter.fan_out, 1, number++);
             const Floats noise = random(parameter.shape.size(), 0.1, 100 + number);
@@ -91,7 +91,7 @@ private:
 /// Runs the replicas in step, as a training does.
 template <class N>
 void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& parameters, bool accumulate = false) {
-    const std::size_t exchanges = replicas[0]->plan.exchanges();
+    const std::size_t all_reduces = replicas[0]->plan.all_reduces();
     std::vector<std::vector<double>> partials(replicas.size());
     std::vector<double> merged;
     const auto merge = [&](Direction direction, std::size_t k) {
@@ -103,19 +103,19 @@ void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& paramete
     };
     const auto room = [&](Direction direction, std::size_t k) {
         for (std::size_t r = 0; r < replicas.size(); ++r) {
-            const std::int64_t size = k < exchanges ? replicas[r]->plan.exchange_size(direction, k) : 0;
+            const std::int64_t size = k < all_reduces ? replicas[r]->plan.statistics_size(direction, k) : 0;
             partials[r].assign(static_cast<std::size_t>(size), 0.0);
         }
     };
     for (auto& r : replicas) r->plan.prepare(r->context, parameters.data());
-    for (std::size_t k = 0; k <= exchanges; ++k) {
+    for (std::size_t k = 0; k <= all_reduces; ++k) {
         room(Direction::forward, k);
         for (std::size_t i = 0; i < replicas.size(); ++i) {
             Replica& r = *replicas[i];
             const float* output = r.plan.forward_segment(r.context, k, r.samples, parameters.data(), {},
                                                          {.running = nullptr, .batch = r.statistics.data()},
                                                          merged.data(), partials[i].data());
-            CHECK((output != nullptr) == (k == exchanges));
+            CHECK((output != nullptr) == (k == all_reduces));
             if (output == nullptr) continue;
             r.output.assign(output, output + r.size * N::output_shape.size());
             r.loss = CrossEntropy<5>{}
@@ -123,16 +123,16 @@ void run(std::vector<std::unique_ptr<Replica>>& replicas, const Floats& paramete
                          .forward(r.context, output, r.labels, r.size, r.plan.output_gradient())
                          .sum;
         }
-        if (k < exchanges) merge(Direction::forward, k);
+        if (k < all_reduces) merge(Direction::forward, k);
     }
-    for (std::size_t k = 0; k <= exchanges; ++k) {
+    for (std::size_t k = 0; k <= all_reduces; ++k) {
         room(Direction::backward, k);
         for (std::size_t i = 0; i < replicas.size(); ++i) {
             Replica& r = *replicas[i];
             r.plan.backward_segment(r.context, k, r.samples, parameters.data(), r.gradients.data(), {}, accumulate,
                                     merged.data(), partials[i].data());
         }
-        if (k < exchanges) merge(Direction::backward, k);
+        if (k < all_reduces) merge(Direction::backward, k);
     }
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
         const auto loss = CrossEntropy<5>{}.operation<Host>();
         whole->loss = loss.forward(whole->context, output, labels.data(), all, whole->plan.output_gradient()).sum;
         whole->plan.backward(whole->context, images.data(), parameters.data(), whole->gradients.data(), {});
-        CHECK(whole->plan.exchanges() == 0);
+        CHECK(whole->plan.all_reduces() == 0);
 
         std::vector<std::unique_ptr<Replica>> replicas;
         std::int64_t first = 0;
@@ -168,7 +168,7 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
                 Replica::make<Net>(options, images.data() + first * Net::input_shape.size(), labels.data() + first));
             first += size;
         }
-        REQUIRE(replicas[0]->plan.exchanges() == 5);
+        REQUIRE(replicas[0]->plan.all_reduces() == 5);
         run<Net>(replicas, parameters);
 
         Floats outputs;
@@ -186,11 +186,11 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
         }
         CHECK(tutorial::difference(outputs, whole->output) < 1e-5);
         CHECK(total == doctest::Approx(whole->loss).epsilon(1e-6));
-        for (const Row& row : Net::rows) {
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                CAPTURE(row.type);
-                const auto begin = static_cast<std::size_t>(row.offsets[p]),
-                           size = static_cast<std::size_t>(row.parameters.list[p].shape.size());
+        for (const LayerInfo& layer : Net::layers) {
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+                CAPTURE(layer.type);
+                const auto begin = static_cast<std::size_t>(layer.offsets[p]),
+                           size = static_cast<std::size_t>(layer.parameters.list[p].shape.size());
                 // Bits of ReLU and of maxima aside, of which there are none here, the difference is that of rounding.
                 CHECK(tutorial::difference(std::span(average).subspan(begin, size),
                                            std::span(whole->gradients).subspan(begin, size)) < 2e-5);
@@ -232,10 +232,10 @@ TEST_CASE("synchronised gradients add up over several passes") {
         return replicas[1]->gradients;
     };
     const Floats alone = gradients(false), added = gradients(true);
-    for (const Row& row : Net::rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            for (std::int64_t i = 0; i < row.parameters.list[p].shape.size(); ++i) {
-                const auto at = static_cast<std::size_t>(row.offsets[p] + i);
+    for (const LayerInfo& layer : Net::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            for (std::int64_t i = 0; i < layer.parameters.list[p].shape.size(); ++i) {
+                const auto at = static_cast<std::size_t>(layer.offsets[p] + i);
                 REQUIRE(added[at] == doctest::Approx(0.5F + alone[at]).epsilon(1e-5));
             }
         }
@@ -245,6 +245,6 @@ TEST_CASE("synchronised gradients add up over several passes") {
 TEST_CASE("a network without statistics to share is one segment") {
     HostContext context(0, {});
     const PlanOptions options{.batch = 2, .synchronized = true};
-    CHECK(Plan<Host>::make<WithoutNorm>(context, options).exchanges() == 0);
-    CHECK(Plan<Host>::make<ResNet<8>>(context, options).exchanges() == 7);
+    CHECK(Plan<Host>::make<WithoutNorm>(context, options).all_reduces() == 0);
+    CHECK(Plan<Host>::make<ResNet<8>>(context, options).all_reduces() == 7);
 }

@@ -23,7 +23,8 @@ namespace {
 
 template <class D>
 Outcome run(const Problem& problem) {
-    return operation_run::run<D>(problem, [](const auto& site) { return ops::Relu<DeviceOf<D>, ElementOf<D>>(site); });
+    return operation_run::run<D>(problem,
+                                 [](const auto& build) { return ops::Relu<DeviceOf<D>, ElementOf<D>>(build); });
 }
 
 Problem problem_of(const Floats& x, const Floats& dy, int threads) {

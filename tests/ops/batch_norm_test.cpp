@@ -59,8 +59,8 @@ reference::BatchNorm oracle(const Case& c, Activation activation = Activation::n
 
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const auto& site) {
-        return ops::BatchNorm<DeviceOf<D>, ElementOf<D>>(site, BatchNormShape{c.channels, c.epsilon});
+    return operation_run::run<D>(problem, [&](const auto& build) {
+        return ops::BatchNorm<DeviceOf<D>, ElementOf<D>>(build, BatchNormShape{c.channels, c.epsilon});
     });
 }
 
@@ -101,12 +101,12 @@ TEST_CASE_TEMPLATE_APPLY(norm_agrees, DevicesAndElements);
 TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D,
                           norm_inference) {
     for (const Case& c : cases) {
-        for (const bool site_training : {false, true}) {
+        for (const bool made_for_training : {false, true}) {
             const std::uint64_t seed = reference::fresh_seed();
-            INFO(describe(c), ", with backward ", site_training, ", seed ", seed);
+            INFO(describe(c), ", with backward ", made_for_training, ", seed ", seed);
             Problem problem = problem_of<D>(c, seed, 2, Activation::relu);
             problem.training = false;
-            problem.site_training = site_training;
+            problem.made_for_training = made_for_training;
             const Outcome outcome = run<D>(c, problem);
             const auto reference = oracle(c, Activation::relu);
             const reference::BatchNorm::Moments running{reference::widen(problem.buffers[0]),
@@ -114,7 +114,7 @@ TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the runnin
             const auto &weight = problem.parameters[0], &bias = problem.parameters[1];
             CHECK(distance(outcome.output, reference.forward(problem.x, weight, bias, running)) < tolerance<D>);
             for (const float value : outcome.statistics[0]) CHECK(std::isnan(value));  // not written
-            if (!site_training) continue;
+            if (!made_for_training) continue;
             const auto gradients = reference.backward(problem.dy, problem.x, weight, outcome.output, running, true);
             CHECK(distance(outcome.input_gradient, gradients.input) < tolerance<D>);
             CHECK(distance(outcome.parameter_gradients[0], gradients.weight) < reference::tolerance);
@@ -163,7 +163,7 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation leaves out the input gradient tha
     const Case c{2, 3, 3, 16};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome with = run<D>(c, problem);
-    problem.input_gradient = problem.site_input_gradient = false;
+    problem.input_gradient = problem.made_for_input_gradient = false;
     const Outcome without = run<D>(c, problem);
     for (const float value : without.input_gradient) CHECK(std::isnan(value));
     CHECK(reference::same_bits(with.parameter_gradients[0], without.parameter_gradients[0]));

@@ -60,7 +60,7 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
     return operation_run::run<D>(
-        problem, [&](const auto& site) { return ops::Convolution<DeviceOf<D>, ElementOf<D>>(site, shape_of(c)); });
+        problem, [&](const auto& build) { return ops::Convolution<DeviceOf<D>, ElementOf<D>>(build, shape_of(c)); });
 }
 
 /// Kernels and strides in all combinations; channels, sizes, batches and bias change from one to the next with periods
@@ -162,7 +162,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operat
         Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome itself = run<D>(c, problem);
-        problem.masked_by_next = true;
+        problem.relu_mask_applied_by_next = true;
         problem.dy = reference::relu_mask(itself.output, problem.dy);
         const Outcome masked = run<D>(c, problem);
         CHECK(reference::same_bits(masked.output, itself.output));
@@ -174,7 +174,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operat
         problem.dy = problem_of<D>(c, seed, 2).dy;
         const Outcome unmasked = run<D>(c, problem);
         problem.activation = Activation::none;
-        problem.masked_by_next = false;
+        problem.relu_mask_applied_by_next = false;
         CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
     }
 }
@@ -207,7 +207,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobo
         Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         const Outcome full = run<D>(c, problem);
         problem.input_gradient = false;
-        problem.site_input_gradient = !known_before;
+        problem.made_for_input_gradient = !known_before;
         const Outcome outcome = run<D>(c, problem);
         for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
         CHECK(reference::same_bits(outcome.output, full.output));
@@ -225,7 +225,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution made for evaluation computes the same o
         Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         problem.activation = Activation::relu;
         const Outcome training = run<D>(c, problem);
-        problem.site_training = problem.training = false;
+        problem.made_for_training = problem.training = false;
         const Outcome inference = run<D>(c, problem);
         CHECK(reference::same_bits(inference.output, training.output));
         CHECK(inference.needs.packed <= training.needs.packed);
@@ -276,7 +276,7 @@ TEST_CASE("a convolution that oneDNN would compute by its reference code is refu
 
 TEST_CASE("child: a convolution in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{1, 12, 6, 16, 16, 5, 1};
-    using D = OnDevice<Host, BFloat16>;
+    using D = DeviceAndElement<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 convolutions need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));
@@ -293,7 +293,7 @@ TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only refe
 
 TEST_CASE("a convolution in bfloat16 rounds its weights to nearest, and none of its sums") {
     if (!computes_bfloat16()) return;
-    using D = OnDevice<Host, BFloat16>;
+    using D = DeviceAndElement<Host, BFloat16>;
     const Case c{2, 12, 12, 64, 64, 5, 1};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);

@@ -39,8 +39,8 @@ Problem problem_of(std::int64_t batch, std::int64_t features, int threads) {
 
 template <class D>
 Outcome run(const Problem& problem, double rate) {
-    return operation_run::run<D>(problem,
-                                 [&](const auto& site) { return ops::Dropout<DeviceOf<D>, ElementOf<D>>(site, rate); });
+    return operation_run::run<D>(
+        problem, [&](const auto& build) { return ops::Dropout<DeviceOf<D>, ElementOf<D>>(build, rate); });
 }
 
 }  // namespace
@@ -146,7 +146,7 @@ TEST_CASE_TEMPLATE_DEFINE("dropout is the identity in evaluation", D, dropout_ev
     Problem problem = problem_of(3, 50, 1);
     problem.x = rounded<D>(random.normal(150));
     problem.x[7] = std::numeric_limits<float>::quiet_NaN();
-    problem.training = problem.site_training = false;
+    problem.training = problem.made_for_training = false;
     CHECK(reference::same_bits(run<D>(problem, 0.5).output, problem.x));
 }
 TEST_CASE_TEMPLATE_APPLY(dropout_evaluation, DevicesAndElements);

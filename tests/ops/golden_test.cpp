@@ -87,8 +87,9 @@ TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's figures", D, golden_convo
             const ConvolutionShape shape{rows(c), columns(c), number(c.channels), number(c.filters), !c.biases.empty()};
             const Problem problem = problem_of(c, {c.height, c.width, c.channels},
                                                {c.output_height, c.output_width, c.filters}, number(c.batch), threads);
-            check(c, operation_run::run<D>(
-                         problem, [&](const Site<D>& site) { return ops::Convolution<D, float>(site, shape); }));
+            check(c, operation_run::run<D>(problem, [&](const BuildContext<D>& build) {
+                      return ops::Convolution<D, float>(build, shape);
+                  }));
         }
     }
 }
@@ -100,8 +101,8 @@ TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's figures", D, golden_line
             INFO(std::string(c.name));
             const LinearShape shape{number(c.inputs), number(c.outputs), !c.biases.empty()};
             const Problem problem = problem_of(c, {c.inputs}, {c.outputs}, number(c.batch), threads);
-            check(c, operation_run::run<D>(problem,
-                                           [&](const Site<D>& site) { return ops::Linear<D, float>(site, shape); }));
+            check(c, operation_run::run<D>(
+                         problem, [&](const BuildContext<D>& build) { return ops::Linear<D, float>(build, shape); }));
         }
     }
 }
@@ -116,8 +117,9 @@ TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's figures", D, golden_pooling) 
                 const Problem problem =
                     problem_of(c, {c.height, c.width, c.channels}, {c.output_height, c.output_width, c.channels},
                                number(c.batch), threads);
-                check(c, operation_run::run<D>(
-                             problem, [&](const Site<D>& site) { return ops::Pooling<D, float>(site, shape); }));
+                check(c, operation_run::run<D>(problem, [&](const BuildContext<D>& build) {
+                          return ops::Pooling<D, float>(build, shape);
+                      }));
             }
         }
     };
@@ -131,9 +133,9 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's figures"
         INFO(std::string(c.name));
         const LocalResponseNormShape shape{number(c.channels), number(c.depth_radius), c.bias, c.alpha, c.beta};
         const Shape extents{c.height, c.width, c.channels};
-        check(c, operation_run::run<D>(problem_of(c, extents, extents, number(c.batch), 2), [&](const Site<D>& site) {
-                  return ops::LocalResponseNorm<D, float>(site, shape);
-              }));
+        check(c, operation_run::run<D>(
+                     problem_of(c, extents, extents, number(c.batch), 2),
+                     [&](const BuildContext<D>& build) { return ops::LocalResponseNorm<D, float>(build, shape); }));
     }
 }
 TEST_CASE_TEMPLATE_APPLY(golden_lrn, Devices);
@@ -142,8 +144,9 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's figures", D, golden_relu) {
     for (const golden::ReLUCase& c : golden::relu_cases) {
         INFO(std::string(c.name));
         const Shape extents{c.input.size()};
-        const Outcome outcome = operation_run::run<D>(problem_of(c, extents, extents, 1, 2),
-                                                      [](const Site<D>& site) { return ops::Relu<D, float>(site); });
+        const Outcome outcome =
+            operation_run::run<D>(problem_of(c, extents, extents, 1, 2),
+                                  [](const BuildContext<D>& build) { return ops::Relu<D, float>(build); });
         CHECK(distance(outcome.output, c.output) == 0);
         CHECK(distance(outcome.input_gradient, c.input_gradient) == 0);
     }
@@ -190,8 +193,8 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does 
             problem.activation = c.relu ? Activation::relu : Activation::none;
             problem.buffers = {list(c.mean_before), list(c.variance_before)};
             const auto run = [&] {
-                return operation_run::run<D>(problem, [&](const Site<D>& site) {
-                    return ops::BatchNorm<D, float>(site, BatchNormShape{number(c.channels), c.epsilon});
+                return operation_run::run<D>(problem, [&](const BuildContext<D>& build) {
+                    return ops::BatchNorm<D, float>(build, BatchNormShape{number(c.channels), c.epsilon});
                 });
             };
             const Outcome outcome = run();
@@ -210,7 +213,7 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does 
                 }
                 CHECK(distance(updated, after) < reference::tolerance);
             }
-            problem.training = problem.site_training = false;
+            problem.training = problem.made_for_training = false;
             CHECK(distance(run().output, c.evaluated) < reference::tolerance);
         }
     }

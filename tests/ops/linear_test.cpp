@@ -65,8 +65,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const auto& site) {
-        return ops::Linear<DeviceOf<D>, ElementOf<D>>(site, LinearShape{c.in, c.out, c.bias});
+    return operation_run::run<D>(problem, [&](const auto& build) {
+        return ops::Linear<DeviceOf<D>, ElementOf<D>>(build, LinearShape{c.in, c.out, c.bias});
     });
 }
 
@@ -103,7 +103,7 @@ TEST_CASE_TEMPLATE_DEFINE("outside training a linear layer agrees with plain loo
             const std::uint64_t seed = reference::fresh_seed();
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
             Problem problem = problem_of<D>(c, seed, threads);
-            problem.site_training = problem.training = false;
+            problem.made_for_training = problem.training = false;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const auto before = oracle(c).forward(problem.x, problem.parameters[0], b);
             CHECK(distance(run<D>(c, problem).output, before) < tolerance<D>);
@@ -165,7 +165,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next opera
         Problem problem = problem_of<D>(c, seed, 2);
         problem.activation = Activation::relu;
         const Outcome itself = run<D>(c, problem);
-        problem.masked_by_next = true;
+        problem.relu_mask_applied_by_next = true;
         problem.dy = reference::relu_mask(itself.output, problem.dy);
         const Outcome masked = run<D>(c, problem);
         CHECK(reference::same_bits(masked.output, itself.output));
@@ -177,7 +177,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next opera
         problem.dy = problem_of<D>(c, seed, 2).dy;
         const Outcome unmasked = run<D>(c, problem);
         problem.activation = Activation::none;
-        problem.masked_by_next = false;
+        problem.relu_mask_applied_by_next = false;
         CHECK(reference::same_bits(unmasked.input_gradient, run<D>(c, problem).input_gradient));
     }
 }
@@ -215,7 +215,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nob
         Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
         const Outcome full = run<D>(c, problem);
         problem.input_gradient = false;
-        problem.site_input_gradient = !known_before;
+        problem.made_for_input_gradient = !known_before;
         const Outcome outcome = run<D>(c, problem);
         for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
         CHECK(reference::same_bits(outcome.output, full.output));
@@ -232,7 +232,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same 
         Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         problem.activation = Activation::relu;
         const Outcome training = run<D>(c, problem);
-        problem.site_training = problem.training = false;
+        problem.made_for_training = problem.training = false;
         CHECK(reference::same_bits(run<D>(c, problem).output, training.output));
     }
 }
@@ -270,7 +270,7 @@ TEST_CASE_TEMPLATE_APPLY(linear_nan, DevicesAndElements);
 
 TEST_CASE("child: a linear layer in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{3, 5, 3};
-    using D = OnDevice<Host, BFloat16>;
+    using D = DeviceAndElement<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 linear layers need AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));
@@ -287,7 +287,7 @@ TEST_CASE("a linear layer in bfloat16 that oneDNN would emulate, or has only ref
 
 TEST_CASE("a linear layer in bfloat16 rounds its weights to nearest") {
     if (!computes_bfloat16()) return;
-    using D = OnDevice<Host, BFloat16>;
+    using D = DeviceAndElement<Host, BFloat16>;
     const Case c{17, 65, 63};
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);

@@ -55,9 +55,9 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 
 template <class D>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem, [&](const auto& site) {
+    return operation_run::run<D>(problem, [&](const auto& build) {
         return ops::LocalResponseNorm<DeviceOf<D>, ElementOf<D>>(
-            site, LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
+            build, LocalResponseNormShape{c.channels, c.radius, c.bias, c.alpha, c.beta});
     });
 }
 
@@ -146,7 +146,7 @@ TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, DevicesAndElements);
 TEST_CASE_TEMPLATE_DEFINE("local response normalisation leaves out the input gradient that nobody wants", D, lrn_null) {
     const Case c{2, 3, 3, 16, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
-    problem.input_gradient = problem.site_input_gradient = false;
+    problem.input_gradient = problem.made_for_input_gradient = false;
     const Outcome outcome = run<D>(c, problem);
     for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
 }
@@ -167,8 +167,9 @@ TEST_CASE("more channels than a row holds are refused with the numbers") {
     HostContext context(0, {});
     const auto make = [&](std::int64_t channels, std::int64_t radius) {
         const Shape shape{1, 1, channels};
-        ops::LocalResponseNorm<Host, float>(Site<Host>{.context = context, .batch = 1, .input = shape, .output = shape},
-                                            LocalResponseNormShape{.channels = channels, .radius = radius});
+        ops::LocalResponseNorm<Host, float>(
+            BuildContext<Host>{.context = context, .batch = 1, .input = shape, .output = shape},
+            LocalResponseNormShape{.channels = channels, .radius = radius});
     };
     CHECK(message_of<InvalidArgument>([&] { make(4096, 1); }) ==
           "local response normalisation takes at most 4096 channels with its window on both sides, not 4096 + 2 x 1");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/onednn/primitive.hpp
+// Covers: cupola/ops/host/onednn_primitive.hpp
 //
 // One oneDNN primitive: what is refused before it can run, and how a layout is changed.
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/onednn/primitive.hpp>
+#include <cupola/ops/host/onednn_primitive.hpp>
 
 #include "../throws_with.hpp"
 

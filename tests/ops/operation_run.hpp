@@ -111,12 +111,12 @@ struct Problem {
     int threads = 1;
     std::uint32_t layer = 0;
     cupola::Activation activation = cupola::Activation::none;
-    bool masked_by_next = false, masks_for_previous = false;
+    bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
     /// Whether backward is asked for the gradient of the input: the site says so, and the pass.
-    bool site_input_gradient = true;
+    bool made_for_input_gradient = true;
     bool input_gradient = true;
     /// Whether backward exists for the site, and whether this is a pass of training.
-    bool site_training = true;
+    bool made_for_training = true;
     bool training = true;
     bool accumulate = false;
     std::uint64_t seed = 0;
@@ -145,18 +145,18 @@ template <class Where, class Make>
     using T = ElementOf<Where>;
     typename D::Context context(0, device_options<D>(problem.threads));
     [[maybe_unused]] const auto team = context.team();
-    const cupola::Site<D, T> site{.context = context,
-                                  .batch = problem.batch,
-                                  .input = problem.input,
-                                  .output = problem.output,
-                                  .layer = problem.layer,
-                                  .activation = problem.activation,
-                                  .masked_by_next = problem.masked_by_next,
-                                  .masks_for_previous = problem.masks_for_previous,
-                                  .training = problem.site_training,
-                                  .input_gradient = problem.site_input_gradient,
-                                  .inference = !problem.site_training};
-    auto operation = make(site);
+    const cupola::BuildContext<D, T> build{.context = context,
+                                           .batch = problem.batch,
+                                           .input = problem.input,
+                                           .output = problem.output,
+                                           .layer = problem.layer,
+                                           .activation = problem.activation,
+                                           .relu_mask_applied_by_next = problem.relu_mask_applied_by_next,
+                                           .applies_relu_mask_of_previous = problem.applies_relu_mask_of_previous,
+                                           .training = problem.made_for_training,
+                                           .input_gradient = problem.made_for_input_gradient,
+                                           .inference = !problem.made_for_training};
+    auto operation = make(build);
     static_assert(cupola::Operation<decltype(operation), D, T>);
 
     Outcome outcome;
@@ -179,25 +179,25 @@ template <class Where, class Make>
         gradients.emplace_back(context, values.size() * sizeof(float));
     }
 
-    cupola::Pass<D, T> pass{.context = context,
-                            .input = x.template data<T>(),
-                            .output = y.template data<T>(),
-                            .accumulate = problem.accumulate,
-                            .packed = packed.bytes(),
-                            .saved = saved.bytes(),
-                            .scratch = scratch.bytes(),
-                            .training = problem.training,
-                            .seed = problem.seed,
-                            .step = problem.step,
-                            .first_sample = problem.first_sample};
+    cupola::PassArgs<D, T> args{.context = context,
+                                .input = x.template data<T>(),
+                                .output = y.template data<T>(),
+                                .accumulate = problem.accumulate,
+                                .packed = packed.bytes(),
+                                .saved = saved.bytes(),
+                                .scratch = scratch.bytes(),
+                                .training = problem.training,
+                                .seed = problem.seed,
+                                .step = problem.step,
+                                .first_sample = problem.first_sample};
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-        pass.parameters[i] = parameters[i].data();
-        pass.parameter_gradients[i] = gradients[i].data();
+        args.parameters[i] = parameters[i].data();
+        args.parameter_gradients[i] = gradients[i].data();
     }
 
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-        pass.buffers[i] = buffers[i].data();
-        pass.statistics[i] = statistics[i].data();
+        args.buffers[i] = buffers[i].data();
+        args.statistics[i] = statistics[i].data();
     }
 
     for (const bool again : {false, true}) {
@@ -205,11 +205,11 @@ template <class Where, class Make>
         y.poison();
         saved.poison();
         scratch.poison();
-        if constexpr (requires { operation.prepare(pass); }) {
-            if (!again) operation.prepare(pass);
+        if constexpr (requires { operation.prepare(args); }) {
+            if (!again) operation.prepare(args);
             scratch.poison();
         }
-        operation.forward(pass);
+        operation.forward(args);
         const Floats output = read(y);
         CHECK_MESSAGE(reference::same_bits(read(x), x_before), "forward changed its input");
         if (again)
@@ -218,7 +218,7 @@ template <class Where, class Make>
         outcome.statistics.clear();
         for (Guarded<D>& values : statistics) outcome.statistics.push_back(values.read());
 
-        if (problem.site_training) {
+        if (problem.made_for_training) {
             dy.template write<T>(problem.dy);
             dx.poison();
             scratch.poison();
@@ -229,7 +229,7 @@ template <class Where, class Make>
                     gradients[i].poison();
                 }
             }
-            cupola::Pass<D, T> backward = pass;
+            cupola::PassArgs<D, T> backward = args;
             backward.output_gradient = dy.template data<T>();
             backward.input_gradient = problem.input_gradient ? dx.template data<T>() : nullptr;
             operation.backward(backward);

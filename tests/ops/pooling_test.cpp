@@ -66,7 +66,7 @@ Outcome run(const Case& c, const Problem& problem) {
     const PoolingShape shape{window_axis(c.height, c.window, c.stride, c.padding),
                              window_axis(c.width, c.window, c.stride, c.padding), c.channels, c.kind};
     return operation_run::run<D>(
-        problem, [&](const auto& site) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(site, shape); });
+        problem, [&](const auto& build) { return ops::Pooling<DeviceOf<D>, ElementOf<D>>(build, shape); });
 }
 
 /// oneDNN adds the gradients of windows that overlap in the element type: up to 25 roundings here.
@@ -134,7 +134,7 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D
         INFO(describe(c), ", seed ", seed);
         Problem problem = problem_of<D>(c, seed, 2, true);  // what comes out of a ReLU
         const Outcome plain = run<D>(c, problem);
-        problem.masks_for_previous = true;
+        problem.applies_relu_mask_of_previous = true;
         const Outcome masking = run<D>(c, problem);
         CHECK(reference::same_bits(masking.output, plain.output));
         CHECK(reference::same_bits(masking.input_gradient, reference::relu_mask(problem.x, plain.input_gradient)));
@@ -168,7 +168,7 @@ TEST_CASE_TEMPLATE_DEFINE("pooling leaves out the input gradient that nobody wan
             const Case c{kind, 2, 6, 6, 16, 3, 2};
             Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
             problem.input_gradient = false;
-            problem.site_input_gradient = !known_before;
+            problem.made_for_input_gradient = !known_before;
             const Outcome outcome = run<D>(c, problem);
             for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
             CHECK(distance(outcome.output, oracle(c).forward(problem.x)) < tolerance<D>);
@@ -183,7 +183,7 @@ TEST_CASE_TEMPLATE_DEFINE("pooling made for evaluation computes the same output 
         INFO(describe(c));
         Problem problem = problem_of<D>(c, reference::fresh_seed(), 2);
         const Outcome training = run<D>(c, problem);
-        problem.site_training = problem.training = false;
+        problem.made_for_training = problem.training = false;
         const Outcome inference = run<D>(c, problem);
         CHECK(reference::same_bits(inference.output, training.output));
         CHECK(inference.needs.saved == 0);
@@ -195,7 +195,7 @@ TEST_CASE_TEMPLATE_APPLY(pooling_inference, DevicesAndElements);
 
 TEST_CASE("child: pooling in bfloat16 without its instructions" * doctest::skip()) {
     const Case c{PoolingKind::average, 2, 6, 6, 16, 3, 2};
-    using D = OnDevice<Host, BFloat16>;
+    using D = DeviceAndElement<Host, BFloat16>;
     CHECK(message_of<DeviceError>([&] { static_cast<void>(run<D>(c, problem_of<D>(c, 1, 1))); }) ==
           text("bfloat16 pooling needs AVX-512 with BF16 or AMX; this processor has ", Host::library_isa(),
                ": train in float32"));

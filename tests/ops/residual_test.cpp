@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/onednn/residual.hpp>
+#include <cupola/ops/host/residual.hpp>
 
 #include "../devices.hpp"
 #include "../reference/compare.hpp"
@@ -37,13 +37,13 @@ template <class Op, class T>
 struct Made {
     HostContext context{0, {.threads = 2}};
     Op op;
-    explicit Made(Activation activation = Activation::none, bool masked_by_next = false)
-        : op(Site<Host, T>{.context = context,
-                           .batch = batch,
-                           .input = shape,
-                           .output = shape,
-                           .activation = activation,
-                           .masked_by_next = masked_by_next}) {}
+    explicit Made(Activation activation = Activation::none, bool relu_mask_applied_by_next = false)
+        : op(BuildContext<Host, T>{.context = context,
+                                   .batch = batch,
+                                   .input = shape,
+                                   .output = shape,
+                                   .activation = activation,
+                                   .relu_mask_applied_by_next = relu_mask_applied_by_next}) {}
 };
 
 }  // namespace
@@ -57,9 +57,9 @@ TEST_CASE_TEMPLATE("a sum is a sum, cut at zero where a ReLU is inside, and a Na
     for (const Activation activation : {Activation::none, Activation::relu}) {
         Made<ops::Add<Host, T>, T> add(activation);
         std::vector<T> y = nothing<T>;
-        Pass<Host, T> pass{.context = add.context};
-        pass.input = a.data(), pass.second_input = b.data(), pass.output = y.data();
-        add.op.forward(pass);
+        PassArgs<Host, T> args{.context = add.context};
+        args.input = a.data(), args.second_input = b.data(), args.output = y.data();
+        add.op.forward(args);
         for (std::size_t i = 0; i < y.size(); ++i) {
             const float sum = static_cast<T>(static_cast<float>(a[i]) + static_cast<float>(b[i]));
             const float result = y[i];
@@ -85,22 +85,22 @@ TEST_CASE_TEMPLATE(
     };
     const auto untouched = [](const std::vector<T>& x) { return std::isnan(static_cast<float>(x[0])); };
     for (const bool relu : {false, true}) {
-        for (const bool masked_by_next : {false, true}) {
-            Made<ops::Add<Host, T>, T> add(relu ? Activation::relu : Activation::none, masked_by_next);
+        for (const bool relu_mask_applied_by_next : {false, true}) {
+            Made<ops::Add<Host, T>, T> add(relu ? Activation::relu : Activation::none, relu_mask_applied_by_next);
             std::vector<T> expected = dy;
-            for (std::size_t i = 0; relu && !masked_by_next && i < expected.size(); ++i) {
+            for (std::size_t i = 0; relu && !relu_mask_applied_by_next && i < expected.size(); ++i) {
                 expected[i] = static_cast<float>(y[i]) > 0 ? dy[i] : T{};
             }
             for (const int wanted : {0, 1, 2, 3, 4, 5}) {
                 CAPTURE(wanted);
                 std::vector<T> gradient = dy, first = nothing<T>, second = nothing<T>;
-                Pass<Host, T> pass{.context = add.context};
-                pass.output = y.data(), pass.output_gradient = gradient.data();
-                if (wanted == 0 || wanted == 1 || wanted == 3) pass.input_gradient = first.data();
-                if (wanted == 0 || wanted == 2) pass.second_input_gradient = second.data();
-                if (wanted == 3) pass.second_input_gradient = gradient.data();
-                if (wanted == 5) pass.input_gradient = gradient.data();
-                add.op.backward(pass);
+                PassArgs<Host, T> args{.context = add.context};
+                args.output = y.data(), args.output_gradient = gradient.data();
+                if (wanted == 0 || wanted == 1 || wanted == 3) args.input_gradient = first.data();
+                if (wanted == 0 || wanted == 2) args.second_input_gradient = second.data();
+                if (wanted == 3) args.second_input_gradient = gradient.data();
+                if (wanted == 5) args.input_gradient = gradient.data();
+                add.op.backward(args);
                 CHECK((wanted == 0 || wanted == 1 || wanted == 3 ? equal(first, expected) : untouched(first)));
                 CHECK((wanted == 0 || wanted == 2 ? equal(second, expected) : untouched(second)));
                 if (wanted == 3 || wanted == 5) CHECK(equal(gradient, expected));
@@ -115,12 +115,12 @@ TEST_CASE_TEMPLATE("a fork adds the gradients of its two readers, in the place o
     std::vector<T> a = normal<T>(seed);
     const std::vector<T> b = normal<T>(seed + 1), before = a;
     Made<ops::Fork<Host, T>, T> fork;
-    Pass<Host, T> pass{.context = fork.context};
-    pass.output_gradient = a.data(), pass.second_output_gradient = b.data();
-    fork.op.backward(pass);  // nobody wants it
+    PassArgs<Host, T> args{.context = fork.context};
+    args.output_gradient = a.data(), args.second_output_gradient = b.data();
+    fork.op.backward(args);  // nobody wants it
     for (std::size_t i = 0; i < a.size(); ++i) REQUIRE(static_cast<float>(a[i]) == static_cast<float>(before[i]));
-    pass.input_gradient = a.data();
-    fork.op.backward(pass);
+    args.input_gradient = a.data();
+    fork.op.backward(args);
     for (std::size_t i = 0; i < a.size(); ++i) {
         const float sum = static_cast<T>(static_cast<float>(before[i]) + static_cast<float>(b[i]));
         REQUIRE(static_cast<float>(a[i]) == sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/ops/onednn/impl/square_root.hpp>
+#include <cupola/ops/host/impl/square_root.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 //
 // What a training's step computes beside its network and its optimiser, against plain loops.
 //
-// Covers: cupola/ops/training_step.hpp, cupola/ops/onednn/training_step.hpp, cupola/loss/queue_loss.hpp
+// Covers: cupola/ops/training_step.hpp, cupola/ops/host/training_step.hpp, cupola/loss/queue_loss.hpp
 #include <cupola/ops/training_step.hpp>
 
 #include <cmath>

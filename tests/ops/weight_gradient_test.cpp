@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/weight_gradient.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
 
 #include "../child_process.hpp"
 #include "../devices.hpp"
@@ -27,7 +27,7 @@ using reference::Floats;
 
 namespace {
 
-using D = OnDevice<Host, BFloat16>;
+using D = DeviceAndElement<Host, BFloat16>;
 
 struct Case {
     std::int64_t batch, height, width, in, out, window_height, window_width, stride = 1, pad_begin = 0, pad_end = 0;
@@ -55,15 +55,15 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 }
 
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<D>(problem,
-                                 [&](const auto& site) { return ops::Convolution<Host, BFloat16>(site, shape_of(c)); });
+    return operation_run::run<D>(
+        problem, [&](const auto& build) { return ops::Convolution<Host, BFloat16>(build, shape_of(c)); });
 }
 
 bool is_ours(const Case& c, int threads = 1) {
     HostContext context(0, {.threads = threads});
-    const Site<Host, BFloat16> site{
+    const BuildContext<Host, BFloat16> build{
         .context = context, .batch = c.batch, .input = {c.height, c.width, c.in}, .output = {1, 1, c.out}};
-    return make_weight_gradient(site, shape_of(c)) != nullptr;
+    return make_weight_gradient(build, shape_of(c)) != nullptr;
 }
 
 bool has_amx() {
@@ -180,8 +180,8 @@ TEST_CASE("a weight gradient is our own where that is the faster one, and oneDNN
     CHECK_FALSE(is_ours({128, 8, 8, 3, 64, 1, 5}));
     // In float it is oneDNN's, or that of the algorithm that the device was asked for.
     HostContext context(0, {});
-    const Site<Host> site{.context = context, .batch = 128, .input = {8, 8, 64}, .output = {8, 8, 64}};
-    CHECK(make_weight_gradient(site, shape_of({128, 8, 8, 64, 64, 3, 3, 1, 1, 1})) == nullptr);
+    const BuildContext<Host> build{.context = context, .batch = 128, .input = {8, 8, 64}, .output = {8, 8, 64}};
+    CHECK(make_weight_gradient(build, shape_of({128, 8, 8, 64, 64, 3, 3, 1, 1, 1})) == nullptr);
 }
 
 TEST_CASE("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX" * doctest::skip()) {

@@ -47,18 +47,18 @@ static_assert(is(window_axis(4, 5, 1, Padding::valid), 0, 0, 0), "a window large
 static_assert(is(window_axis(32, 3, 2, 1), 16, 1, 1) && window_axis(32, 3, 2, 1).input == 32);
 static_assert(is(window_axis(7, 3, 1, 2), 9, 2, 2));
 static_assert(is(window_axis(24, 5, 1, 0), 20, 0, 0), "as VALID");
-static_assert(taps_inside(window_axis(32, 3, 2, 1)) == 16 * 3 - 1);
+static_assert(window_offsets_inside(window_axis(32, 3, 2, 1)) == 16 * 3 - 1);
 
 // 24 outputs of 5 taps, less 2 + 1 at each end.
-static_assert(taps_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
-static_assert(taps_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);
-static_assert(taps_inside(window_axis(24, 3, 2, Padding::same)) == 12 * 3 - 1);
-static_assert(taps_inside(window_axis(1, 5, 1, Padding::same)) == 1);
+static_assert(window_offsets_inside(window_axis(24, 5, 1, Padding::same)) == 24 * 5 - 6);
+static_assert(window_offsets_inside(window_axis(24, 5, 1, Padding::valid)) == 20 * 5);
+static_assert(window_offsets_inside(window_axis(24, 3, 2, Padding::same)) == 12 * 3 - 1);
+static_assert(window_offsets_inside(window_axis(1, 5, 1, Padding::same)) == 1);
 
 // An axis longer than a compiler's limit on the turns of a loop (262,144 in g++).
-static_assert(taps_inside(window_axis(480'000, 5, 1, Padding::same)) == 480'000 * 5 - 6);
-static_assert(taps_inside(window_axis(480'000, 400'000, 1, Padding::valid)) == 80'001LL * 400'000);
-static_assert(Sequential<Input<1, 480'000, 1>, Conv2d<2, 3>, GlobalAvgPool2d, Linear<2>>::rows.size() > 0);
+static_assert(window_offsets_inside(window_axis(480'000, 5, 1, Padding::same)) == 480'000 * 5 - 6);
+static_assert(window_offsets_inside(window_axis(480'000, 400'000, 1, Padding::valid)) == 80'001LL * 400'000);
+static_assert(Sequential<Input<1, 480'000, 1>, Conv2d<2, 3>, GlobalAvgPool2d, Linear<2>>::layers.size() > 0);
 
 TEST_CASE("the taps inside an image are those that are counted one by one, for every small size and padding") {
     const auto counted = [](const WindowAxis& axis) {
@@ -82,7 +82,7 @@ TEST_CASE("the taps inside an image are those that are counted one by one, for e
                                               window_axis(input, window, stride, Padding::valid)};
                 // Also padding that whole windows lie in.
                 for (std::int64_t pad = 0; pad <= 9; ++pad) cases.push_back(window_axis(input, window, stride, pad));
-                for (const WindowAxis& axis : cases) CHECK(taps_inside(axis) == counted(axis));
+                for (const WindowAxis& axis : cases) CHECK(window_offsets_inside(axis) == counted(axis));
                 axes += static_cast<std::int64_t>(cases.size());
             }
         }

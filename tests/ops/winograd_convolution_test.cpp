@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
-#include <cupola/ops/onednn/convolution.hpp>
 
 #include "../devices.hpp"
 #include "../reference/convolution.hpp"
@@ -71,8 +71,8 @@ Problem problem_of(const Case& c, std::uint64_t seed, int threads) {
 
 template <class W>
 Outcome run(const Case& c, const Problem& problem) {
-    return operation_run::run<Host>(problem, [&](const Site<Host>& site) {
-        return ops::WinogradConvolution<W::tile, W::kernel>(site, shape_of<W>(c));
+    return operation_run::run<Host>(problem, [&](const BuildContext<Host>& build) {
+        return ops::WinogradConvolution<W::tile, W::kernel>(build, shape_of<W>(c));
     });
 }
 
@@ -121,7 +121,7 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bi
         CHECK(reference::same_bits(fused.output, apart.output));
 
         problem.dy = reference::relu_mask(fused.output, problem.dy);
-        problem.masked_by_next = true;
+        problem.relu_mask_applied_by_next = true;
         const Outcome masked = run<W>(c, problem);
         problem.activation = Activation::none;
         apart = run<W>(c, problem);
@@ -182,14 +182,14 @@ TEST_CASE("Winograd's convolution needs less where no gradient or only that of t
     const Outcome full = run<W>(c, problem);
     for (const bool known_before : {true, false}) {
         problem.input_gradient = false;
-        problem.site_input_gradient = !known_before;
+        problem.made_for_input_gradient = !known_before;
         const Outcome outcome = run<W>(c, problem);
         for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
         CHECK(reference::same_bits(outcome.output, full.output));
         CHECK(reference::same_bits(outcome.parameter_gradients[0], full.parameter_gradients[0]));
         if (known_before) CHECK(outcome.needs.packed < full.needs.packed);
     }
-    problem.site_training = problem.training = false;
+    problem.made_for_training = problem.training = false;
     const Outcome inference = run<W>(c, problem);
     CHECK(reference::same_bits(inference.output, full.output));
     CHECK(inference.needs.packed < full.needs.packed);
@@ -236,9 +236,9 @@ TEST_CASE("Winograd's convolution knows which shapes it is for, and refuses the 
     CHECK_FALSE(Five::knows(oblong));
 
     HostContext context(0, {});
-    const Site<Host> site{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};
+    const BuildContext<Host> build{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};
     CHECK(
-        message_of<Error>([&] { Five(site, same_shape(5, 2, 3, 64)); }) ==
+        message_of<Error>([&] { Five(build, same_shape(5, 2, 3, 64)); }) ==
         "F(4 x 4, 5 x 5) is for stride 1, filters of 5 x 5 taps and multiples of 16 channels, not for strides 2 and 2, "
         "5 x 5 taps, 3 to 64 channels");
 }
@@ -265,19 +265,19 @@ TEST_CASE("a device that is asked for Winograd's convolution takes it for the sh
             const MemoryNeeds needs = memory_needs(operation);
             HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
             Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;
-            const Pass<Host> pass{.context = context,
-                                  .input = x.data(),
-                                  .output = y.data(),
-                                  .output_gradient = gradient.data(),
-                                  .input_gradient = dx.data(),
-                                  .parameters = {w.data(), b.data()},
-                                  .parameter_gradients = {dw.data(), db.data()},
-                                  .packed = packed.data(),
-                                  .saved = saved.data(),
-                                  .scratch = scratch.data()};
-            operation.prepare(pass);
-            operation.forward(pass);
-            operation.backward(pass);
+            const PassArgs<Host> args{.context = context,
+                                      .input = x.data(),
+                                      .output = y.data(),
+                                      .output_gradient = gradient.data(),
+                                      .input_gradient = dx.data(),
+                                      .parameters = {w.data(), b.data()},
+                                      .parameter_gradients = {dw.data(), db.data()},
+                                      .packed = packed.data(),
+                                      .saved = saved.data(),
+                                      .scratch = scratch.data()};
+            operation.prepare(args);
+            operation.forward(args);
+            operation.backward(args);
             return std::vector<Floats>{y, dx, dw};
         };
         const auto direct = outcome(nullptr), chosen = outcome(&winograd);

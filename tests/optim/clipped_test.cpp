@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/gradient_norm.hpp, cupola/ops/onednn/gradient_norm.hpp
+// Covers: cupola/ops/gradient_norm.hpp, cupola/ops/host/gradient_norm.hpp
 //
 // The steps of clipped optimisers beside PyTorch's are in optimizer_test.cpp.
 #include <cupola/optim/clipped.hpp>
@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/onednn/gradient_norm.hpp>
-#include <cupola/ops/onednn/sgd_update.hpp>
+#include <cupola/ops/host/gradient_norm.hpp>
+#include <cupola/ops/host/sgd_update.hpp>
 #include <cupola/optim/sgd.hpp>
 
 #include "stepping.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/lamb_update.hpp, cupola/ops/onednn/lamb_update.hpp
+// Covers: cupola/ops/lamb_update.hpp, cupola/ops/host/lamb_update.hpp
 #include <cupola/optim/lamb.hpp>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/onednn/lamb_update.hpp>
+#include <cupola/ops/host/lamb_update.hpp>
 
 #include "stepping.hpp"
 
@@ -59,7 +59,7 @@ Reference reference(const Lamb& lamb, const std::vector<float>& initial, std::si
 
 }  // namespace
 
-TEST_CASE("twenty steps are the paper's: each tensor moves by a share of its own norm, biases by Adam's steps") {
+TEST_CASE("twenty steps are the paper's: each tensor moves by a fraction of its own norm, biases by Adam's steps") {
     constexpr std::size_t of_weights = 4133, of_small = 33, of_bias = 7, total = of_weights + of_small + of_bias;
     for (const bool adapt_biases : {false, true}) {
         CAPTURE(adapt_biases);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/onednn/sgd_update.hpp, cupola/ops/sgd_update.hpp
+// Covers: cupola/ops/host/sgd_update.hpp, cupola/ops/sgd_update.hpp
 #include <cupola/optim/sgd.hpp>
 
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/onednn/sgd_update.hpp>
+#include <cupola/ops/host/sgd_update.hpp>
 
 #include "golden/sgd.hpp"
 

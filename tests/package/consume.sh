@@ -65,7 +65,7 @@ case $way in
     ops)
         # The library, compiled quickly, for one instruction set; installed; and a program that links to it.
         cmake -S "$SOURCE" -B "$folder/library" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_CXX_FLAGS=-O0 -DCMAKE_BUILD_TYPE=None \
-            -DCUPOLA_BUILD_OPS=ON -DCUPOLA_OPS_LEVELS=x86-64 -DCUPOLA_BUILD_TESTS=OFF -DCUPOLA_BUILD_EXAMPLES=OFF \
+            -DCUPOLA_BUILD_OPS=ON -DCUPOLA_OPS_ISAS=x86-64 -DCUPOLA_BUILD_TESTS=OFF -DCUPOLA_BUILD_EXAMPLES=OFF \
             -DCUPOLA_ENABLE_DATA=OFF -DCUPOLA_ENABLE_TENSORBOARD=OFF -DDNNL_DIR="$DNNL_DIR"
         cmake --build "$folder/library"
         cmake --install "$folder/library" --prefix "$folder/prefix"
@@ -74,7 +74,7 @@ case $way in
         cmake --build "$folder"
         object=$folder/CMakeFiles/consumer.dir/consumer.cpp.o
         # No kernel, no plan and no worker is compiled with the program.
-        if nm -C --defined-only "$object" | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|pass|forward)|impl::DeviceWorker<.*>::start|impl::StageOf<.*ops::)'; then
+        if nm -C --defined-only "$object" | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|args_of|forward)|impl::DeviceWorker<.*>::start|impl::StageOf<.*ops::)'; then
             echo "this is compiled with the program, and should be in the library"
             exit 1
         fi

@@ -60,7 +60,7 @@ TEST_CASE("a call from inside another is refused, and the training goes on") {
                        }),
                        "parameters() was called while evaluate() is in progress"));
         CHECK(training.step() == 1);
-        CHECK(training.sound());
+        CHECK(training.healthy());
         training.step(batches);
         CHECK(training.step() == 2);
         CHECK(training.evaluate(batches, 2).samples == 8);

@@ -58,12 +58,12 @@ static_assert(!agreement_mistake<Nothing, Host>().empty() && !agreement_mistake<
 static_assert(QueueingDevice<Host> && QueueingDevice<Delayed> && !QueueingDevice<WithoutQueue>);
 static_assert(queue_mistake<Host>().empty() && !queue_mistake<WithoutQueue>().empty());
 
-std::string_view shown(const Sentence& sentence) { return {sentence.characters, sentence.size}; }
+std::string_view shown(const CompileTimeMessage& message) { return {message.characters, message.size}; }
 
 }  // namespace
 
 TEST_CASE("what a device or a policy lacks is said in one message") {
-    constexpr Sentence queue = queue_mistake<WithoutQueue>(), policy = agreement_mistake<Nothing, Host>();
+    constexpr CompileTimeMessage queue = queue_mistake<WithoutQueue>(), policy = agreement_mistake<Nothing, Host>();
     CHECK(shown(queue) ==
           "WithoutQueue cannot queue the steps of a training: it lacks a `Queue` with the members that "
           "<cupola/device/queue.hpp> lists");

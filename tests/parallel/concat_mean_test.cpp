@@ -26,9 +26,9 @@ static_assert(AveragingPolicy<ConcatMean, Host>);
 static_assert(!AveragingPolicy<Nameless, Host> && AveragesRows<Nameless, Host>);
 static_assert(!AveragingPolicy<Lazy, Host> && HasPolicyName<Lazy>);
 static_assert(!AveragingPolicy<NcclAllReduce, Host>);
-static_assert(averaging_mistake<ConcatMean, Host>().empty());
-static_assert(!averaging_mistake<Nameless, Host>().empty() && !averaging_mistake<Lazy, Host>().empty());
-static_assert(!averaging_mistake<NcclAllReduce, Host>().empty());
+static_assert(averaging_diagnostic<ConcatMean, Host>().empty());
+static_assert(!averaging_diagnostic<Nameless, Host>().empty() && !averaging_diagnostic<Lazy, Host>().empty());
+static_assert(!averaging_diagnostic<NcclAllReduce, Host>().empty());
 
 TEST_CASE("the mean is weighted by samples and has the same bits for any number of threads") {
     constexpr std::size_t columns = 10'001;

@@ -36,7 +36,8 @@ struct Faulty : Sgd {
 struct Ruining : Sgd {
     void update(const Update<Host>& u) const {
         Sgd::update(u);
-        if (u.step == 0) u.parameters[tutorial::SmallNet::rows[9].offsets[1]] = std::numeric_limits<float>::infinity();
+        if (u.step == 0)
+            u.parameters[tutorial::SmallNet::layers[9].offsets[1]] = std::numeric_limits<float>::infinity();
     }
 };
 
@@ -146,7 +147,7 @@ TEST_CASE("initial values follow the type, the seed, and the names given at cons
     CHECK(a.parameters() == b.parameters());
     CHECK(a.parameters() != c.parameters());
     Training named({.seed = 1, .initializers = {{"conv2.bias", constant(0.5)}}});
-    const auto offset = static_cast<std::size_t>(tutorial::SmallNet::rows[4].offsets[1]);
+    const auto offset = static_cast<std::size_t>(tutorial::SmallNet::layers[4].offsets[1]);
     CHECK(a.parameters()[offset] == 0.0F);
     CHECK(named.parameters()[offset] == 0.5F);
     CHECK(named.parameters()[0] == a.parameters()[0]);
@@ -159,7 +160,7 @@ TEST_CASE(
     for (const int devices : {1, 2}) {
         Training training({.replicas = 2, .devices = devices, .batch_size = 128, .seed = 1});
         const std::vector<float> before = training.parameters();
-        const EvaluationBatches batches(test, CentralCrop{}, 128, devices);
+        const EvaluationBatches batches(test, CenterCrop{}, 128, devices);
         const Evaluation result = evaluate(training, batches);
         CHECK(result.samples == 1000);
         CHECK(result.accuracy() == static_cast<double>(result.correct) / 1000);

@@ -12,7 +12,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/summary_sink.hpp>
-#include <cupola/train/summaries.hpp>
+#include <cupola/train/summary_writer.hpp>
 
 #include "throws_with.hpp"
 
@@ -82,7 +82,7 @@ TEST_CASE_TEMPLATE("an inspector sees the first replica that has samples", Train
 TEST_CASE("an inspector sees the last accumulated batch that has samples") {
     const Batch first(7), second(8);
     const Seen expected = alone<TrainingOf<Net>>(second);
-    TrainingOf<Net> training({.batch_size = size, .accumulation = 4, .seed = 3});
+    TrainingOf<Net> training({.batch_size = size, .gradient_accumulation_steps = 4, .seed = 3});
     const BatchView parts[] = {first.view(), second.view(), {}, {}};
     Seen seen;
     training.step([&](std::int64_t part, int, HostContext&) { return parts[part]; }, seen);
@@ -97,7 +97,8 @@ TEST_CASE("a gradient that is not finite is searched for in the last accumulated
     const BatchView parts[] = {good.view(), bad.view(), {}, good.view(), good.view(), {}};
     for (const int devices : {1, 2}) {
         CAPTURE(devices);
-        TrainingOf<Net> training({.replicas = 2, .devices = devices, .batch_size = size, .accumulation = 3, .seed = 3});
+        TrainingOf<Net> training(
+            {.replicas = 2, .devices = devices, .batch_size = size, .gradient_accumulation_steps = 3, .seed = 3});
         const std::string message = message_of<DivergedError>([&] {
             training.step([&](std::int64_t part, int replica, HostContext&) { return parts[3 * replica + part]; });
         });
@@ -123,7 +124,7 @@ TEST_CASE("summaries of a step whose first replica has no samples are written") 
         const auto batches = [&](std::int64_t, int replica, HostContext&) {
             return replica == replicas - 1 ? batch.view() : BatchView{};
         };
-        fit(training, batches, {.steps = 1}, Summaries(sink, Net::rows, {.every = 1}));
+        fit(training, batches, {.steps = 1}, SummaryWriter(sink, Net::layers, {.every = 1}));
         return std::pair(sink.images, sink.histograms);
     };
     CHECK(kept(1).second > 0);

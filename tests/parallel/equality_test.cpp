@@ -19,7 +19,7 @@ constexpr std::int64_t equal_steps = tutorial::sanitized ? 10 : 50;
 constexpr std::int64_t batch_size = 16;
 
 auto batches_of(int replicas, std::int64_t batch) {
-    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                     {.batch_size = batch, .replicas = replicas, .seed = 4}));
 }
 
@@ -66,7 +66,7 @@ struct Samples {
     std::vector<float> images;
     std::vector<std::int32_t> labels;
     explicit Samples(std::int64_t count) {
-        const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+        const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                      {.batch_size = count, .replicas = 1, .seed = 9});
         images.resize(static_cast<std::size_t>(count * 24 * 24 * 3));
         labels.resize(static_cast<std::size_t>(count));

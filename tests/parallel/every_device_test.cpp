@@ -24,7 +24,7 @@ struct Net
 };
 using TheLoss = LossCollection<CrossEntropy<5>, WeightDecay<0.01, "conv1">>;
 template <class D, class A = ConcatMean>
-using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Merged>;
+using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Pooled>;
 
 /// Batches that are a function of the step and the replica, in memory that stays.
 class Source {
@@ -71,22 +71,22 @@ template <class T>
 Ended run(const typename T::Options& options, std::int64_t steps, Source source = {}) {
     T training(options);
     Ended ended;
-    const auto collect = [&](std::int64_t in_flight) {
+    const auto poll_report = [&](std::int64_t in_flight) {
         while (const StepReport* const report = training.poll_report(in_flight)) ended.losses.push_back(report->loss);
     };
     for (std::int64_t s = 0; s < steps; ++s) {
         training.queue(source);
-        collect(T::max_steps_in_flight - 1);
+        poll_report(T::max_steps_in_flight - 1);
     }
-    collect(0);
+    poll_report(0);
     ended.parameters = training.parameters();
     ended.buffers = training.state().buffers;
-    CHECK(training.sound());
+    CHECK(training.healthy());
     return ended;
 }
 
 template <class D>
-struct On {
+struct OnDevice {
     using Device = D;
 };
 
@@ -198,7 +198,7 @@ TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it 
         CHECK(replica == 2);
         CHECK(contains(what, "sample 0 of its batch is not finite"));
         CHECK(training.step() == 5);
-        CHECK(training.sound());
+        CHECK(training.healthy());
         CHECK(training.parameters() == before.parameters);
         source.set(5, 2, 0.5F);
         training.step(source);

@@ -141,7 +141,7 @@ struct FakeCalls {
         noted("run_apart");
         if (!script->abort_hangs) job();
     }
-    [[noreturn]] void end_process(const std::string& sentence) { throw Ended(sentence); }
+    [[noreturn]] void end_process(const std::string& message) { throw Ended(message); }
 };
 
 /// Two of four ranks, on GPUs 2 and 5; the others beat as long as `others_beat` says.
@@ -241,9 +241,9 @@ TEST_CASE(
         training.beats.beat(2);
         if (training.script.time < 1002) training.beats.beat(0), training.beats.beat(3), stopped = training.script.time;
     };
-    const std::string sentence = message_of<DeviceError>([&] { training.communicators.wait(0, event, work); });
+    const std::string message = message_of<DeviceError>([&] { training.communicators.wait(0, event, work); });
     CHECK(
-        sentence ==
+        message ==
         "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: it is not done after 10 s; the heartbeats of ranks 0 "
         "and 3 have stopped");
     CHECK(training.script.time == doctest::Approx(1010));
@@ -251,8 +251,8 @@ TEST_CASE(
           std::vector<std::string>{"run_apart", "group_start", "abort 1", "abort 2", "group_end"});
     CHECK(training.communicators.failed());
     // The other rank's thread ends with the same error, and calls nothing more.
-    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == sentence);
-    CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == sentence);
+    CHECK(message_of<DeviceError>([&] { training.communicators.sum(1, nullptr, 11, nullptr, work); }) == message);
+    CHECK(message_of<DeviceError>([&] { training.communicators.wait(1, event, work); }) == message);
     CHECK(training.script.calls.size() == 5);
 }
 
@@ -392,9 +392,9 @@ TEST_CASE("a call that another thread does not return from does not hold up the 
     NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats, {.abort_seconds = 7},
                                            calls);
     communicators.start(communicators.make_id());
-    std::string sentence;
+    std::string message;
     std::thread hanging(
-        [&] { sentence = message_of<DeviceError>([&] { communicators.sum(1, nullptr, 5, nullptr, work); }); });
+        [&] { message = message_of<DeviceError>([&] { communicators.sum(1, nullptr, 5, nullptr, work); }); });
     while (!hangs) usleep(100);
     CHECK(
         message_of<Ended>([&] { communicators.break_off(0, work, "it failed"); }) ==
@@ -402,7 +402,7 @@ TEST_CASE("a call that another thread does not return from does not hold up the 
         "returned 7 s later, and this process was ended");
     released = true;
     hanging.join();
-    CHECK(sentence == "replica 0 (rank 0 of 2) in the sum of the gradients of step 57: it failed");
+    CHECK(message == "replica 0 (rank 0 of 2) in the sum of the gradients of step 57: it failed");
 }
 
 TEST_CASE("after a failure a device is waited for until the abort's deadline, and then the process ends") {
@@ -448,16 +448,16 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
         NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats,
                                                {.step_seconds = 1, .abort_seconds = 1e9}, calls);
         communicators.start(communicators.make_id());
-        std::string sentences[2];
+        std::string messages[2];
         std::vector<std::thread> threads;
         for (std::size_t i = 0; i < 2; ++i) {
             threads.emplace_back([&, i] {
-                sentences[i] = message_of<DeviceError>([&] { communicators.wait(i, handle<cudaEvent_t>(1), work); });
+                messages[i] = message_of<DeviceError>([&] { communicators.wait(i, handle<cudaEvent_t>(1), work); });
             });
         }
         for (std::thread& thread : threads) thread.join();
-        CHECK(contains(sentences[0], "it is not done after 1 s"));
-        CHECK(sentences[0] == sentences[1]);
+        CHECK(contains(messages[0], "it is not done after 1 s"));
+        CHECK(messages[0] == messages[1]);
         CHECK(aborts == 2);
     }
 }
@@ -468,10 +468,10 @@ TEST_CASE("the number goes through a file whole, and a file that is there is ref
     CHECK(impl::communicator_id_of(impl::communicator_id_text(id)) == id);
     const std::string path = fresh_path("id");
     CHECK_FALSE(impl::read_communicator_id(path).has_value());
-    impl::publish_communicator_id(path, id);
+    impl::write_communicator_id(path, id);
     CHECK(impl::read_communicator_id(path) == id);
     CHECK(
-        message_of<DeviceError>([&] { impl::publish_communicator_id(path, id); }) ==
+        message_of<DeviceError>([&] { impl::write_communicator_id(path, id); }) ==
         text(
             "the file ", path,
             " is there already: each start of a training over several processes needs a name of its own for NCCL's id"));
@@ -479,7 +479,7 @@ TEST_CASE("the number goes through a file whole, and a file that is there is ref
     CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::read_communicator_id(path)); }) ==
           text("the file ", path, " holds no id of NCCL's: it is 14 bytes, and one has 256 hexadecimal digits"));
     std::filesystem::remove(path);
-    CHECK(message_of<DeviceError>([&] { impl::publish_communicator_id("/nowhere/id", id); }) ==
+    CHECK(message_of<DeviceError>([&] { impl::write_communicator_id("/nowhere/id", id); }) ==
           "NCCL's id could not be written to /nowhere/id: No such file or directory");
 }
 
@@ -490,7 +490,7 @@ TEST_CASE("a rank waits for the number, and gives up at its deadline") {
     id[5] = 'y';
     const auto pause = [&] {
         time += 1;
-        if (time == 5) impl::publish_communicator_id(path, id);
+        if (time == 5) impl::write_communicator_id(path, id);
     };
     CHECK(impl::await_communicator_id(
               path, 30, [&] { return time; }, pause) == id);

@@ -166,8 +166,8 @@ struct Processor {
     static constexpr std::string_view name = "Processor";
 };
 /// Its header is not included here.
-static_assert(!NcclAllReduce::mistake<Gpu>().empty());
-static_assert(!NcclAllReduce::mistake<Emulated>().empty() && !NcclAllReduce::mistake<Processor>().empty());
+static_assert(!NcclAllReduce::diagnostic<Gpu>().empty());
+static_assert(!NcclAllReduce::diagnostic<Emulated>().empty() && !NcclAllReduce::diagnostic<Processor>().empty());
 static_assert(Gpu::name == "Gpu");
 
 }  // namespace
@@ -261,10 +261,10 @@ TEST_CASE(
     CHECK(group.failed());
     CHECK(calls.now().aborts == 2);
     CHECK(calls.now().grouped_aborts == 2);
-    const std::string sentence =
+    const std::string message =
         "replica 3 (rank 1 of 2) in the sum of the gradients of step 2: an illegal memory access was encountered";
-    CHECK(waiting == sentence);
-    CHECK(message_of<DeviceError>([&] { sums(group, devices, 1, 1, 2, 2); }) == sentence);
+    CHECK(waiting == message);
+    CHECK(message_of<DeviceError>([&] { sums(group, devices, 1, 1, 2, 2); }) == message);
     // What was queued ends with the sums.
     group.wait_for_broken_off(0, devices[0].event);
     CHECK(cudaEventQuery(devices[0].event) == cudaSuccess);
@@ -396,11 +396,11 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
             group.start();
             CHECK(run_steps(group, here, devices, process * devices, 2 * devices, 3) == 3 * devices);
             const double start = monotonic_seconds();
-            std::vector<std::string> sentences(static_cast<std::size_t>(devices));
+            std::vector<std::string> messages(static_cast<std::size_t>(devices));
             std::vector<std::thread> threads;
             for (int device = 0; device < devices; ++device) {
                 threads.emplace_back([&, device] {
-                    sentences[static_cast<std::size_t>(device)] = message_of<DeviceError>(
+                    messages[static_cast<std::size_t>(device)] = message_of<DeviceError>(
                         [&] { sums(group, here, device, process * devices + device, 2 * devices, 3); });
                 });
             }
@@ -416,8 +416,8 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
                     "replica ", 10 * process + 5 * device, " (rank ", process * devices + device, " of ", 2 * devices,
                     ") in the sum of the gradients of step 3: it is not done after 2 s; the ", stopped, " stopped"));
             }
-            CHECK((sentences[0] == possible.front() || sentences[0] == possible.back()));
-            CHECK(sentences.back() == sentences.front());
+            CHECK((messages[0] == possible.front() || messages[0] == possible.back()));
+            CHECK(messages.back() == messages.front());
             CHECK(group.failed());
             CHECK(calls.now().aborts == devices);
             group.finish();  // there is nothing left to finish
@@ -450,7 +450,7 @@ TEST_CASE(
     const Calls calls;
     const std::string id_file = fresh_path("id");
     const impl::CommunicatorId digits = made_id();
-    impl::publish_communicator_id(id_file, digits);
+    impl::write_communicator_id(id_file, digits);
     {
         Group group(of_two(0, id_file), 1, {0});
         CHECK(message_of<DeviceError>([&] { group.start(); }) ==

@@ -59,9 +59,9 @@ std::string refused(Training& training, const TrainingState& state) {
 /// The offset of a parameter in the arena.
 template <class N>
 std::size_t place(std::string_view name) {
-    for (std::size_t row = 0; row < N::rows.size(); ++row) {
-        for (std::size_t p = 0; p < N::rows[row].parameters.count; ++p) {
-            if (parameter_name(N::rows, row, p) == name) return static_cast<std::size_t>(N::rows[row].offsets[p]);
+    for (std::size_t row = 0; row < N::layers.size(); ++row) {
+        for (std::size_t p = 0; p < N::layers[row].parameters.count; ++p) {
+            if (parameter_name(N::layers, row, p) == name) return static_cast<std::size_t>(N::layers[row].offsets[p]);
         }
     }
     FAIL("there is no ", name);
@@ -88,7 +88,7 @@ TEST_CASE("a state with a number that is not finite is refused by the name of it
     state.optimizer[0].values[bias] = -infinity;
     CHECK(refused(training, state) == begin + "momentum_buffer of conv1.bias is -inf at [0]");
     state.optimizer = good.optimizer;
-    const auto variance = static_cast<std::size_t>(Net::rows[1].buffer_offsets[1]);
+    const auto variance = static_cast<std::size_t>(Net::layers[1].buffer_offsets[1]);
     state.buffers[variance + 3] = -1;
     CHECK(refused(training, state) == begin + "running statistic bn1.running_var is -1 at [3]");
     state.buffers[variance + 3] = not_a_number;
@@ -119,7 +119,7 @@ TEST_CASE("parameters that are set, and initial ones, are refused by name") {
 
 TEST_CASE_TEMPLATE("a parameter before a fused ReLU that becomes a NaN is found by the periodic check", N, Convolution,
                    Perceptron) {
-    const std::string name = N::rows[0].name == "conv1" ? "conv1.bias" : "hidden.bias";
+    const std::string name = N::layers[0].name == "conv1" ? "conv1.bias" : "hidden.bias";
     for (const int replicas : {1, 2}) {
         CAPTURE(replicas);
         TrainingOf<N, Ruining> training({.replicas = replicas,
@@ -131,7 +131,7 @@ TEST_CASE_TEMPLATE("a parameter before a fused ReLU that becomes a NaN is found 
         const Batches batches;
         // The NaN is there after step 1; the ReLU makes 0 of it, and the steps go on.
         for (int step = 0; step < 3; ++step) CHECK(training.step(batches).step == step);
-        CHECK(training.sound());
+        CHECK(training.healthy());
         try {
             training.step(batches);
             FAIL("the step was made");
@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("a parameter before a fused ReLU that becomes a NaN is found 
             CHECK(error.step == 3);
             CHECK(contains(error.what(), "after step 3 the parameter " + name + " is nan at [3]"));
         }
-        CHECK(!training.sound());
+        CHECK(!training.healthy());
     }
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("padding between the parameters is not checked, and check_every 0 chec
         CHECK(padded.step(batches).step == step);
         CHECK(unchecked.step(batches).step == step);
     }
-    CHECK(padded.sound());
+    CHECK(padded.healthy());
 }
 
 TEST_CASE("running statistics that overflow are found by the periodic check") {

@@ -27,7 +27,7 @@ struct Placed {
 /// The parameters of four replicas after `steps` steps.
 std::vector<float> trained(const Placed& placed) {
     Prefetch batches(
-        TrainingBatches(tutorial::sample().train, TutorialDistortions{}, {.batch_size = 8, .replicas = 4, .seed = 2}),
+        TrainingBatches(tutorial::sample().train, TutorialAugmentation{}, {.batch_size = 8, .replicas = 4, .seed = 2}),
         {.workers = placed.workers});
     Training training({.replicas = 4,
                        .devices = placed.devices,

@@ -39,7 +39,7 @@ bool has_bfloat16() {
 }
 
 auto batches_of(int replicas) {
-    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                     {.batch_size = batch_size, .replicas = replicas, .seed = 2}),
                     {});
 }
@@ -128,8 +128,8 @@ TEST_CASE("evaluation, prediction and inspection give floats") {
                              wide_logits = wide.predict({images.data(), batch_size});
     CHECK(tutorial::difference(narrow_logits, wide_logits) < 3e-2);
     narrow.step(batches, [&](const Inspection<Host>& inspection) {
-        inspection.for_each_activation([&](std::size_t row, std::span<const float> values) {
-            CHECK(values.size() == static_cast<std::size_t>(batch_size * Narrow::rows[row].output.size()));
+        inspection.for_each_activation([&](std::size_t layer, std::span<const float> values) {
+            CHECK(values.size() == static_cast<std::size_t>(batch_size * Narrow::layers[layer].output.size()));
             for (const float v : values)
                 CHECK_MESSAGE(static_cast<float>(BFloat16(v)) == v, "an activation is no bfloat16");
             logits.assign(values.begin(), values.end());
@@ -143,10 +143,10 @@ TEST_CASE("a loss that diverges in bfloat16 names the layer") {
     using T = Training<Narrow>;
     T training(options<T>(1, 1));
     std::vector<float> parameters = training.parameters();
-    for (const Row& row : Narrow::rows) {
+    for (const LayerInfo& layer : Narrow::layers) {
         // Finite in float, and infinite once it is rounded to bfloat16.
-        if (row.name == "conv2")
-            parameters[static_cast<std::size_t>(row.offsets[1])] = std::numeric_limits<float>::max();
+        if (layer.name == "conv2")
+            parameters[static_cast<std::size_t>(layer.offsets[1])] = std::numeric_limits<float>::max();
     }
     training.set_parameters(parameters);
     auto batches = batches_of(1);
@@ -156,7 +156,7 @@ TEST_CASE("a loss that diverges in bfloat16 names the layer") {
 TEST_CASE("replicas that share their statistics do so in bfloat16 too") {
     if (!has_bfloat16()) return;
     struct NarrowResNet : InPrecision<MixedBFloat16, ResNet<8>> {};
-    using ResNetLoss = LossCollection<CrossEntropy<11>, DecayOfEverything<2e-4>>;
+    using ResNetLoss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
     const auto run = [](auto network, int replicas, int devices, std::int64_t size) {
         using Net = decltype(network);
         DataParallel<Net, ResNetLoss, Sgd, ConcatMean, Host, Synchronized> training(

@@ -62,13 +62,13 @@ TEST_CASE("fit, step and evaluate refuse batches of samples of other extents") {
         Training training({.replicas = 2, .devices = 2, .batch_size = 4});
         const std::vector<float> before = training.parameters();
         InMemoryBatches batches(images.data, {.batch_size = 4, .replicas = 2});
-        Prefetch prefetch(TrainingBatches(images.data, Unchanged{}, {.batch_size = 4, .replicas = 2}));
+        Prefetch prefetch(TrainingBatches(images.data, IdentityTransform{}, {.batch_size = 4, .replicas = 2}));
         CountsBegins callback;
         CHECK(refusal([&] { fit(training, batches, {.steps = 2}, callback); }) == of_source + expected);
         CHECK(refusal([&] { fit(training, prefetch, {.steps = 2}, callback); }) == of_source + expected);
         CHECK(callback.begins == 0);
         CHECK(refusal([&] { training.step(batches); }) == of_source + expected);
-        CHECK(refusal([&] { (void)evaluate(training, EvaluationBatches(images.data, Unchanged{}, 4)); }) ==
+        CHECK(refusal([&] { (void)evaluate(training, EvaluationBatches(images.data, IdentityTransform{}, 4)); }) ==
               of_source + expected);
 
         Silent silent{images.view(4)};
@@ -85,7 +85,7 @@ TEST_CASE("fit, step and evaluate refuse batches of samples of other extents") {
 TEST_CASE("batches that were made for another number of replicas are refused") {
     const Images images(3);
     InMemoryBatches two(images.data, {.batch_size = 4, .replicas = 2}), one(images.data, {.batch_size = 4});
-    Prefetch prefetched_two(TrainingBatches(images.data, Unchanged{}, {.batch_size = 4, .replicas = 2}));
+    Prefetch prefetched_two(TrainingBatches(images.data, IdentityTransform{}, {.batch_size = 4, .replicas = 2}));
     Training of_one({.batch_size = 4}), of_two({.replicas = 2, .batch_size = 4});
     CountsBegins callback;
     CHECK(refusal([&] { fit(of_one, two, {.steps = 1}, callback); }) ==
@@ -117,19 +117,19 @@ TEST_CASE("a batch with samples and a null pointer is refused in a step and in a
 
 TEST_CASE("an evaluation's batch may be larger than training's where the options say so, and is refused otherwise") {
     const Images images(3);
-    const EvaluationBatches large(images.data, Unchanged{}, 16), small(images.data, Unchanged{}, 4);
+    const EvaluationBatches large(images.data, IdentityTransform{}, 16), small(images.data, IdentityTransform{}, 4);
     Training training({.batch_size = 4, .seed = 1}),
         announced({.batch_size = 4, .evaluation_batch_size = 16, .seed = 1});
     const std::string expected =
         "a forward pass takes 1 to 4 samples, the larger of batch_size and evaluation_batch_size in the options, not 16";
     int asked = 0;
     struct Asked {
-        const EvaluationBatches<InMemory, Unchanged>& batches;
+        const EvaluationBatches<InMemory, IdentityTransform>& batches;
         int& count;
         [[nodiscard]] std::int64_t size_of(std::int64_t i) const { return batches.size_of(i); }
-        BatchView operator()(std::int64_t i, int lane, HostContext& context) const {
+        BatchView operator()(std::int64_t i, int slot, HostContext& context) const {
             ++count;
-            return batches(i, lane, context);
+            return batches(i, slot, context);
         }
     };
     CHECK(refusal([&] { (void)training.evaluate(Asked{large, asked}, 1); }) == expected);

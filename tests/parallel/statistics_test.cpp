@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <cupola/layers/batch_norm2d.hpp>
-#include <cupola/ops/onednn/batch_norm.hpp>
+#include <cupola/ops/host/batch_norm.hpp>
 
 #include "throws_with.hpp"
 #include "tutorial.hpp"
@@ -30,7 +30,7 @@ using Training = DataParallel<Normalized, CrossEntropy<10>, Sgd, ConcatMean, Hos
 constexpr std::int64_t batch_size = 8;
 
 auto batches_of(int replicas, std::int64_t batch) {
-    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                     {.batch_size = batch, .replicas = replicas, .seed = 4}));
 }
 
@@ -43,7 +43,7 @@ std::vector<float> updated(const Policy& policy) {
     const std::vector<const float*> rows{first.data(), second.data()};
     const std::vector<std::int64_t> samples{1, 3};
     const std::vector<RunningStatistics> layers{
-        {.mean = 0, .variance = 2, .channels = 2, .decay = 0.5, .elements_a_sample = 2}};
+        {.mean = 0, .variance = 2, .channels = 2, .decay = 0.5, .elements_per_sample = 2}};
     policy.update(StatisticsUpdate{.running = running.data(), .layers = layers, .rows = rows, .samples = samples});
     return {running[1], running[3]};
 }
@@ -55,9 +55,9 @@ TEST_CASE("each policy takes the statistics that its name says, the variance unb
     CHECK(updated(LastReplica{}) == std::vector<float>{6.5F, static_cast<float>(10 + 2.4)});  // 4 * 6/5
     CHECK(updated(AllReplicas{}) == std::vector<float>{4.25F, static_cast<float>(0.5 * 12 + 2.4)});
     // mean (1 + 9) / 4 = 2.5; variance (2 + 2.25 + 3 * (4 + 0.25)) / 4 = 4.25, times 8/7
-    CHECK(updated(Merged{})[0] == 6.25F);
-    CHECK(updated(Merged{})[1] == doctest::Approx(10 + 0.5 * 4.25 * 8 / 7));
-    CHECK(updated(Synchronized{}) == updated(Merged{}));
+    CHECK(updated(Pooled{})[0] == 6.25F);
+    CHECK(updated(Pooled{})[1] == doctest::Approx(10 + 0.5 * 4.25 * 8 / 7));
+    CHECK(updated(Synchronized{}) == updated(Pooled{}));
 }
 
 TEST_CASE("replicas of one training keep the statistics that the policy names, on any number of devices") {
@@ -73,7 +73,7 @@ TEST_CASE("replicas of one training keep the statistics that the policy names, o
     for (const int devices : {2, 3}) {
         CHECK(buffers(FirstReplica{}, devices).buffers == first.buffers);
         CHECK(buffers(AllReplicas{}, devices).buffers == buffers(AllReplicas{}, 1).buffers);
-        CHECK(buffers(Merged{}, devices).buffers == buffers(Merged{}, 1).buffers);
+        CHECK(buffers(Pooled{}, devices).buffers == buffers(Pooled{}, 1).buffers);
         const TrainingState together = buffers(Synchronized{}, devices), alone = buffers(Synchronized{}, 1);
         CHECK(together.buffers == alone.buffers);
         CHECK(together.parameters == alone.parameters);
@@ -86,7 +86,7 @@ TEST_CASE(
         CAPTURE(replicas);
         Training<Synchronized> many({.replicas = replicas, .devices = 2, .batch_size = batch_size, .seed = 4});
         Training<Synchronized> one({.replicas = 1, .batch_size = batch_size * replicas, .seed = 4});
-        Training<Merged> apart({.replicas = replicas, .batch_size = batch_size, .seed = 4});
+        Training<Pooled> apart({.replicas = replicas, .batch_size = batch_size, .seed = 4});
         auto of_many = batches_of(replicas, batch_size), of_one = batches_of(1, batch_size * replicas),
              of_apart = batches_of(replicas, batch_size);
         for (int step = 0; step < 5; ++step) {
@@ -103,7 +103,7 @@ TEST_CASE(
 }
 
 TEST_CASE("synchronised replicas with unequal batches, and one without samples, are one replica with all samples") {
-    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+    const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 16, .replicas = 1, .seed = 9});
     std::vector<float> images(16 * 24 * 24 * 3);
     std::vector<std::int32_t> labels(16);
@@ -121,13 +121,17 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
 }
 
 TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
-    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+    const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 8, .replicas = 1, .seed = 9});
     std::vector<float> images(8 * 24 * 24 * 3);
     std::vector<std::int32_t> labels(8);
     source.fill(0, 0, images.data(), labels.data());
-    Training<Synchronized> training(
-        {.replicas = 2, .devices = 2, .batch_size = 8, .other_batch_sizes = {3}, .accumulation = 2, .seed = 4});
+    Training<Synchronized> training({.replicas = 2,
+                                     .devices = 2,
+                                     .batch_size = 8,
+                                     .other_batch_sizes = {3},
+                                     .gradient_accumulation_steps = 2,
+                                     .seed = 4});
     const std::vector<float> before = training.parameters();
     CHECK(message_of<InvalidArgument>([&] {
               training.step([&](std::int64_t, int replica, HostContext&) {
@@ -168,7 +172,7 @@ TEST_CASE("running statistics are part of the state, and evaluation uses them") 
     Training<FirstReplica> training({.replicas = 2, .batch_size = batch_size, .seed = 4});
     auto batches = batches_of(2, batch_size);
     for (int step = 0; step < 3; ++step) training.step(batches);
-    EvaluationBatches test(tutorial::sample().test, CentralCrop{}, batch_size, 1);
+    EvaluationBatches test(tutorial::sample().test, CenterCrop{}, batch_size, 1);
     const double loss = training.evaluate(test, 3).loss;
     TrainingState state = training.state();
     Training<FirstReplica> other({.replicas = 2, .batch_size = batch_size, .seed = 5});

@@ -20,7 +20,7 @@ using Training = tutorial::SmallTraining<ConcatMean, Sgd>;
 constexpr std::int64_t batch_size = 8;
 
 auto batches_of(int replicas, std::int64_t batch) {
-    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialDistortions{},
+    return Prefetch(TrainingBatches(tutorial::sample().train, TutorialAugmentation{},
                                     {.batch_size = batch, .replicas = replicas, .seed = 4}));
 }
 
@@ -36,7 +36,7 @@ Training::Options options(int replicas = 2) {
 struct Ruining : Sgd {
     void update(const Update<Host>& u) const {
         Sgd::update(u);
-        const Row& conv2 = tutorial::SmallNet::rows[4];
+        const LayerInfo& conv2 = tutorial::SmallNet::layers[4];
         REQUIRE(conv2.name == "conv2");
         if (u.step == 0) u.parameters[conv2.offsets[1]] = std::numeric_limits<float>::infinity();
     }
@@ -90,7 +90,7 @@ TEST_CASE("evaluation runs with the moving averages when asked") {
     Training training(options());
     auto batches = batches_of(2, batch_size);
     for (int step = 0; step < 5; ++step) training.step(batches);
-    EvaluationBatches test(tutorial::sample().test, CentralCrop{}, batch_size, 1);
+    EvaluationBatches test(tutorial::sample().test, CenterCrop{}, batch_size, 1);
     const double trained = training.evaluate(test, 3).loss,
                  averaged = training.evaluate(test, 3, Weights::averages).loss;
     CHECK(trained != averaged);
@@ -155,9 +155,9 @@ TEST_CASE("a state of another network is refused with the first parameter that d
     const auto refusal = [&](const TrainingState& state) {
         return message_of<InvalidArgument>([&] { training.restore(state); });
     };
-    const auto state_of = [&](std::span<const Row> rows) {
+    const auto state_of = [&](std::span<const LayerInfo> layers) {
         TrainingState state = training.state();
-        state.tensors = state_tensors(rows);
+        state.tensors = state_tensors(layers);
         return state;
     };
     CHECK(refusal(training.state()) == "(no exception)");
@@ -165,9 +165,9 @@ TEST_CASE("a state of another network is refused with the first parameter that d
     CHECK(
         refusal(DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>(wider).state()) ==
         "the state is of another network: its conv1.weight is 4 x 1 x 1 x 2, and this network's conv1.weight is 3 x 1 x 1 x 2");
-    CHECK(refusal(state_of(MoreClasses::rows)) ==
+    CHECK(refusal(state_of(MoreClasses::layers)) ==
           "the state is of another network: its last.weight is 3 x 12, and this network's fc.weight is 2 x 12");
-    CHECK(refusal(state_of(Shorter::rows)) ==
+    CHECK(refusal(state_of(Shorter::layers)) ==
           "the state is of another network: its fc.weight is 2 x 12, and this network's 1.weight is 3");
     // Running statistics come last.
     TrainingState state = training.state();
@@ -178,7 +178,7 @@ TEST_CASE("a state of another network is refused with the first parameter that d
     state.tensors.push_back({"more", Shape{5}});
     CHECK(refusal(state) == "the state is of another network: its more is 5, and this network has no such tensor");
     // A name makes no difference, and a state that does not say what is in it is compared by its sizes.
-    CHECK(refusal(state_of(Renamed::rows)) == "(no exception)");
+    CHECK(refusal(state_of(Renamed::layers)) == "(no exception)");
     state = training.state();
     state.tensors.clear();
     CHECK(refusal(state) == "(no exception)");
@@ -187,7 +187,7 @@ TEST_CASE("a state of another network is refused with the first parameter that d
 TEST_CASE("a step that adds up k batches has the gradient of all their samples together") {
     constexpr int parts = 3;
     Training::Options many = options();
-    many.accumulation = parts;
+    many.gradient_accumulation_steps = parts;
     Training accumulating(many),
         whole({.replicas = 1, .batch_size = batch_size * 2 * parts, .seed = 4, .optimizer = {.learning_rate = 0.05}});
     auto few = batches_of(2, batch_size), all = batches_of(1, batch_size * 2 * parts);
@@ -201,13 +201,13 @@ TEST_CASE("a step that adds up k batches has the gradient of all their samples t
 }
 
 TEST_CASE("batches of unequal sizes count by their samples when they are added up") {
-    const TrainingBatches source(tutorial::sample().train, TutorialDistortions{},
+    const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 2 * batch_size, .replicas = 1, .seed = 9});
     std::vector<float> images(static_cast<std::size_t>(2 * batch_size * 24 * 24 * 3));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(2 * batch_size));
     source.fill(0, 0, images.data(), labels.data());
     Training::Options two = options(1);
-    two.accumulation = 2;
+    two.gradient_accumulation_steps = 2;
     two.other_batch_sizes = {3};
     Training accumulating(two), whole({.batch_size = batch_size + 3, .seed = 4});
     accumulating.step([&](std::int64_t part, int, HostContext&) {
@@ -250,20 +250,21 @@ TEST_CASE("an inspector sees the parameters before the update, the gradient, the
     Training training(options(1)), blind(options(1));
     auto batches = batches_of(1, batch_size), batches_of_blind = batches_of(1, batch_size);
     const std::vector<float> before = training.parameters();
-    std::vector<std::size_t> rows;
+    std::vector<std::size_t> layers;
     std::vector<float> logits, seen_gradient;
     training.step(batches, [&](const Inspection<Host>& inspection) {
         CHECK(inspection.step() == 0);
         CHECK(std::equal(before.begin(), before.end(), inspection.parameters().begin()));
         seen_gradient.assign(inspection.averaged_gradient().begin(), inspection.averaged_gradient().end());
         CHECK(inspection.batch().size == batch_size);
-        inspection.for_each_activation([&](std::size_t row, std::span<const float> values) {
-            rows.push_back(row);
-            CHECK(values.size() == static_cast<std::size_t>(batch_size * tutorial::SmallNet::rows[row].output.size()));
-            if (row + 1 == tutorial::SmallNet::rows.size()) logits.assign(values.begin(), values.end());
+        inspection.for_each_activation([&](std::size_t layer, std::span<const float> values) {
+            layers.push_back(layer);
+            CHECK(values.size() ==
+                  static_cast<std::size_t>(batch_size * tutorial::SmallNet::layers[layer].output.size()));
+            if (layer + 1 == tutorial::SmallNet::layers.size()) logits.assign(values.begin(), values.end());
         });
     });
-    CHECK(rows.size() == tutorial::SmallNet::rows.size());
+    CHECK(layers.size() == tutorial::SmallNet::layers.size());
     CHECK(seen_gradient == training.averaged_gradient());
 
     const std::vector<float> images = [&] {
@@ -286,7 +287,7 @@ TEST_CASE("what an inspector throws comes out of the step, which all devices hav
                    }),
                    "the disk is full"));
     CHECK(training.step() == 1);
-    CHECK(training.sound());
+    CHECK(training.healthy());
     blind.step(batches_of_blind);
     CHECK(training.parameters() == blind.parameters());
     training.step(batches);

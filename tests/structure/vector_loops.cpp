@@ -3,7 +3,7 @@
 // The marked loops of include/ that cupola::ops does not hold: templates that nothing there asks for, and the readers'.
 #include <cupola/cupola.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
-#include <cupola/data/pad_crop_flip.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
 

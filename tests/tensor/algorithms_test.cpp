@@ -23,7 +23,7 @@ using namespace cupola;
 
 namespace {
 
-constexpr std::int64_t blocks_a_round = 512;
+constexpr std::int64_t blocks_per_round = 512;
 
 /// Around the edges of a block, and of a round of blocks.
 const std::vector<std::int64_t> sizes{0,
@@ -34,9 +34,9 @@ const std::vector<std::int64_t> sizes{0,
                                       4097,
                                       2 * 4096,
                                       100'003,
-                                      blocks_a_round* block_size - 1,
-                                      blocks_a_round* block_size,
-                                      blocks_a_round* block_size + 1};
+                                      blocks_per_round* block_size - 1,
+                                      blocks_per_round* block_size,
+                                      blocks_per_round* block_size + 1};
 
 /// Numbers of very different magnitude, so that any other order of additions gives other bits.
 std::vector<float> spread_values(std::int64_t count) {
@@ -174,7 +174,7 @@ TEST_CASE("blocks are added in their order") {
     // 1 is lost when it is added to 1e16 one at a time, and kept when the ones are added first.
     const HostContext context(0, {.threads = 2});
     const auto value_of = [](std::int64_t block) { return block == 0 ? 1e16 : 1.0; };
-    const std::int64_t blocks = blocks_a_round + 3;
+    const std::int64_t blocks = blocks_per_round + 3;
     double expected = 0;
     for (std::int64_t block = 0; block < blocks; ++block) expected += value_of(block);
     CHECK(expected == 1e16);

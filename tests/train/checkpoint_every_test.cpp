@@ -21,7 +21,7 @@ using namespace cupola;
 namespace {
 
 struct NoNet {
-    static constexpr std::span<const Row> rows{};
+    static constexpr std::span<const LayerInfo> layers{};
 };
 
 /// A training whose state is its step alone.
@@ -29,7 +29,7 @@ struct Training {
     using NetworkType = NoNet;
     struct Options {
         std::int64_t batch_size = 8;
-        int replicas = 2, accumulation = 3;
+        int replicas = 2, gradient_accumulation_steps = 3;
     };
     StepReport report{.replicas = {{.samples = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
     Options options{};
@@ -51,7 +51,7 @@ struct Training {
         report.step = reported++;
         return &report;
     }
-    [[nodiscard]] bool sound() const { return whole; }
+    [[nodiscard]] bool healthy() const { return whole; }
     [[nodiscard]] int all_replicas() const { return options.replicas; }
     [[nodiscard]] TrainingState state() const { return {.step = made, .parameters = {static_cast<float>(made)}}; }
 };
@@ -72,11 +72,11 @@ struct Directory {
     std::vector<std::pair<std::int64_t, double>> metrics{};
     bool full = false;
 
-    void save(std::span<const Row>, const Checkpoint& checkpoint) {
+    void save(std::span<const LayerInfo>, const Checkpoint& checkpoint) {
         require<DataError>(!full, "the disk is full");
         saved.push_back(checkpoint);
     }
-    void save_best(std::span<const Row>, const Checkpoint& checkpoint, double metric) {
+    void save_best(std::span<const LayerInfo>, const Checkpoint& checkpoint, double metric) {
         metrics.emplace_back(checkpoint.state.step, metric);
     }
     [[nodiscard]] std::vector<std::int64_t> steps() const {
@@ -118,7 +118,7 @@ TEST_CASE("a run that goes on keeps the places of its checkpoints, and writes no
 
 TEST_CASE("a directory whose best checkpoint is of another network is refused before the first step") {
     struct OfAnotherNetwork : Directory {
-        static void require_best_of(std::span<const Row>) { throw DataError("of another network"); }
+        static void require_best_of(std::span<const LayerInfo>) { throw DataError("of another network"); }
     };
     Training training;
     OfAnotherNetwork directory;

@@ -27,7 +27,7 @@ struct Points {
     std::vector<std::int32_t> labels;
     Points() {
         for (std::uint64_t i = 0; i < 64; ++i) {
-            const auto words = RandomStream(1, Purpose::user, 0, i).words(0);
+            const auto words = RandomStream(1, RngDomain::user, 0, i).words(0);
             values.insert(values.end(), {uniform(words[0]) - 0.5F, uniform(words[1]) - 0.5F});
             labels.push_back(values[2 * i] > values[2 * i + 1] ? 1 : 0);
         }
@@ -92,7 +92,7 @@ TEST_CASE("training on data in memory learns it") {
     Training training(
         {.replicas = 2, .batch_size = 16, .seed = 1, .optimizer = {.learning_rate = 0.3, .momentum = 0.9}});
     fit(training, batches, {.steps = 300});
-    CHECK(evaluate(training, EvaluationBatches(data, Unchanged{}, 16)).accuracy() > 0.95);
+    CHECK(evaluate(training, EvaluationBatches(data, IdentityTransform{}, 16)).accuracy() > 0.95);
 }
 
 TEST_CASE("the log line has the tutorial's shape, every so many steps from step 0") {

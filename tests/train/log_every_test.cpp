@@ -62,8 +62,8 @@ std::string log_of(const LogOptions& options, int steps) {
 
 TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's and each replica's") {
     CHECK(log_of({}, 1) == "T: step 0, loss = 3.00 (R)\n");
-    CHECK(log_of({.loss = LoggedLoss::last_replica}, 1) == "T: step 0, loss = 4.00 (R)\n");
-    CHECK(log_of({.loss = LoggedLoss::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
+    CHECK(log_of({.loss = LossReduction::last_replica}, 1) == "T: step 0, loss = 4.00 (R)\n");
+    CHECK(log_of({.loss = LossReduction::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
 }
 
 TEST_CASE("the learning rate and the parts of the loss follow on the line when they are asked for") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/inference_lanes.hpp, cupola/predict.hpp
+// Covers: cupola/net/inference_streams.hpp, cupola/predict.hpp
 #include <cupola/predict.hpp>
 
 #include <cmath>
@@ -39,7 +39,7 @@ public:
         static const std::vector<float> values = [] {
             std::vector<float> result(40 * sample_size);
             for (std::size_t i = 0; i < result.size(); ++i)
-                result[i] = uniform(RandomStream(5, Purpose::user, 0, i).words(0)[0]) - 0.5F;
+                result[i] = uniform(RandomStream(5, RngDomain::user, 0, i).words(0)[0]) - 0.5F;
             return result;
         }();
         return values;
@@ -74,7 +74,7 @@ struct TemporaryFile {
 TEST_CASE("a checkpoint gives the outputs that its training gave, of the averages unless told otherwise") {
     Trained trained;
     const TemporaryFile file;
-    write_checkpoint(file.path, Net::rows, trained.checkpoint);
+    write_checkpoint(file.path, Net::layers, trained.checkpoint);
     const auto view = [&](std::int64_t count) {
         return TensorView<const float, Extents<24, 24, 3>>(Trained::samples().data(), count);
     };
@@ -111,10 +111,10 @@ TEST_CASE("a batch of every size up to the largest gives what its samples give o
         const std::vector<float> outputs = outputs_of(one, i, 1);
         expected.insert(expected.end(), outputs.begin(), outputs.end());
     }
-    for (const std::int64_t most : {2, 3, 7, 16, 37}) {
-        CAPTURE(most);
-        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = most});
-        for (std::int64_t count = 1; count <= most; ++count) {
+    for (const std::int64_t max_batch : {2, 3, 7, 16, 37}) {
+        CAPTURE(max_batch);
+        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = max_batch});
+        for (std::int64_t count = 1; count <= max_batch; ++count) {
             CAPTURE(count);
             const auto n = static_cast<std::size_t>(count);
             const std::vector<float> outputs = outputs_of(predictor, 3, n);
@@ -123,12 +123,12 @@ TEST_CASE("a batch of every size up to the largest gives what its samples give o
     }
 }
 
-TEST_CASE("any number of threads may predict at once, whatever the lanes") {
+TEST_CASE("any number of threads may predict at once, whatever the streams") {
     Trained trained;
-    for (const int lanes : {1, 3}) {
-        CAPTURE(lanes);
-        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = 5, .lanes = lanes});
-        CHECK(predictor.lanes() == lanes);
+    for (const int streams : {1, 3}) {
+        CAPTURE(streams);
+        const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = 5, .streams = streams});
+        CHECK(predictor.streams() == streams);
         std::vector<std::vector<float>> expected;
         for (std::size_t i = 0; i < 8; ++i) expected.push_back(outputs_of(predictor, i, 1 + i % 5));
         std::vector<int> wrong(8, 0);
@@ -146,7 +146,7 @@ TEST_CASE("any number of threads may predict at once, whatever the lanes") {
     }
 }
 
-TEST_CASE("two OpenMP threads a lane, and a predictor that was moved, give the same outputs") {
+TEST_CASE("two OpenMP threads per stream, and a predictor that was moved, give the same outputs") {
     Trained trained;
     const std::vector<float> expected = outputs_of(Predictor<Net>(trained.checkpoint, "x", {.max_batch = 8}), 0, 8);
     Predictor<Net> two(trained.checkpoint, "x", {.max_batch = 8, .device = {.threads = 2}});
@@ -162,16 +162,16 @@ struct Normalized : Sequential<Input<1, 1, 2>, Named<"bn", BatchNorm2d<>>> {};
 TEST_CASE("batch normalisation takes the running statistics of the checkpoint") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
-    checkpoint.state.buffers = initial_buffers(Normalized::rows);
-    const Row& row = Normalized::rows[0];
+    checkpoint.state.buffers = initial_buffers(Normalized::layers);
+    const LayerInfo& layer = Normalized::layers[0];
     const auto set = [](std::vector<float>& arena, std::int64_t offset, float first, float second) {
         arena[static_cast<std::size_t>(offset)] = first;
         arena[static_cast<std::size_t>(offset) + 1] = second;
     };
-    set(checkpoint.state.parameters, row.offsets[0], 2, 3);
-    set(checkpoint.state.parameters, row.offsets[1], 10, 20);
-    set(checkpoint.state.buffers, row.buffer_offsets[0], 1, -1);
-    set(checkpoint.state.buffers, row.buffer_offsets[1], 4, 9);
+    set(checkpoint.state.parameters, layer.offsets[0], 2, 3);
+    set(checkpoint.state.parameters, layer.offsets[1], 10, 20);
+    set(checkpoint.state.buffers, layer.buffer_offsets[0], 1, -1);
+    set(checkpoint.state.buffers, layer.buffer_offsets[1], 4, 9);
     const Predictor<Normalized> predictor(checkpoint, "x");
     const std::vector<float> samples{5, 8};
     std::vector<float> outputs(2);
@@ -211,7 +211,7 @@ template <class N>
 void check_non_finite_inputs(const HostOptions& device) {
     Checkpoint checkpoint;
     checkpoint.state.parameters.assign(static_cast<std::size_t>(N::parameter_elements), 0.125F);
-    checkpoint.state.buffers = initial_buffers(N::rows);
+    checkpoint.state.buffers = initial_buffers(N::layers);
     const Predictor<N> predictor(checkpoint, "x", {.max_batch = 3, .device = device});
     constexpr auto size = static_cast<std::size_t>(N::input_shape.size());
     std::vector<float> samples(3 * size, 0.5F), outputs(6, -7.0F), expected(6);
@@ -243,14 +243,14 @@ TEST_CASE("a sample that holds a NaN or an infinity is refused on every path") {
 TEST_CASE("a checkpoint with a number that is not finite, or of another size, is refused by name") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
-    checkpoint.state.buffers = initial_buffers(Normalized::rows);
+    checkpoint.state.buffers = initial_buffers(Normalized::layers);
     const Checkpoint good = checkpoint;
     const auto refused = [&] { return message_of<DataError>([&] { (void)Predictor<Normalized>(checkpoint, "x"); }); };
-    const Row& row = Normalized::rows[0];
-    checkpoint.state.parameters[static_cast<std::size_t>(row.offsets[1])] = std::numeric_limits<float>::quiet_NaN();
+    const LayerInfo& layer = Normalized::layers[0];
+    checkpoint.state.parameters[static_cast<std::size_t>(layer.offsets[1])] = std::numeric_limits<float>::quiet_NaN();
     CHECK(refused() == "x cannot be used: bn.bias is nan at [0]");
     checkpoint = good;
-    checkpoint.state.buffers[static_cast<std::size_t>(row.buffer_offsets[1]) + 1] = -1e-3F;
+    checkpoint.state.buffers[static_cast<std::size_t>(layer.buffer_offsets[1]) + 1] = -1e-3F;
     CHECK(refused() == "x cannot be used: bn.running_var is -0.001 at [1]");
     checkpoint = good;
     checkpoint.state.buffers.clear();
@@ -271,7 +271,7 @@ TEST_CASE("a training refuses samples that are not finite in predict and in eval
     const std::vector<std::int32_t> labels(8);
     const InMemory data(Net::input_shape, samples, labels, 10);
     CHECK(message_of<InvalidArgument>([&] {
-              (void)evaluate(trained.training, EvaluationBatches(data, Unchanged{}, 2));
+              (void)evaluate(trained.training, EvaluationBatches(data, IdentityTransform{}, 2));
           }) == "a network takes finite numbers, and in batch 1 sample 1 is inf at [0, 0, 1]");
 }
 
@@ -282,12 +282,12 @@ TEST_CASE("options that cannot be, files that are not there and other networks a
     };
     CHECK(refused({.max_batch = 0}) == "the largest batch has 1 to 1000000 samples, not 0");
     CHECK(refused({.max_batch = 1'000'001}) == "the largest batch has 1 to 1000000 samples, not 1000001");
-    CHECK(refused({.lanes = 0}) == "there are 1 to 4096 lanes, not 0");
-    CHECK(refused({.lanes = 5000}) == "there are 1 to 4096 lanes, not 5000");
+    CHECK(refused({.streams = 0}) == "there are 1 to 4096 streams, not 0");
+    CHECK(refused({.streams = 5000}) == "there are 1 to 4096 streams, not 5000");
     CHECK(refused({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
     CHECK(contains(message_of<DataError>([] { (void)Predictor<Net>("/no/such/file"); }), "/no/such/file"));
     const TemporaryFile file;
-    write_checkpoint(file.path, Net::rows, trained.checkpoint);
+    write_checkpoint(file.path, Net::layers, trained.checkpoint);
     const std::string other = message_of<DataError>([&] { (void)Predictor<tutorial::Net>(file.path); });
     CHECK(contains(other, file.path + " is a checkpoint of another network"));
     CHECK(truncate(file.path.c_str(), 1000) == 0);
@@ -298,7 +298,7 @@ TEST_CASE("memory that is not there is refused with the numbers") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(tutorial::Net::parameter_elements));
     const std::string refused = message_of<OutOfMemory>(
-        [&] { (void)Predictor<tutorial::Net>(checkpoint, "x", {.max_batch = 1'000'000, .lanes = 2}); });
-    CHECK(contains(refused, "2 lanes of at most 1000000 samples need "));
+        [&] { (void)Predictor<tutorial::Net>(checkpoint, "x", {.max_batch = 1'000'000, .streams = 2}); });
+    CHECK(contains(refused, "2 streams of at most 1000000 samples need "));
     CHECK(contains(refused, " GB are available"));
 }

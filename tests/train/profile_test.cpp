@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/cudnn/machine_rates.hpp, cupola/ops/machine_rates.hpp, cupola/ops/onednn/machine_rates.hpp
+// Covers: cupola/ops/cuda/peak_rates.hpp, cupola/ops/peak_rates.hpp, cupola/ops/host/peak_rates.hpp
 // Covers: cupola/train/step_profile.hpp
 //
 // A profile names every part of a step once, its times add up to the step, its work is what the layers say, and the
@@ -42,7 +42,7 @@ struct Numbers {
 
     Numbers() {
         for (std::uint64_t i = 0; i < 4 * batch * pixels; ++i)
-            values.push_back(uniform(RandomStream(1, Purpose::user, 0, i).words(0)[0]) - 0.5F);
+            values.push_back(uniform(RandomStream(1, RngDomain::user, 0, i).words(0)[0]) - 0.5F);
         for (std::int32_t i = 0; i < 4 * batch; ++i) labels.push_back(i % 10);
     }
     BatchView operator()(std::int64_t step, int replica, HostContext&) {
@@ -83,7 +83,7 @@ TEST_CASE("a profile has every part of a step in the order of the step, and thei
                                                   "regularisers' losses", "optimiser", "moving average"});
     CHECK(training.step() == 3);
     CHECK(one.steps == 1);
-    CHECK(one.samples_a_step == batch);
+    CHECK(one.samples_per_step == batch);
     double sum = one.rest;
     for (const ProfiledPart& part : one.parts) {
         CAPTURE(part.what);
@@ -101,8 +101,8 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     Numbers numbers;
     Training training({.device = {.threads = 1}, .batch_size = batch});
     const StepProfile found = profile(training, numbers, {.steps = 3, .warm_up = 0});
-    const auto rows = Small::rows;
-    const auto adds = [&](std::size_t row) { return 2.0 * static_cast<double>(batch * rows[row].multiply_adds); };
+    const auto layers = Small::layers;
+    const auto adds = [&](std::size_t layer) { return 2.0 * static_cast<double>(batch * layers[layer].multiply_adds); };
     // The first convolution has no gradient of its input to find, the others have.
     CHECK(part_of(found, "conv1", "forward").operations == adds(0));
     CHECK(part_of(found, "conv1", "backward").operations == adds(0));
@@ -119,17 +119,18 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     CHECK(part_of(found, "check of the gradient", "").bytes == parameters);
     CHECK(part_of(found, "regularisers' losses", "").bytes == 4.0 * 96 * 10);
     const ProfiledPart part{.name = {}, .what = {}, .seconds = 1, .operations = 20, .bytes = 30};
-    CHECK(part.floor({.operations = 10, .bytes = 10}) == 3.0);
-    CHECK(part.floor({.operations = 5, .bytes = 10}) == 4.0);
+    CHECK(part.roofline({.operations = 10, .bytes = 10}) == 3.0);
+    CHECK(part.roofline({.operations = 5, .bytes = 10}) == 4.0);
 }
 
 TEST_CASE("the first device's share of the replicas is profiled, and its waiting for the others") {
     Numbers numbers;
-    Training training({.replicas = 4, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .accumulation = 2});
+    Training training(
+        {.replicas = 4, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .gradient_accumulation_steps = 2});
     const StepProfile found = profile(training, numbers, {.steps = 3, .warm_up = 1});
-    CHECK(found.samples_a_step == 4 * 2 * batch);
+    CHECK(found.samples_per_step == 4 * 2 * batch);
     CHECK(part_of(found, "conv1", "forward").operations ==
-          2.0 * 2 * 2 * static_cast<double>(batch * Small::rows[0].multiply_adds));
+          2.0 * 2 * 2 * static_cast<double>(batch * Small::layers[0].multiply_adds));
     CHECK(part_of(found, "averaging", "").bytes == 6.0 / 2 * 4 * static_cast<double>(Small::parameter_count));
     CHECK(part_of(found, "waiting for other devices", "").seconds > 0);
 }
@@ -161,8 +162,8 @@ TEST_CASE("what a step throws comes out of the profile, and the training can go 
     Training training({.device = {.threads = 1}, .batch_size = batch});
     CHECK_THROWS_AS(static_cast<void>(profile(training, numbers, {.steps = 4, .warm_up = 2})), DivergedError);
     CHECK(training.step() == 3);
-    Numbers sound;
-    CHECK_NOTHROW(training.step(sound));
+    Numbers healthy;
+    CHECK_NOTHROW(training.step(healthy));
 }
 
 TEST_CASE("a profile of no steps is refused") {
@@ -175,9 +176,9 @@ TEST_CASE("a profile of no steps is refused") {
     CHECK(training.step() == 0);
 }
 
-TEST_CASE("the table has milliseconds, shares, rates and floors, and leaves out what says nothing") {
+TEST_CASE("the table has milliseconds, shares, rates and bounds, and leaves out what says nothing") {
     const StepProfile profile{.steps = 20,
-                              .samples_a_step = 128,
+                              .samples_per_step = 128,
                               .seconds = 0.01,
                               .rest = 0.0005,
                               .rates = {.operations = 100e9, .bytes = 10e9},
@@ -190,12 +191,12 @@ TEST_CASE("the table has milliseconds, shares, rates and floors, and leaves out 
                                         {.name = {}, .what = "loss", .seconds = 0.0005},
                                         {.name = {}, .what = "optimiser", .seconds = 0.001, .bytes = 5e6}}};
     CHECK(to_string(profile) ==
-          "name   part                 pass         ms    share  GFLOP/s  GB/s  floor ms  of floor\n"
+          "name   part                 pass         ms    share  GFLOP/s  GB/s  bound ms  of bound\n"
           "conv1  Conv2d<4, 3> + ReLU  forward   8.000   80.0 %     50.0   0.1     4.000      0.50\n"
           "       loss                           0.500    5.0 %\n"
           "       optimiser                      1.000   10.0 %            5.0     0.500      0.50\n"
           "       the rest                       0.500    5.0 %\n"
           "total                                10.000  100.0 %     40.0           4.500      0.45\n"
           "step: 10.000 ms, 12800.0 samples/s; medians of 20 steps on the first device\n"
-          "floor: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n");
+          "peak: 100.0 GFLOP/s of a large matrix product, 10.0 GB/s of a large copy\n");
 }

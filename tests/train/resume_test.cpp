@@ -39,7 +39,7 @@ struct Samples {
 private:
     InMemory made() {
         for (std::size_t i = 0; i < values.size(); ++i) {
-            values[i] = uniform(RandomStream(3, Purpose::user, 0, i).words(0)[0]) - 0.5F;
+            values[i] = uniform(RandomStream(3, RngDomain::user, 0, i).words(0)[0]) - 0.5F;
         }
         for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 3);
         return {Net::input_shape, values, labels, 3};
@@ -53,7 +53,7 @@ struct Case {
     using Training = DataParallel<Net, CrossEntropy<3>, Optimizer, ConcatMean, Host, Statistics>;
     Samples samples;
     Optimizer optimizer;
-    int accumulation = 1;
+    int gradient_accumulation_steps = 1;
 
     /// The state after `steps` steps from where the folder's newest checkpoint stands.
     TrainingState run(const std::string& folder, std::int64_t steps, int devices, int workers) const {
@@ -61,14 +61,15 @@ struct Case {
                            .devices = devices,
                            .device = {.threads = 1},
                            .batch_size = 2,
-                           .accumulation = accumulation,
+                           .gradient_accumulation_steps = gradient_accumulation_steps,
                            .seed = 5,
                            .optimizer = optimizer,
                            .moving_average = {.decay = 0.99}});
-        Prefetch batches(TrainingBatches(samples.data, Unchanged{}, {.batch_size = 2, .replicas = 2, .seed = 5}),
-                         {.workers = workers});
+        Prefetch batches(
+            TrainingBatches(samples.data, IdentityTransform{}, {.batch_size = 2, .replicas = 2, .seed = 5}),
+            {.workers = workers});
         CheckpointDirectory directory(folder);
-        const FoundCheckpoint found = directory.newest_sound(Net::rows);
+        const FoundCheckpoint found = directory.newest_valid(Net::layers);
         if (found.checkpoint) training.restore(found.checkpoint->state);
         fit(training, batches, {.steps = steps - training.step()}, CheckpointEvery(training, directory, {.every = 4}));
         return training.state();
@@ -100,11 +101,12 @@ struct Case {
 TEST_CASE(
     "a run that is stopped after any step and goes on has the bits of one that is not, with momentum and merged "
     "statistics") {
-    Case<Sgd, Merged>{.samples = {}, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}}.check();
+    Case<Sgd, Pooled>{.samples = {}, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}}.check();
 }
 
 TEST_CASE("so it has with Adam, several batches a step and synchronised statistics") {
-    Case<Adam, Synchronized>{.samples = {}, .optimizer = {.learning_rate = 0.01}, .accumulation = 2}.check();
+    Case<Adam, Synchronized>{.samples = {}, .optimizer = {.learning_rate = 0.01}, .gradient_accumulation_steps = 2}
+        .check();
 }
 
 TEST_CASE("so it has with a schedule, clipped gradients and the first replica's statistics") {

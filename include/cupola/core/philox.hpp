@@ -2,7 +2,7 @@
 //
 // Counter-based random numbers: Philox 4x32 with 10 rounds.
 //
-// A number is a pure function of (seed, purpose, epoch, sample or parameter index, draw). Nothing is advanced and
+// A number is a pure function of (seed, domain, epoch, sample or parameter index, draw). Nothing is advanced and
 // nothing is shared, so a run can be resumed, split over replicas or prefetched by any number of workers and sees the
 // same numbers. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the tests
 // check the vectors published with it.
@@ -47,28 +47,28 @@ struct RandomWords {
     return counter;
 }
 
-/// What a random number is for. Two purposes never share a number.
-enum class Purpose : std::uint32_t { initialization = 1, shuffle = 2, distortion = 3, dropout = 4, user = 128 };
+/// What a random number is for. Two domains never share a number.
+enum class RngDomain : std::uint32_t { initialization = 1, shuffle = 2, augmentation = 3, dropout = 4, user = 128 };
 
-/// The numbers of one (seed, purpose, epoch, index): index is a sample's or a parameter's place, epoch may be any
+/// The numbers of one (seed, domain, epoch, index): index is a sample's or a parameter's place, epoch may be any
 /// 32-bit counter (dropout uses the step).
 class RandomStream {
 public:
-    CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, Purpose purpose, std::uint32_t epoch,
+    CUPOLA_HOST_DEVICE constexpr RandomStream(std::uint64_t seed, RngDomain domain, std::uint32_t epoch,
                                               std::uint64_t index)
         : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           index_(static_cast<std::uint32_t>(index)),
           epoch_(epoch),
-          purpose_((static_cast<std::uint32_t>(purpose) << 24) ^ static_cast<std::uint32_t>(index >> 32)) {}
+          domain_((static_cast<std::uint32_t>(domain) << 24) ^ static_cast<std::uint32_t>(index >> 32)) {}
 
     /// The `block`-th four words of this stream.
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr RandomWords<4> words(std::uint32_t block) const {
-        return philox4x32({block, index_, epoch_, purpose_}, key_);
+        return philox4x32({block, index_, epoch_, domain_}, key_);
     }
 
 private:
     RandomWords<2> key_;
-    std::uint32_t index_, epoch_, purpose_;
+    std::uint32_t index_, epoch_, domain_;
 };
 
 /// Uniform in [0, 1): the upper 24 bits, so every value is exact in float.

@@ -36,12 +36,12 @@ concept Transforms = requires(const T& transform, const Data& data, const Random
     { transform(data.sample(0), data.sample_shape(), random, to) };
 };
 
-/// What stands between a data set and a batch: `TutorialDistortions`, `CentralCrop`, or a type of the user's own.
+/// What stands between a data set and a batch: `TutorialAugmentation`, `CenterCrop`, or a type of the user's own.
 template <class T, class Data>
 concept SampleTransform = HasTransformOutput<T> && Transforms<T, Data>;
 
 /// Leaves a sample as it is; bytes become floats of the same value.
-struct Unchanged {
+struct IdentityTransform {
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     template <class T>
     void operator()(std::span<const T> sample, const Shape&, const RandomStream&, float* to) const {
@@ -81,7 +81,7 @@ public:
     [[nodiscard]] std::int64_t class_count() const { return data_->class_count(); }
 
     /// Which samples of the data set stand in a batch, from its place `begin` on.
-    void look_up(std::int64_t step, int replica, std::int64_t begin, std::span<SampleOfEpoch> places) const;
+    void samples_at(std::int64_t step, int replica, std::int64_t begin, std::span<SampleOfEpoch> places) const;
     /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
               std::int32_t* labels) const;
@@ -115,12 +115,12 @@ TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform tr
 }
 
 template <Dataset Data, SampleTransform<Data> Transform>
-void TrainingBatches<Data, Transform>::look_up(std::int64_t step, int replica, std::int64_t begin,
-                                               std::span<SampleOfEpoch> places) const {
+void TrainingBatches<Data, Transform>::samples_at(std::int64_t step, int replica, std::int64_t begin,
+                                                  std::span<SampleOfEpoch> places) const {
     require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
             step, " in batches of ", global_batch_size(), " samples");
     require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
-    order_.look_up(step * global_batch_size() + replica * options_.batch_size + begin, places);
+    order_.samples_at(step * global_batch_size() + replica * options_.batch_size + begin, places);
 }
 
 template <Dataset Data, SampleTransform<Data> Transform>
@@ -129,10 +129,10 @@ void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica, std:
     std::array<SampleOfEpoch, 32> places;
     while (begin < end) {
         const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
-        look_up(step, replica, begin, std::span(places).first(static_cast<std::size_t>(count)));
+        samples_at(step, replica, begin, std::span(places).first(static_cast<std::size_t>(count)));
         for (std::int64_t i = 0; i < count; ++i) {
             const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
-            const RandomStream random(options_.seed, Purpose::distortion, place.epoch, place.index);
+            const RandomStream random(options_.seed, RngDomain::augmentation, place.epoch, place.index);
             transform_(data_->sample(place.index), data_->sample_shape(), random,
                        samples + (begin + i) * shape_.size());
             labels[begin + i] = data_->label(place.index);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batches of images that are made where they are trained on: each GPU holds the data set as bytes, and a kernel cuts,
-// mirrors, distorts and standardizes the samples of a batch with the random numbers that TrainingBatches and
+// mirrors, augments and standardizes the samples of a batch with the random numbers that TrainingBatches and
 // EvaluationBatches draw on the host: the same places, sides and factors, and pixels that are the same to rounding.
 //
-//     CudaBatches batches(data.train, TutorialDistortions{}, {.batch_size = 128, .replicas = 2, .seed = 1});
+//     CudaBatches batches(data.train, TutorialAugmentation{}, {.batch_size = 128, .replicas = 2, .seed = 1});
 //     fit(training, batches, {.steps = 1000});
 //
 // Nothing is copied but the images and labels, at a GPU's first batch; which samples a batch has, a launch carries by
@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
-#include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
@@ -33,15 +33,15 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class Transform>
-[[nodiscard]] consteval Sentence cuda_transform_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage cuda_transform_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!DrawsForKernels<Transform>) {
-        sentence
+        message
             << short_type_name<Transform>()
-            << " is not made on a GPU: TutorialDistortions, PadCropFlip, CentralCrop and ScaledPixels are; Uploaded hands over "
+            << " is not made on a GPU: TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels are; PinnedUploader hands over "
                "what Prefetch makes with any other";
     }
-    return sentence;
+    return message;
 }
 
 /// The images, and a buffer for each of those who ask, of which each asks from one thread.
@@ -55,14 +55,14 @@ public:
           batch_size_(batch_size) {}
 
     [[nodiscard]] const Shape& shape() const { return shape_; }
-    [[nodiscard]] int lanes() const { return static_cast<int>(lanes_.size()); }
-    void provide_lanes(int lanes) {
-        if (lanes > this->lanes()) lanes_.resize(static_cast<std::size_t>(lanes));
+    [[nodiscard]] int slots() const { return static_cast<int>(slots_.size()); }
+    void provide_slots(int slots) {
+        if (slots > this->slots()) slots_.resize(static_cast<std::size_t>(slots));
     }
 
-    /// Where the next batch of a lane goes; the first time on a GPU, all memory is made.
-    [[nodiscard]] CudaBatchBuffer& begin(CudaContext& context, int lane) {
-        Lane& made = lanes_[static_cast<std::size_t>(lane)];
+    /// Where the next batch of a slot goes; the first time on a GPU, all memory is made.
+    [[nodiscard]] CudaBatchBuffer& begin(CudaContext& context, int slot) {
+        Slot& made = slots_[static_cast<std::size_t>(slot)];
         if (made.ordinal != context.ordinal()) {
             made.images = images_.on(context);
             made.buffer.provide(context, batch_size_, shape_);
@@ -70,10 +70,10 @@ public:
         }
         return made.buffer;
     }
-    /// Queues the samples of `count` places, the first of which is place `at` of the lane's batch.
+    /// Queues the samples of `count` places, the first of which is place `at` of the slot's batch.
     template <class Places>
-    void queue(const CudaContext& context, int lane, std::int64_t at, std::int64_t count, const Places& places) {
-        Lane& made = lanes_[static_cast<std::size_t>(lane)];
+    void queue(const CudaContext& context, int slot, std::int64_t at, std::int64_t count, const Places& places) {
+        Slot& made = slots_[static_cast<std::size_t>(slot)];
         launch_phases(
             context, count,
             MakeSamples<Transform, Places>{made.images, transform_, places, static_cast<std::int32_t>(shape_.height()),
@@ -82,7 +82,7 @@ public:
     }
 
 private:
-    struct Lane {
+    struct Slot {
         int ordinal = -1;
         ImagesOnDevice images;
         CudaBatchBuffer buffer;
@@ -92,7 +92,7 @@ private:
     Transform transform_;
     Shape shape_;
     std::int64_t batch_size_;
-    std::vector<Lane> lanes_;
+    std::vector<Slot> slots_;
 };
 
 }  // namespace impl
@@ -100,14 +100,14 @@ private:
 /// The batches of a training run over `images`, which have to outlive them.
 template <class Transform>
 class CudaBatches {
-    static_assert(report_mistake<impl::cuda_transform_mistake<Transform>()>());
+    static_assert(static_assert_message<impl::cuda_transform_diagnostic<Transform>()>());
 
 public:
     CudaBatches(const ImageSet& images, Transform transform, BatchOptions options)
         : order_(images, transform, options),
           seed_(options.seed),
           samples_(images, std::move(transform), options.batch_size) {
-        samples_.provide_lanes(options.replicas);
+        samples_.provide_slots(options.replicas);
     }
     CudaBatches(const ImageSet&&, Transform, BatchOptions) = delete;  // the images would be gone at once
 
@@ -126,7 +126,7 @@ public:
         for (std::int64_t begin = 0; begin < batch_size(); begin += DrawnPlaces::capacity) {
             const std::span here = std::span(places).first(
                 static_cast<std::size_t>(std::min(DrawnPlaces::capacity, batch_size() - begin)));
-            order_.look_up(step, replica, begin, here);
+            order_.samples_at(step, replica, begin, here);
             if (begin == 0) buffer = &samples_.begin(context, replica);
             samples_.queue(context, replica, begin, static_cast<std::int64_t>(here.size()),
                            impl::drawn_places(here, seed_));
@@ -144,26 +144,26 @@ private:
 /// as a last, smaller batch.
 template <class Transform>
 class CudaEvaluationBatches {
-    static_assert(report_mistake<impl::cuda_transform_mistake<Transform>()>());
+    static_assert(static_assert_message<impl::cuda_transform_diagnostic<Transform>()>());
 
 public:
-    CudaEvaluationBatches(const ImageSet& images, Transform transform, std::int64_t batch_size, int lanes = 1)
+    CudaEvaluationBatches(const ImageSet& images, Transform transform, std::int64_t batch_size, int slots = 1)
         : images_(&images),
           batch_size_(batch_size),
           samples_(images, std::move(transform), std::min(batch_size, images.size())) {
         require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
-        require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
-        samples_.provide_lanes(lanes);
+        require(slots >= 1, "batches are asked for by at least 1 slot, not ", slots);
+        samples_.provide_slots(slots);
     }
     CudaEvaluationBatches(const ImageSet&&, Transform, std::int64_t,
                           int = 1) = delete;  // the images would be gone at once
 
     [[nodiscard]] const ImageSet& data() const { return *images_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
-    [[nodiscard]] int lanes() const { return samples_.lanes(); }
+    [[nodiscard]] int slots() const { return samples_.slots(); }
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
     /// Lets batches be asked for from this many threads. Not while they are.
-    void provide_lanes(int lanes) { samples_.provide_lanes(lanes); }
+    void provide_slots(int slots) { samples_.provide_slots(slots); }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.
@@ -172,12 +172,12 @@ public:
         return std::min(batch_size_, images_->size() - index * batch_size_);
     }
 
-    /// Queues batch `index` on the context's GPU; what is queued after the lane's next batch no longer finds it.
-    BatchView operator()(std::int64_t index, int lane, CudaContext& context) {
-        require(lane >= 0 && lane < lanes(), "there is no lane ", lane, " of ", lanes());
+    /// Queues batch `index` on the context's GPU; what is queued after the slot's next batch no longer finds it.
+    BatchView operator()(std::int64_t index, int slot, CudaContext& context) {
+        require(slot >= 0 && slot < slots(), "there is no slot ", slot, " of ", slots());
         const std::int64_t size = size_of(index);
-        impl::CudaBatchBuffer& buffer = samples_.begin(context, lane);
-        samples_.queue(context, lane, 0, size, impl::NextPlaces{.first = index * batch_size_});
+        impl::CudaBatchBuffer& buffer = samples_.begin(context, slot);
+        samples_.queue(context, slot, 0, size, impl::NextPlaces{.first = index * batch_size_});
         return buffer.view(size);
     }
 

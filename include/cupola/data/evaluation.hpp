@@ -13,29 +13,29 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The batches of `data`, which has to outlive them. Batches are asked for from `lanes` threads at most, each with a
-/// lane of its own; any lane may ask for any batch.
+/// The batches of `data`, which has to outlive them. Batches are asked for from `slots` threads at most, each with a
+/// slot of its own; any slot may ask for any batch.
 template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:
-    EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int lanes = 1)
+    EvaluationBatches(const Data& data, Transform transform, std::int64_t batch_size, int slots = 1)
         : data_(&data),
           transform_(std::move(transform)),
           batch_size_(batch_size),
           shape_(transform_.output(data.sample_shape())) {
         require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
-        require(lanes >= 1, "batches are asked for by at least 1 lane, not ", lanes);
-        provide_lanes(lanes);
+        require(slots >= 1, "batches are asked for by at least 1 slot, not ", slots);
+        provide_slots(slots);
     }
     EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // the data would be gone at once
 
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
-    [[nodiscard]] int lanes() const { return static_cast<int>(buffers_.size()); }
+    [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
     /// Makes room for batches to be asked for from this many threads.
-    void provide_lanes(int lanes) {
-        while (this->lanes() < lanes) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_);
+    void provide_slots(int slots) {
+        while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_);
     }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
@@ -45,16 +45,16 @@ public:
         return std::min(batch_size_, data_->size() - index * batch_size_);
     }
 
-    /// Batch `index`, prepared by the context's team; valid until the lane asks for another.
+    /// Batch `index`, prepared by the context's team; valid until the slot asks for another.
     template <class Context>
-    BatchView operator()(std::int64_t index, int lane, Context& context) const {
-        require(lane >= 0 && lane < lanes(), "there is no lane ", lane, " of ", lanes());
+    BatchView operator()(std::int64_t index, int slot, Context& context) const {
+        require(slot >= 0 && slot < slots(), "there is no slot ", slot, " of ", slots());
         const std::int64_t size = size_of(index);
-        const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(lane)];
+        const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(slot)];
         impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 const std::int64_t sample = index * batch_size_ + i;
-                const RandomStream random(0, Purpose::distortion, 0, static_cast<std::uint64_t>(sample));
+                const RandomStream random(0, RngDomain::augmentation, 0, static_cast<std::uint64_t>(sample));
                 transform_(data_->sample(sample), data_->sample_shape(), random, buffer.samples() + i * shape_.size());
                 buffer.labels()[i] = data_->label(sample);
             }

@@ -57,7 +57,7 @@ public:
     BatchView operator()(std::int64_t step, int replica, Context& context);
 
 private:
-    TrainingBatches<InMemory, Unchanged> source_;
+    TrainingBatches<InMemory, IdentityTransform> source_;
     std::vector<impl::BatchBuffer> buffers_;
 };
 
@@ -89,7 +89,7 @@ CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const floa
 }
 
 CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
-    : source_(data, Unchanged{}, options) {
+    : source_(data, IdentityTransform{}, options) {
     for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape());
 }
 

@@ -26,15 +26,15 @@ struct RgbImage {
 
 /// Throws DataError where the file is not there or is no JPEG image.
 [[nodiscard]] inline RgbImage read_jpeg(const std::string& path) {
-    constexpr std::size_t most_bytes = std::size_t{1} << 28;
+    constexpr std::size_t max_bytes = std::size_t{1} << 28;
     impl::InputFile file(path);
-    require<DataError>(file.size() <= most_bytes, path, " is larger than ", most_bytes, " bytes");
+    require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
     std::vector<std::uint8_t> bytes(file.size());
     file.read(bytes.data(), bytes.size());
     const impl::JpegSize size = impl::jpeg_size(path, bytes);
-    constexpr std::int64_t most_pixels = std::int64_t{1} << 28;
-    require<DataError>(size.height * size.width <= most_pixels, path, " has ", size.height, " x ", size.width,
-                       " pixels; at most ", most_pixels, " are read");
+    constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
+    require<DataError>(size.height * size.width <= max_pixels, path, " has ", size.height, " x ", size.width,
+                       " pixels; at most ", max_pixels, " are read");
     RgbImage image{size.height, size.width, {}};
     image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
     impl::decode_jpeg(path, bytes, size, image.pixels.data());

@@ -42,9 +42,9 @@ public:
         require(options.workers >= 0 && options.workers <= max_workers, "batches are prepared by 0 to ", max_workers,
                 " workers, not ", options.workers);
         const int ahead = options.workers == 0 ? 1 : 2;
-        lanes_.resize(static_cast<std::size_t>(replicas_));
-        for (Lane& lane : lanes_) {
-            for (int i = 0; i < ahead; ++i) lane.slots.emplace_back(batch_size_, source_.sample_shape());
+        queues_.resize(static_cast<std::size_t>(replicas_));
+        for (Queue& queue : queues_) {
+            for (int i = 0; i < ahead; ++i) queue.slots.emplace_back(batch_size_, source_.sample_shape());
         }
         try {
             for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
@@ -69,16 +69,16 @@ public:
     template <class Context>
     BatchView operator()(std::int64_t step, int replica, Context& context) {
         require(replica >= 0 && replica < replicas_, "there is no replica ", replica, " of ", replicas_);
-        Lane& lane = lanes_[static_cast<std::size_t>(replica)];
+        Queue& queue = queues_[static_cast<std::size_t>(replica)];
         std::unique_lock lock(mutex_);
         if (!started_) start_at(step);
-        require((lane.holds && step == lane.asked) || step == lane.asked + 1, "replica ", replica,
-                " asked for the batch of step ", step, "; its next one is step ", lane.asked + 1);
-        Slot& slot = lane.slot_of(step);
-        if (step != lane.asked) {
-            if (lane.holds) lane.slot_of(lane.asked).state = State::empty;
-            lane.holds = true;
-            lane.asked = step;
+        require((queue.holds && step == queue.asked) || step == queue.asked + 1, "replica ", replica,
+                " asked for the batch of step ", step, "; its next one is step ", queue.asked + 1);
+        Slot& slot = queue.slot_of(step);
+        if (step != queue.asked) {
+            if (queue.holds) queue.slot_of(queue.asked).state = State::empty;
+            queue.holds = true;
+            queue.asked = step;
             if (!workers_.empty()) space_.notify_all();
         }
         if (workers_.empty() && slot.state == State::empty) {
@@ -106,7 +106,7 @@ private:
         std::exception_ptr error;
     };
     /// One replica's batches: the one it holds, and the next.
-    struct Lane {
+    struct Queue {
         std::vector<Slot> slots;
         bool holds = false;                 ///< has asked for a step yet
         std::int64_t asked = -1, next = 0;  ///< the last step it asked for; the first that no worker has taken
@@ -116,9 +116,9 @@ private:
     void start_at(std::int64_t step) {
         require(step >= 0, "there is no step ", step);
         started_ = true;
-        for (Lane& lane : lanes_) {
-            lane.asked = step - 1;
-            lane.next = step;
+        for (Queue& queue : queues_) {
+            queue.asked = step - 1;
+            queue.next = step;
         }
         space_.notify_all();
     }
@@ -128,9 +128,9 @@ private:
         int best = -1;
         if (!started_) return best;
         for (int r = 0; r < replicas_; ++r) {
-            Lane& lane = lanes_[static_cast<std::size_t>(r)];
-            if (lane.slot_of(lane.next).state != State::empty) continue;
-            if (best < 0 || lane.next < lanes_[static_cast<std::size_t>(best)].next) best = r;
+            Queue& queue = queues_[static_cast<std::size_t>(r)];
+            if (queue.slot_of(queue.next).state != State::empty) continue;
+            if (best < 0 || queue.next < queues_[static_cast<std::size_t>(best)].next) best = r;
         }
         return best;
     }
@@ -141,9 +141,9 @@ private:
             int replica = -1;
             space_.wait(lock, [&] { return stopping_ || (replica = replica_with_room()) >= 0; });
             if (stopping_) return;
-            Lane& lane = lanes_[static_cast<std::size_t>(replica)];
-            const std::int64_t step = lane.next++;
-            Slot& slot = lane.slot_of(step);
+            Queue& queue = queues_[static_cast<std::size_t>(replica)];
+            const std::int64_t step = queue.next++;
+            Slot& slot = queue.slot_of(step);
             slot.state = State::filling;
             slot.step = step;
             lock.unlock();
@@ -157,8 +157,8 @@ private:
 
     [[nodiscard]] std::exception_ptr fill(std::int64_t step, int replica, const impl::BatchBuffer& buffer) const {
         try {
-            for (std::int64_t begin = 0; begin < batch_size_ && !stopping_; begin += impl::samples_a_piece) {
-                const std::int64_t end = std::min(batch_size_, begin + impl::samples_a_piece);
+            for (std::int64_t begin = 0; begin < batch_size_ && !stopping_; begin += impl::samples_per_piece) {
+                const std::int64_t end = std::min(batch_size_, begin + impl::samples_per_piece);
                 source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());
             }
         } catch (...) {
@@ -179,7 +179,7 @@ private:
     Source source_;
     std::int64_t batch_size_;
     int replicas_;
-    std::vector<Lane> lanes_;
+    std::vector<Queue> queues_;
     std::mutex mutex_;
     std::condition_variable space_, ready_;
     bool started_ = false;

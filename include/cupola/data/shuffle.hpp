@@ -25,7 +25,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// Fills `order` with the permutation of 0 .. size-1 of one epoch (Fisher and Yates; draw i decides place i).
 void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch);
 
-/// One place of the stream: which sample, and in which epoch, for its random distortions.
+/// One place of the stream: which sample, and in which epoch, for its random augmentations.
 struct SampleOfEpoch {
     std::uint32_t index = 0, epoch = 0;
 };
@@ -41,7 +41,7 @@ public:
     [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
     /// The samples at the places [first, first + places.size()).
-    void look_up(std::int64_t first, std::span<SampleOfEpoch> places) const;
+    void samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const;
 
 private:
     static constexpr std::int64_t max_size = 0xFFFF'FFFF, max_epoch = 0xFFFF'FFFF;
@@ -72,7 +72,7 @@ namespace impl {
 inline void decide_places(std::span<std::uint32_t> order, std::size_t begin, std::size_t end, std::uint64_t seed,
                           std::uint32_t epoch) {
     for (std::size_t i = end; i-- > begin;) {
-        const std::uint32_t word = RandomStream(seed, Purpose::shuffle, epoch, i).words(0)[0];
+        const std::uint32_t word = RandomStream(seed, RngDomain::shuffle, epoch, i).words(0)[0];
         std::swap(order[i], order[uniform_below(word, static_cast<std::uint32_t>(i) + 1)]);
     }
 }
@@ -91,7 +91,7 @@ CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed
     for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
 }
 
-CUPOLA_INLINE void ShuffledOrder::look_up(std::int64_t first, std::span<SampleOfEpoch> places) const {
+CUPOLA_INLINE void ShuffledOrder::samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const {
     require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "place ", first,
             " of the stream of samples is in no epoch of 0 to ", max_epoch);
     const std::scoped_lock lock(cache_->mutex);

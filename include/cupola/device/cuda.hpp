@@ -125,10 +125,10 @@ class StepConstants;
 
 /// Where, on the device, a step that is captured once and run many times finds what changes from one to the next. Null
 /// outside such a step: launches then take everything by value.
-struct StepCells {
+struct StepScalars {
     /// 0 once a gradient was not finite: what changes parameters then does nothing.
-    const std::int32_t* sound = nullptr;
-    /// The step of PassKey, which random numbers are of.
+    const std::int32_t* healthy = nullptr;
+    /// The step of RngKey, which random numbers are of.
     const std::uint32_t* step = nullptr;
     /// Of the optimiser: the learning rate and its like.
     impl::StepConstants* constants = nullptr;
@@ -176,8 +176,8 @@ public:
     [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
     /// What operations look for on the device, while a step is queued.
-    [[nodiscard]] const StepCells& cells() const { return cells_; }
-    void set_cells(const StepCells& cells) { cells_ = cells; }
+    [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
+    void set_step_scalars(const StepScalars& step_scalars) { step_scalars_ = step_scalars; }
     /// Memory of the device for the partial sums and the results of one reduction at a time, in the stream's order.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
@@ -209,7 +209,7 @@ private:
     mutable cudaStream_t other_stream_ = nullptr;
     impl::CudnnHandle cudnn_;
     impl::CublasLtHandle cublas_;
-    StepCells cells_;
+    StepScalars step_scalars_;
     mutable CudaArena sums_;
     mutable impl::CudaStaging staging_;
 };

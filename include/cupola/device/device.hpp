@@ -15,8 +15,8 @@
 #include <string>
 #include <string_view>
 
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
-#include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -56,22 +56,22 @@ concept Device = HasDeviceName<D> && HasContext<D> && HasArena<D> && HasCopies<D
 
 /// What `D` lacks as a device, or nothing.
 template <class D>
-[[nodiscard]] consteval Sentence device_mistake() {
-    Sentence sentence;
-    if constexpr (Device<D>) return sentence;
-    sentence << short_type_name<D>() << " is no device: it lacks ";
+[[nodiscard]] consteval CompileTimeMessage device_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (Device<D>) return message;
+    message << short_type_name<D>() << " is no device: it lacks ";
     if constexpr (!HasDeviceName<D>) {
-        sentence << "`static constexpr std::string_view name`";
+        message << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {
-        sentence
+        message
             << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()` and `team()`";
     } else if constexpr (!HasArena<D>) {
-        sentence << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
+        message << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
     } else {
-        sentence
+        message
             << "`copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)";
     }
-    return sentence;
+    return message;
 }
 
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.

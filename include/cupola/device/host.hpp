@@ -247,10 +247,10 @@ CUPOLA_INLINE std::size_t Host::available_memory() {
         group -= std::min(used, limit);
     }
     std::size_t space = unlimited;
-    rlimit most{};
-    if (getrlimit(RLIMIT_AS, &most) == 0 && most.rlim_cur != RLIM_INFINITY) {
+    rlimit address_space{};
+    if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
         const std::size_t taken = impl::number_in_file("/proc/self/status", "VmSize:", 0) * 1024;
-        space = most.rlim_cur - (taken < most.rlim_cur ? taken : most.rlim_cur);
+        space = address_space.rlim_cur - (taken < address_space.rlim_cur ? taken : address_space.rlim_cur);
     }
     return std::min({system, group, space});
 }

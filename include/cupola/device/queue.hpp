@@ -42,7 +42,7 @@
 #include <cstdint>
 #include <string>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
@@ -101,18 +101,18 @@ concept QueueingDevice = HasKernels<D> && HasQueueProperties<D> && HasQueue<D>;
 
 /// What `D` lacks as a device that a training queues steps on, or nothing.
 template <class D>
-[[nodiscard]] consteval Sentence queue_mistake() {
-    Sentence sentence;
-    if constexpr (QueueingDevice<D>) return sentence;
-    sentence << short_type_name<D>() << " cannot queue the steps of a training: it lacks ";
+[[nodiscard]] consteval CompileTimeMessage queue_mistake() {
+    CompileTimeMessage message;
+    if constexpr (QueueingDevice<D>) return message;
+    message << short_type_name<D>() << " cannot queue the steps of a training: it lacks ";
     if constexpr (!HasKernels<D>) {
-        sentence << "`Kernels`, the device whose operations it queues";
+        message << "`Kernels`, the device whose operations it queues";
     } else if constexpr (!HasQueueProperties<D>) {
-        sentence << "`static constexpr int max_steps_in_flight`, `static constexpr bool host_memory` or `copy_between`";
+        message << "`static constexpr int max_steps_in_flight`, `static constexpr bool host_memory` or `copy_between`";
     } else {
-        sentence << "a `Queue` with the members that <cupola/device/queue.hpp> lists";
+        message << "a `Queue` with the members that <cupola/device/queue.hpp> lists";
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -27,7 +27,7 @@ namespace impl {
 class StepConstants {
 public:
     /// Enough for LAMB over 5,000 parameters; what a step does not use costs it nothing.
-    static constexpr std::size_t most_bytes = std::size_t{1} << 18;
+    static constexpr std::size_t max_bytes = std::size_t{1} << 18;
     /// Each constant begins at a multiple of this, for loads of 16 bytes.
     static constexpr std::size_t each_aligned = 16;
 

@@ -18,13 +18,13 @@ inline constexpr int turns_before_sleep = 1000;
 /// Until happened() says so; most waits are short, and the longer ones leave the processor to others. Throws
 /// DeviceError with `sentence` after so many seconds.
 template <class Happened, class... Parts>
-void wait_until(Happened&& happened, double seconds, const Parts&... sentence) {
+void wait_until(Happened&& happened, double seconds, const Parts&... message) {
     const double start = monotonic_seconds();
     for (int turn = 0; !happened(); ++turn) {
         if (turn < turns_before_sleep) continue;
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
-        require<DeviceError>(monotonic_seconds() - start < seconds, sentence...);
+        require<DeviceError>(monotonic_seconds() - start < seconds, message...);
     }
 }
 

@@ -33,11 +33,11 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Writes the state of a training of the network `Net::rows`. The file is there as a whole or not at all. Throws
+/// Writes the state of a training of the network `Net::layers`. The file is there as a whole or not at all. Throws
 /// InvalidArgument for a state that is not finite, which nobody could read.
-inline void write_checkpoint(const std::string& path, std::span<const Row> rows, const Checkpoint& checkpoint) {
+inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
-    const impl::StoredTensors tensors = impl::stored_tensors(rows);
+    const impl::StoredTensors tensors = impl::stored_tensors(layers);
     const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer);
     std::vector<TensorHeader> headers;
     std::size_t largest = 0;
@@ -46,7 +46,7 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
         require(static_cast<std::int64_t>(values.size()) == arenas[a].elements, path, ": an arena of the state has ",
                 values.size(), " elements, and the network's has ", arenas[a].elements);
     }
-    if (const std::string found = non_finite_part(rows, state); !found.empty())
+    if (const std::string found = non_finite_part(layers, state); !found.empty())
         throw InvalidArgument(text(path, " is not written: the state's ", found));
     for (std::size_t a = 0; a < arenas.size(); ++a) {
         for (const impl::StoredTensor& tensor : arenas[a].tensors) {
@@ -67,13 +67,13 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
     file.commit();
 }
 
-/// Reads a checkpoint of the network `Net::rows`. Throws DataError also where a number in it is not finite, or a running
+/// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a running
 /// variance is below 0.
-[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const Row> rows) {
+[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
-    checkpoint.state.tensors = state_tensors(rows);
-    const impl::StoredTensors tensors = impl::stored_tensors(rows);
+    checkpoint.state.tensors = state_tensors(layers);
+    const impl::StoredTensors tensors = impl::stored_tensors(layers);
     const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
                           file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;
     const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer);
@@ -90,13 +90,13 @@ inline void write_checkpoint(const std::string& path, std::span<const Row> rows,
             impl::from_file(tensor, piece.data(), values.data());
         }
     }
-    if (const std::string found = non_finite_part(rows, checkpoint.state); !found.empty())
+    if (const std::string found = non_finite_part(layers, checkpoint.state); !found.empty())
         throw DataError(text(file.path(), " cannot be used: its ", found));
     return checkpoint;
 }
 
-[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const Row> rows) {
-    return read_checkpoint(SafetensorsFile(path), rows);
+[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers) {
+    return read_checkpoint(SafetensorsFile(path), layers);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -4,8 +4,8 @@
 // files that a killed one had not finished.
 //
 //   CheckpointDirectory directory("run1", {.keep = 5, .keep_best = true});
-//   directory.save(Net::rows, checkpoint);                   run1/model-<step>.safetensors
-//   directory.save_best(Net::rows, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
+//   directory.save(Net::layers, checkpoint);                   run1/model-<step>.safetensors
+//   directory.save_best(Net::layers, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
 //
 // A new file is whole and synced before an old one is removed, so that a process that is killed, or a disk that fills
 // up, leaves every checkpoint that was there. A best checkpoint of an earlier process is the one to be compared with:
@@ -64,12 +64,12 @@ public:
     [[nodiscard]] std::optional<double> best() const { return best_; }
     /// What the run of the best checkpoint so far says of itself; empty where there is none.
     [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
-    /// Throws DataError where the best checkpoint is of another network than `Net::rows`: its metric does not compare, and
+    /// Throws DataError where the best checkpoint is of another network than `Net::layers`: its metric does not compare, and
     /// it is not to be replaced. `save_best` does so itself; a training asks before its first step.
-    void require_best_of(std::span<const Row> rows) {
+    void require_best_of(std::span<const LayerInfo> layers) {
         if (!best_ || best_compared_) return;
         try {
-            static_cast<void>(read_checkpoint(best_path(), rows));
+            static_cast<void>(read_checkpoint(best_path(), layers));
         } catch (const DataError& error) {
             throw DataError(text(error.what(), "; rename it, or train in another folder"));
         }
@@ -79,14 +79,14 @@ public:
     [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
     /// The newest step first.
     [[nodiscard]] std::vector<CheckpointFile> list() const { return list_checkpoints(path_); }
-    [[nodiscard]] FoundCheckpoint newest_sound(std::span<const Row> rows) const {
-        return newest_sound_checkpoint(path_, rows);
+    [[nodiscard]] FoundCheckpoint newest_valid(std::span<const LayerInfo> layers) const {
+        return newest_valid_checkpoint(path_, layers);
     }
 
     /// Writes the checkpoint, removes the oldest ones, and returns the new one's path.
-    std::string save(std::span<const Row> rows, const Checkpoint& checkpoint) {
+    std::string save(std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
         std::string saved = impl::checkpoint_path(path_, text(checkpoint.state.step));
-        write_checkpoint(saved, rows, checkpoint);
+        write_checkpoint(saved, layers, checkpoint);
         // Steps beyond this one are another run's, or what comes after a damaged file: they are neither counted nor
         // removed.
         int kept = 0;
@@ -99,13 +99,13 @@ public:
     /// With `keep_best`, a metric that is larger than all before it makes this checkpoint the best one: a file of its
     /// own, for a second name of the same file would be lost with the file's contents. Throws DataError where the best one
     /// is of another network.
-    void save_best(std::span<const Row> rows, const Checkpoint& checkpoint, double metric) {
+    void save_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         if (!options_.keep_best || std::isnan(metric)) return;
-        require_best_of(rows);
+        require_best_of(layers);
         if (best_ && metric <= *best_) return;
         Checkpoint best = checkpoint;
         best.info.set(metric_key, exact_text(metric));
-        write_checkpoint(best_path(), rows, best);
+        write_checkpoint(best_path(), layers, best);
         best_ = metric;
         best_info_ = std::move(best.info);
         best_compared_ = true;

@@ -28,7 +28,7 @@ struct CheckpointFile {
     bool operator==(const CheckpointFile&) const = default;
 };
 
-/// What `newest_sound_checkpoint` found: no checkpoint where the folder has none that is sound.
+/// What `newest_valid_checkpoint` found: no checkpoint where the folder has none that is valid.
 struct FoundCheckpoint {
     std::optional<Checkpoint> checkpoint;
     std::string path;
@@ -74,9 +74,10 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
     return files;
 }
 
-/// The newest checkpoint in `folder` that is not damaged. One that is sound but of another network or version throws,
+/// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
 /// and so does one that the system does not give: an older one would not be what was meant.
-[[nodiscard]] inline FoundCheckpoint newest_sound_checkpoint(const std::string& folder, std::span<const Row> rows) {
+[[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
+                                                             std::span<const LayerInfo> layers) {
     FoundCheckpoint found;
     const std::vector<CheckpointFile> files = list_checkpoints(folder);
     for (const CheckpointFile& candidate : files) {
@@ -88,14 +89,14 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
             if (error.code != ENOENT && error.code != ESTALE) throw;
             // A training has removed it since the folder was listed, and written a newer one; or it is a link to
             // nowhere.
-            if (list_checkpoints(folder) != files) return newest_sound_checkpoint(folder, rows);
+            if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers);
             found.damaged.emplace_back(error.what());
             continue;
         } catch (const DataError& error) {
             found.damaged.emplace_back(error.what());
             continue;
         }
-        found.checkpoint = read_checkpoint(*file, rows);
+        found.checkpoint = read_checkpoint(*file, layers);
         found.path = candidate.path;
         break;
     }

@@ -20,10 +20,10 @@ struct BatchNorm2d {
     static constexpr LayerTraits traits{
         .backward_reads_output = false, .absorbs_relu = true, .statistics_decay = decay, .statistics_epsilon = epsilon};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (!(epsilon > 0.0)) return Mistake{"has an epsilon that is not positive"};
-        if (!(decay >= 0.0 && decay < 1.0)) return Mistake{"has a decay outside [0, 1)"};
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!(epsilon > 0.0)) return ShapeError{"has an epsilon that is not positive"};
+        if (!(decay >= 0.0 && decay < 1.0)) return ShapeError{"has a decay outside [0, 1)"};
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
         return input;
     }
 
@@ -36,10 +36,11 @@ struct BatchNorm2d {
                 Parameter{.name = "running_var", .shape = {input.channels()}, .initializer = constant(1)}};
     }
 
-    template <class Site>
-    static ops::BatchNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::BatchNorm<typename Site::DeviceType, typename Site::Element>>(
-            site, BatchNormShape{site.input.channels(), epsilon});
+    template <class BuildContext>
+    static ops::BatchNorm<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return make_operation<ops::BatchNorm<typename BuildContext::DeviceType, typename BuildContext::Element>>(
+            build, BatchNormShape{build.input.channels(), epsilon});
     }
 };
 

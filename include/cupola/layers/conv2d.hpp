@@ -39,17 +39,19 @@ struct Conv2d {
         return {axis(input.height()), axis(input.width()), input.channels(), channels, has_bias};
     }
 
-    static constexpr Inferred output(const Shape& input) {
+    static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) {
-            return Mistake{"takes the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
+            return ShapeError{
+                "takes the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
         }
-        if (paddings > 1) return Mistake{"takes one of same, valid and pad(n)"};
-        if (has_pad && pad_each < 0) return Mistake{"has a padding of less than zero"};
-        if (pad_each >= kernel) return Mistake{"has a padding as large as its kernel: some outputs would see nothing"};
-        if (channels < 1 || kernel < 1 || stride < 1) return Mistake{"has a size of zero"};
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+        if (paddings > 1) return ShapeError{"takes one of same, valid and pad(n)"};
+        if (has_pad && pad_each < 0) return ShapeError{"has a padding of less than zero"};
+        if (pad_each >= kernel)
+            return ShapeError{"has a padding as large as its kernel: some outputs would see nothing"};
+        if (channels < 1 || kernel < 1 || stride < 1) return ShapeError{"has a size of zero"};
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
         const ConvolutionShape s = shape(input);
-        if (s.height.output < 1 || s.width.output < 1) return Mistake{"has a kernel larger than its input"};
+        if (s.height.output < 1 || s.width.output < 1) return ShapeError{"has a kernel larger than its input"};
         return Shape{s.height.output, s.width.output, channels};
     }
 
@@ -68,14 +70,16 @@ struct Conv2d {
     /// Taps inside the image only: what an implementation has to compute.
     static constexpr std::int64_t multiply_adds(const Shape& input) {
         const ConvolutionShape s = shape(input);
-        return taps_inside(s.height) * taps_inside(s.width) * s.in_channels * channels;
+        return window_offsets_inside(s.height) * window_offsets_inside(s.width) * s.in_channels * channels;
     }
 
-    template <class Site>
-    static ops::Convolution<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        ConvolutionShape folded = shape(site.input);
-        folded.bias = folded.bias || site.folded_norm;
-        return make_operation<ops::Convolution<typename Site::DeviceType, typename Site::Element>>(site, folded);
+    template <class BuildContext>
+    static ops::Convolution<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        ConvolutionShape folded = shape(build.input);
+        folded.bias = folded.bias || build.folded_norm;
+        return make_operation<ops::Convolution<typename BuildContext::DeviceType, typename BuildContext::Element>>(
+            build, folded);
     }
 };
 

@@ -13,14 +13,15 @@ template <Number rate>
 struct Dropout {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (!(rate >= 0.0 && rate < 1.0)) return Mistake{"has a rate outside [0, 1)"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!(rate >= 0.0 && rate < 1.0)) return ShapeError{"has a rate outside [0, 1)"};
         return input;
     }
 
-    template <class Site>
-    static ops::Dropout<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return {site, rate};
+    template <class BuildContext>
+    static ops::Dropout<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return {build, rate};
     }
 };
 

@@ -11,17 +11,17 @@ namespace cupola::inline CUPOLA_ABI {
 struct Flatten {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false, .view = true};
 
-    static constexpr Inferred output(const Shape& input) { return Shape{input.size()}; }
+    static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
 
     /// A view computes nothing.
     struct Nothing {
-        template <class Pass>
-        void forward(const Pass&) const {}
-        template <class Pass>
-        void backward(const Pass&) const {}
+        template <class PassArgs>
+        void forward(const PassArgs&) const {}
+        template <class PassArgs>
+        void backward(const PassArgs&) const {}
     };
-    template <class Site>
-    static Nothing operation(const Site&) {
+    template <class BuildContext>
+    static Nothing operation(const BuildContext&) {
         return {};
     }
 };

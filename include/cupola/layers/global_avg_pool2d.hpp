@@ -14,17 +14,18 @@ namespace cupola::inline CUPOLA_ABI {
 struct GlobalAvgPool2d {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
         return Shape{input.channels()};
     }
 
-    template <class Site>
-    static ops::Pooling<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        const Shape& input = site.input;
-        return {site, PoolingShape{window_axis(input.height(), input.height(), 1, Padding::valid),
-                                   window_axis(input.width(), input.width(), 1, Padding::valid), input.channels(),
-                                   PoolingKind::average}};
+    template <class BuildContext>
+    static ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        const Shape& input = build.input;
+        return {build, PoolingShape{window_axis(input.height(), input.height(), 1, Padding::valid),
+                                    window_axis(input.width(), input.width(), 1, Padding::valid), input.channels(),
+                                    PoolingKind::average}};
     }
 };
 

@@ -48,7 +48,7 @@ CUPOLA_INLINE void initialize(std::span<float> values, const Initializer& initia
                               std::int64_t fan_out, std::uint64_t seed, std::uint32_t parameter) {
     const double value = initializer.value;
     for (std::size_t i = 0; i < values.size(); ++i) {
-        const RandomStream stream(seed, Purpose::initialization, parameter, i);
+        const RandomStream stream(seed, RngDomain::initialization, parameter, i);
         const auto signed_unit = [&] { return 2.0 * static_cast<double>(uniform(stream.words(0)[0])) - 1.0; };
         const auto gaussian = [&](double limit) {
             for (std::uint32_t draw = 0;; ++draw) {

@@ -2,8 +2,8 @@
 //
 // The contract of a layer: a type without state. docs/your-own-layer.md writes one from scratch.
 //
-//   static constexpr Inferred output(const Shape& input)       its output extents, or what is wrong with its input
-//   static auto operation(const Site& site)                    the object that computes it, for a device and batch size;
+//   static constexpr ShapeResult output(const Shape& input)    its output extents, or what is wrong with its input
+//   static auto operation(const BuildContext& build)           the object that computes it, for a device and batch size;
 //                                                              a return type that a device lacks says that it is not for it
 //
 // and, where they apply,
@@ -31,17 +31,17 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// What is wrong with a layer's input; `text` completes "layer 3 (Linear<10>) ...".
-struct Mistake {
+struct ShapeError {
     const char* text;
 };
 
 /// The output extents of a layer, or the mistake that prevents them.
-struct Inferred {
+struct ShapeResult {
     Shape shape{};
-    const char* mistake = nullptr;
+    const char* error = nullptr;
 
-    constexpr Inferred(const Shape& output) : shape(output) {}  // NOLINT: a shape is the usual answer
-    constexpr Inferred(Mistake wrong) : mistake(wrong.text) {}  // NOLINT
+    constexpr ShapeResult(const Shape& output) : shape(output) {}   // NOLINT: a shape is the usual answer
+    constexpr ShapeResult(ShapeError wrong) : error(wrong.text) {}  // NOLINT
 };
 
 /// One parameter of a layer.
@@ -75,7 +75,7 @@ struct LayerTraits {
     /// Its operation can apply a ReLU to its output.
     bool absorbs_relu = false;
     /// Outside training its weight [out, ...] and bias can take in the normalisation of its output's channels: its
-    /// operation then has a bias whatever the layer says (Site::folded_norm).
+    /// operation then has a bias whatever the layer says (BuildContext::folded_norm).
     bool absorbs_norm = false;
     /// It is a sum of two inputs, or hands its input to two readers: see net/residual.hpp.
     bool two_inputs = false;
@@ -85,20 +85,20 @@ struct LayerTraits {
     double statistics_decay = -1;
     double statistics_epsilon = 0;
     /// Its operation can mask its gradient for a ReLU in the layer before it: each output is one of the inputs.
-    bool masks_for_relu = false;
+    bool can_apply_relu_mask = false;
     /// Where it is a pooling or a local response normalisation, and nothing else: its shape for an input. Two such
     /// neighbours become one operation.
     PoolingShape (*pooling)(const Shape& input) = nullptr;
     LocalResponseNormShape (*local_norm)(const Shape& input) = nullptr;
     /// Whether it has them: under a sanitizer, g++ 12 compares no function's address with null in a constant.
     bool pools = false, normalizes_locally = false;
-    /// The device that it is placed on (layers/on.hpp); empty for the network's own.
-    std::string_view placed_on{};
+    /// The device that it is placed on (layers/on_device.hpp); empty for the network's own.
+    std::string_view runs_on{};
 };
 
 template <class L>
 concept InfersOutput = requires(const Shape& input) {
-    { L::output(input) } -> std::convertible_to<Inferred>;
+    { L::output(input) } -> std::convertible_to<ShapeResult>;
 };
 
 template <class L>
@@ -117,11 +117,11 @@ concept HasTraits = requires {
 };
 
 template <class L, class D, class T = float>
-concept HasOperation = requires(const Site<D, T>& site) { L::operation(site); };
+concept HasOperation = requires(const BuildContext<D, T>& build) { L::operation(build); };
 
 /// The operation of layer `L` on device `D`, on activations of type `T`.
 template <class L, class D, class T = float>
-using OperationOf = decltype(L::operation(std::declval<const Site<D, T>&>()));
+using OperationOf = decltype(L::operation(std::declval<const BuildContext<D, T>&>()));
 
 /// What can stand in a `Sequential`, on any device.
 template <class L>

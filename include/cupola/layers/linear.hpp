@@ -24,10 +24,10 @@ struct Linear {
 
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (!options_known) return Mistake{"takes the options no_bias, weights(...) and biases(...)"};
-        if (features < 1) return Mistake{"has a size of zero"};
-        if (input.rank != 1) return Mistake{"takes one extent, features: put Flatten before it"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!options_known) return ShapeError{"takes the options no_bias, weights(...) and biases(...)"};
+        if (features < 1) return ShapeError{"has a size of zero"};
+        if (input.rank != 1) return ShapeError{"takes one extent, features: put Flatten before it"};
         return Shape{features};
     }
 
@@ -45,10 +45,11 @@ struct Linear {
 
     static constexpr std::int64_t multiply_adds(const Shape& input) { return input[0] * features; }
 
-    template <class Site>
-    static ops::Linear<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::Linear<typename Site::DeviceType, typename Site::Element>>(
-            site, LinearShape{site.input[0], features, has_bias});
+    template <class BuildContext>
+    static ops::Linear<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return make_operation<ops::Linear<typename BuildContext::DeviceType, typename BuildContext::Element>>(
+            build, LinearShape{build.input[0], features, has_bias});
     }
 };
 

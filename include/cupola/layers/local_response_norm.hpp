@@ -20,16 +20,18 @@ struct LocalResponseNorm {
     static constexpr LayerTraits traits{
         .backward_reads_output = false, .local_norm = &shape, .normalizes_locally = true};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (radius < 0) return Mistake{"has a negative radius"};
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (radius < 0) return ShapeError{"has a negative radius"};
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
         return input;
     }
 
-    template <class Site>
-    static ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::LocalResponseNorm<typename Site::DeviceType, typename Site::Element>>(
-            site, shape(site.input));
+    template <class BuildContext>
+    static ops::LocalResponseNorm<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return make_operation<
+            ops::LocalResponseNorm<typename BuildContext::DeviceType, typename BuildContext::Element>>(
+            build, shape(build.input));
     }
 };
 

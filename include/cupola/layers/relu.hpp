@@ -11,11 +11,12 @@ namespace cupola::inline CUPOLA_ABI {
 struct ReLU {
     static constexpr LayerTraits traits{.backward_reads_input = false, .activation = Activation::relu};
 
-    static constexpr Inferred output(const Shape& input) { return input; }
+    static constexpr ShapeResult output(const Shape& input) { return input; }
 
-    template <class Site>
-    static ops::Relu<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return ops::Relu<typename Site::DeviceType, typename Site::Element>(site);
+    template <class BuildContext>
+    static ops::Relu<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return ops::Relu<typename BuildContext::DeviceType, typename BuildContext::Element>(build);
     }
 };
 

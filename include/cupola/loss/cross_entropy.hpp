@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -16,17 +16,17 @@ template <std::int64_t classes>
 struct CrossEntropy {
     static constexpr std::string_view name = "cross_entropy";
 
-    /// The share of the target that is spread over all classes, in [0, 1).
+    /// The fraction of the target that is spread over all classes, in [0, 1).
     float label_smoothing = 0.0F;
 
     /// What is wrong with a network of this output, or nothing.
-    static constexpr Sentence mistake(const Shape& output) {
-        Sentence sentence;
+    static constexpr CompileTimeMessage diagnostic(const Shape& output) {
+        CompileTimeMessage message;
         if (output != Shape{classes}) {
-            sentence << "CrossEntropy<" << classes << "> takes an output of " << classes << ", and the network's is "
-                     << output;
+            message << "CrossEntropy<" << classes << "> takes an output of " << classes << ", and the network's is "
+                    << output;
         }
-        return sentence;
+        return message;
     }
 
     template <class Device>

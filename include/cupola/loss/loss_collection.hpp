@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
@@ -29,7 +29,7 @@ concept HasLossName = requires {
 
 template <class L>
 concept ChecksOutput = requires(const Shape& output) {
-    { L::mistake(output) } -> std::same_as<Sentence>;
+    { L::diagnostic(output) } -> std::same_as<CompileTimeMessage>;
 };
 
 template <class L, class Device>
@@ -44,25 +44,25 @@ concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasLossOperation<L, Devi
 
 /// What `L` lacks as a loss of the data on `Device`, or nothing.
 template <class L, class Device>
-[[nodiscard]] consteval Sentence data_loss_mistake() {
-    Sentence sentence;
-    if constexpr (DataLoss<L, Device>) return sentence;
-    sentence << short_type_name<L>() << " is no loss on " << Device::name << ": it lacks ";
+[[nodiscard]] consteval CompileTimeMessage data_loss_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (DataLoss<L, Device>) return message;
+    message << short_type_name<L>() << " is no loss on " << Device::name << ": it lacks ";
     if constexpr (!HasLossName<L>) {
-        sentence << "`static constexpr std::string_view name`";
+        message << "`static constexpr std::string_view name`";
     } else if constexpr (!ChecksOutput<L>) {
-        sentence << "`static constexpr Sentence mistake(const Shape& output)`";
+        message << "`static constexpr CompileTimeMessage diagnostic(const Shape& output)`";
     } else {
-        sentence << "`operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* "
-                    "labels, std::int64_t batch, float* gradient)`";
+        message << "`operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* "
+                   "labels, std::int64_t batch, float* gradient)`";
     }
-    return sentence;
+    return message;
 }
 
 /// What depends on the parameters alone.
 template <class L>
-concept Regularizer = requires(std::span<const Row> rows) {
-    { L::mistake(rows) } -> std::same_as<Sentence>;
+concept Regularizer = requires(std::span<const LayerInfo> layers) {
+    { L::diagnostic(layers) } -> std::same_as<CompileTimeMessage>;
     { L::value } -> std::convertible_to<double>;
     L::names;
 };
@@ -79,49 +79,51 @@ struct LossCollection {
     using DataLossType = Data;
     Data data{};
 
-    static constexpr Sentence mistake([[maybe_unused]] std::span<const Row> rows, const Shape& output) {
-        Sentence sentence = Data::mistake(output);
-        [[maybe_unused]] const auto add = [&](const Sentence& other) {
-            if (sentence.empty()) sentence = other;
+    static constexpr CompileTimeMessage diagnostic([[maybe_unused]] std::span<const LayerInfo> layers,
+                                                   const Shape& output) {
+        CompileTimeMessage message = Data::diagnostic(output);
+        [[maybe_unused]] const auto add = [&](const CompileTimeMessage& other) {
+            if (message.empty()) message = other;
         };
-        (add(Regularizers::mistake(rows)), ...);
-        return sentence;
+        (add(Regularizers::diagnostic(layers)), ...);
+        return message;
     }
 
-    /// What is wrong with the collection on `Device` for a network of these rows and this output, or nothing.
+    /// What is wrong with the collection on `Device` for a network of these layers and this output, or nothing.
     template <class Device>
-    static constexpr Sentence mistake_on(std::span<const Row> rows, const Shape& output) {
+    static constexpr CompileTimeMessage diagnostic_on(std::span<const LayerInfo> layers, const Shape& output) {
         if constexpr (!DataLoss<Data, Device>) {
-            return data_loss_mistake<Data, Device>();
+            return data_loss_diagnostic<Data, Device>();
         } else if constexpr (!(Regularizer<Regularizers> && ...)) {
-            Sentence sentence;
-            (require_regularizer<Regularizers>(sentence), ...);
-            return sentence;
+            CompileTimeMessage message;
+            (require_regularizer<Regularizers>(message), ...);
+            return message;
         } else {
-            if (!has_space(Data::name)) return mistake(rows, output);
-            Sentence sentence;
-            sentence << "the name " << Data::name << " has a space, at which lists of losses are told apart";
-            return sentence;
+            if (!has_space(Data::name)) return diagnostic(layers, output);
+            CompileTimeMessage message;
+            message << "the name " << Data::name << " has a space, at which lists of losses are told apart";
+            return message;
         }
     }
 
     /// What is regularised, in the order of the list; named "weight_decay/local3".
-    [[gnu::cold]] static std::vector<RegularizedParameter> regularized([[maybe_unused]] std::span<const Row> rows) {
+    [[gnu::cold]] static std::vector<RegularizedParameter> regularized(
+        [[maybe_unused]] std::span<const LayerInfo> layers) {
         std::vector<RegularizedParameter> result;
-        [[maybe_unused]] const auto add = [&](std::string_view layer, double coefficient) {
-            for (const Row& row : rows) {
-                if (row.name != layer) continue;
-                result.push_back(
-                    {text("weight_decay/", layer), row.offsets[0], row.parameters.list[0].shape.size(), coefficient});
+        [[maybe_unused]] const auto add = [&](std::string_view name, double coefficient) {
+            for (const LayerInfo& layer : layers) {
+                if (layer.name != name) continue;
+                result.push_back({text("weight_decay/", name), layer.offsets[0], layer.parameters.list[0].shape.size(),
+                                  coefficient});
             }
         };
         [[maybe_unused]] const auto add_all = [&]<class R>(R) {
-            for (const std::string_view layer : R::names) add(layer, R::value);
+            for (const std::string_view name : R::names) add(name, R::value);
             if constexpr (requires { R::of_every_parameter; }) {
-                for (const Row& row : rows) {
-                    for (std::size_t p = 0; p < row.parameters.count; ++p) {
+                for (const LayerInfo& layer : layers) {
+                    for (std::size_t p = 0; p < layer.parameters.count; ++p) {
                         result.push_back(
-                            {"weight_decay", row.offsets[p], row.parameters.list[p].shape.size(), R::value});
+                            {"weight_decay", layer.offsets[p], layer.parameters.list[p].shape.size(), R::value});
                     }
                 }
             }
@@ -132,11 +134,11 @@ struct LossCollection {
 
 private:
     template <class R>
-    static constexpr void require_regularizer(Sentence& sentence) {
-        if (Regularizer<R> || !sentence.empty()) return;
-        sentence << short_type_name<R>()
-                 << " is no regulariser: it lacks `names`, `value` or `static constexpr Sentence "
-                    "mistake(std::span<const Row>)`";
+    static constexpr void require_regularizer(CompileTimeMessage& message) {
+        if (Regularizer<R> || !message.empty()) return;
+        message << short_type_name<R>()
+                << " is no regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage "
+                   "diagnostic(std::span<const LayerInfo>)`";
     }
 };
 

@@ -22,7 +22,7 @@
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/linear.hpp>
-#include <cupola/layers/pad_shortcut.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/sequential.hpp>
 
@@ -52,18 +52,18 @@ template <class Shortcut, std::int64_t channels, std::int64_t stride_of>
 using ResNetBlock = Residual<Shortcut, Named<"conv1", ResNetConv<channels, stride_of>>, Named<"bn1", ResNetNorm>, ReLU,
                              Named<"conv2", ResNetConv<channels>>, Named<"bn2", ResNetNorm>>;
 
-/// Item i of a stage: its blocks, with a ReLU after each.
+/// Module i of a stage: its blocks, with a ReLU after each.
 template <std::size_t stage, std::size_t i>
-struct ResNetItem {
+struct ResNetModule {
     static constexpr std::int64_t channels = 8 << stage;
     static constexpr bool first_of_smaller = i == 0 && stage > 1;
-    using Block = std::conditional_t<first_of_smaller, ResNetBlock<PadShortcut<channels, 2>, channels, 2>,
+    using Block = std::conditional_t<first_of_smaller, ResNetBlock<OptionAShortcut<channels, 2>, channels, 2>,
                                      ResNetBlock<Identity, channels, 1>>;
     using Type = Named<resnet_block_name<stage, i / 2>, Block>;
 };
 template <std::size_t stage, std::size_t i>
     requires(i % 2 == 1)
-struct ResNetItem<stage, i> {
+struct ResNetModule<stage, i> {
     using Type = ReLU;
 };
 
@@ -72,8 +72,8 @@ struct ResNetLayers;
 template <std::int64_t classes, std::size_t... I>
 struct ResNetLayers<classes, std::index_sequence<I...>> {
     using Type = Sequential<Input<32, 32, 3>, Named<"conv1", ResNetConv<16>>, Named<"bn1", ResNetNorm>, ReLU,
-                            typename ResNetItem<1, I>::Type..., typename ResNetItem<2, I>::Type...,
-                            typename ResNetItem<3, I>::Type..., GlobalAvgPool2d,
+                            typename ResNetModule<1, I>::Type..., typename ResNetModule<2, I>::Type...,
+                            typename ResNetModule<3, I>::Type..., GlobalAvgPool2d,
                             Named<"fc", Linear<classes, weights(glorot_uniform())>>>;
 };
 
@@ -82,12 +82,12 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
     return layers >= 8 && (layers - 2) % 6 == 0 ? static_cast<std::size_t>((layers - 2) / 6) : 1;
 }
 
-[[nodiscard]] consteval Sentence resnet_mistake(std::int64_t layers) {
-    Sentence mistake;
+[[nodiscard]] consteval CompileTimeMessage resnet_diagnostic(std::int64_t layers) {
+    CompileTimeMessage diagnostic;
     if (layers < 8 || (layers - 2) % 6 != 0) {
-        mistake << "ResNet<" << layers << "> cannot be: it has 6 n + 2 layers (8, 14, 20, 26, 32, 38, 44, ...)";
+        diagnostic << "ResNet<" << layers << "> cannot be: it has 6 n + 2 layers (8, 14, 20, 26, 32, 38, 44, ...)";
     }
-    return mistake;
+    return diagnostic;
 }
 
 }  // namespace impl
@@ -95,7 +95,7 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
 /// See the head of this file.
 template <std::int64_t layers = 44, std::int64_t classes = 11>
 struct ResNet : impl::ResNetLayers<classes, std::make_index_sequence<2 * impl::resnet_blocks(layers)>>::Type {
-    static_assert(report_mistake<impl::resnet_mistake(layers)>());
+    static_assert(static_assert_message<impl::resnet_diagnostic(layers)>());
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

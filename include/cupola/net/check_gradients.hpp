@@ -17,12 +17,12 @@
 // the parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
 // gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
 // does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too, and where the next
-// layer masks for it; `masks_for_relu` masks. The layer's random numbers are those of one step, the same in every call.
+// layer masks for it; `can_apply_relu_mask` masks. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
 #include <concepts>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/layer_check.hpp>
@@ -33,15 +33,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Slopes are found from small differences, which a narrower type rounds away.
+/// Directional derivatives are found from small differences, which a narrower type rounds away.
 template <class Net>
-[[nodiscard]] consteval Sentence precision_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage precision_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!std::same_as<typename Net::Precision::Activation, float>) {
-        sentence << "gradients are checked in float32, and " << short_type_name<Net>() << " is computed in "
-                 << Net::Precision::name << ": name the network without InPrecision";
+        message << "gradients are checked in float32, and " << short_type_name<Net>() << " is computed in "
+                << Net::Precision::name << ": name the network without InPrecision";
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace impl
@@ -51,25 +51,25 @@ template <class L, Device D>
     requires LayerOn<L, D>
 [[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}) {
-    Row row;
-    row.type = short_type_name<L>();
-    row.input = input;
-    const Inferred inferred = L::output(input);
-    if (inferred.mistake != nullptr) {
-        throw InvalidArgument(text(row.type, " ", inferred.mistake, "; its input is ", to_string(input)));
+    LayerInfo layer;
+    layer.type = short_type_name<L>();
+    layer.input = input;
+    const ShapeResult shape_result = L::output(input);
+    if (shape_result.error != nullptr) {
+        throw InvalidArgument(text(layer.type, " ", shape_result.error, "; its input is ", to_string(input)));
     }
-    row.output = inferred.shape;
-    row.parameters = parameters_of<L>(input);
-    row.traits = traits_of<L>();
-    return impl::check_layer<D>(row, &make_stage<L, D>, options, device);
+    layer.output = shape_result.shape;
+    layer.parameters = parameters_of<L>(input);
+    layer.traits = traits_of<L>();
+    return impl::check_layer<D>(layer, &make_node<L, D>, options, device);
 }
 
 /// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`.
 template <Network Net, class Loss, Device D>
 [[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}, const Loss& loss = {}) {
-    static_assert(!Net::sound || report_mistake<impl::precision_mistake<Net>()>());
-    static_assert(!Net::sound || report_mistake<Net::template untrainable<D, typename Net::Precision>()>());
+    static_assert(!Net::valid || static_assert_message<impl::precision_diagnostic<Net>()>());
+    static_assert(!Net::valid || static_assert_message<Net::template untrainable<D, typename Net::Precision>()>());
     // In float the same network says nothing more after the sentence.
     return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }

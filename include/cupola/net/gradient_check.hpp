@@ -20,7 +20,7 @@ struct GradientCheckOptions {
     std::uint64_t seed = 1;
     /// Random directions for each tensor.
     int directions = 8;
-    /// How far a tensor is moved each way, as a share of its own size; 0 for the default, 3e-3 for a layer and 1e-4 for
+    /// How far a tensor is moved each way, as a fraction of its own size; 0 for the default, 3e-3 for a layer and 1e-4 for
     /// a network.
     double step = 0;
     /// The norm of (backward - differences) over the norm of the differences, over all directions; 0 for the default,
@@ -59,7 +59,7 @@ public:
     }
 
     void add(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
-    void fail(std::string sentence) { failures_.push_back(std::move(sentence)); }
+    void fail(std::string message) { failures_.push_back(std::move(message)); }
 
 private:
     std::string subject_;

@@ -3,7 +3,7 @@
 // The memory plan: where each activation and each gradient lies in the arena. What backward needs is kept until then,
 // the rest shares memory.
 //
-// Time runs over the stages: forward of stage i at time i, the loss at time S (the number of stages), backward of stage
+// Time runs over the nodes: forward of node i at time i, the loss at time S (the number of nodes), backward of node
 // i at time 2 S - i. Each tensor lives from its first write to its last read; tensors that never live at the same time
 // may share bytes. Placement is greedy, the largest or the longest-lived first, each at the lowest place where it fits.
 #pragma once
@@ -53,7 +53,7 @@ namespace impl {
 }
 
 /// The most bytes that are alive at one time: no arena is smaller.
-[[gnu::cold]] constexpr std::size_t most_alive(std::span<const Lifetime> lifetimes) {
+[[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
     std::vector<std::size_t> born(times, 0), died(times, 0);
@@ -61,13 +61,13 @@ namespace impl {
         born[lifetime.first] += lifetime.bytes;
         died[lifetime.last + 1] += lifetime.bytes;
     }
-    std::size_t alive = 0, most = 0;
+    std::size_t alive = 0, peak = 0;
     for (std::size_t time = 0; time < times; ++time) {
         alive += born[time];
         alive -= died[time];
-        most = std::max(most, alive);
+        peak = std::max(peak, alive);
     }
-    return most;
+    return peak;
 }
 
 }  // namespace impl
@@ -88,7 +88,7 @@ namespace impl {
     };
     std::sort(order.begin(), order.end(), before);
     const std::size_t total = impl::place_in_order(lifetimes, order);
-    if (total == impl::most_alive(lifetimes)) return total;
+    if (total == impl::max_alive(lifetimes)) return total;
     longest_first = true;
     std::sort(order.begin(), order.end(), before);
     std::vector<Lifetime> other(lifetimes.begin(), lifetimes.end());
@@ -98,66 +98,65 @@ namespace impl {
     return other_total;
 }
 
-/// The tensor whose memory value `v` (0 the batch, k + 1 the output of stage k) uses: itself, or what a chain of views
+/// The tensor whose memory value `v` (0 the batch, k + 1 the output of node k) uses: itself, or what a chain of views
 /// looks at.
-[[nodiscard]] constexpr std::size_t storage_of(std::span<const StageInfo> stages, std::size_t v) {
-    while (v > 0 && stages[v - 1].view) v = stages[v - 1].reads;
+[[nodiscard]] constexpr std::size_t storage_of(std::span<const NodeInfo> nodes, std::size_t v) {
+    while (v > 0 && nodes[v - 1].view) v = nodes[v - 1].reads;
     return v;
 }
 
-/// How many lifetimes a plan of so many stages has: of the values, of their gradients, and of the gradients that the
+/// How many lifetimes a plan of so many nodes has: of the values, of their gradients, and of the gradients that the
 /// second readers of Forks write.
-[[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t stages) { return 3 * stages + 2; }
+[[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
 
 /// The lifetime of the gradient that a Fork's second reader writes. If that adds a shortcut to a block, the gradients
 /// of its output and of its second input are the same numbers, in the same memory.
-[[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, std::size_t fork);
+[[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
 /// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader.
-[[nodiscard]] constexpr std::size_t gradient_entry(std::span<const StageInfo> stages, std::size_t v) {
-    while (v > 0 && stages[v - 1].view) {
-        const std::size_t stage = v - 1;
-        v = stages[stage].reads;
-        if (v > 0 && stages[v - 1].second_reader == stage) return second_gradient_entry(stages, v - 1);
+[[nodiscard]] constexpr std::size_t gradient_entry(std::span<const NodeInfo> nodes, std::size_t v) {
+    while (v > 0 && nodes[v - 1].view) {
+        const std::size_t node = v - 1;
+        v = nodes[node].reads;
+        if (v > 0 && nodes[v - 1].second_reader == node) return second_gradient_entry(nodes, v - 1);
     }
-    return stages.size() + 1 + v;
+    return nodes.size() + 1 + v;
 }
 
-constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, std::size_t fork) {
-    if (stages[fork].second_reader_adds) return gradient_entry(stages, stages[fork].second_reader + 1);
-    return 2 * stages.size() + 2 + fork;
+constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork) {
+    if (nodes[fork].second_reader_adds) return gradient_entry(nodes, nodes[fork].second_reader + 1);
+    return 2 * nodes.size() + 2 + fork;
 }
 
-/// The lifetime of the gradient that stage `i` writes for its first or its second input.
-[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const StageInfo> stages, std::size_t i,
-                                                         bool second) {
-    const std::size_t v = second ? stages[i].also_reads : stages[i].reads;
-    if (v > 0 && stages[v - 1].second_reader == i && stages[v - 1].second_reader_adds == second) {
-        return second_gradient_entry(stages, v - 1);
+/// The lifetime of the gradient that node `i` writes for its first or its second input.
+[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const NodeInfo> nodes, std::size_t i, bool second) {
+    const std::size_t v = second ? nodes[i].also_reads : nodes[i].reads;
+    if (v > 0 && nodes[v - 1].second_reader == i && nodes[v - 1].second_reader_adds == second) {
+        return second_gradient_entry(nodes, v - 1);
     }
-    return gradient_entry(stages, v);
+    return gradient_entry(nodes, v);
 }
 
-/// The first stage that backward reaches: the first with parameters, or 0 where the gradient of the batch is asked for.
+/// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is asked for.
 /// Gradients of the values after it are wanted.
-[[nodiscard]] constexpr std::size_t lowest_stage(std::span<const StageInfo> stages, bool input_gradient) {
+[[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
     std::size_t lowest = 0;
-    while (!input_gradient && lowest < stages.size() && !stages[lowest].has_parameters) ++lowest;
+    while (!input_gradient && lowest < nodes.size() && !nodes[lowest].has_parameters) ++lowest;
     return lowest;
 }
 
-/// Plans the values (entry v), their gradients (entry S + 1 + v, with S stages) and those of Forks' second readers.
+/// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of Forks' second readers.
 /// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share
 /// the entry of what they look at. `lifetimes` has lifetimes_of(S) entries, an activation `element_bytes` bytes.
 /// Returns the bytes of the arena.
-[[gnu::cold]] constexpr std::size_t plan_activations(std::span<const StageInfo> stages, std::int64_t batch,
-                                                     bool training, bool input_gradient, std::span<Lifetime> lifetimes,
+[[gnu::cold]] constexpr std::size_t plan_activations(std::span<const NodeInfo> nodes, std::int64_t batch, bool training,
+                                                     bool input_gradient, std::span<Lifetime> lifetimes,
                                                      std::size_t element_bytes = sizeof(float)) {
-    const std::size_t count = stages.size();
+    const std::size_t count = nodes.size();
     for (Lifetime& lifetime : lifetimes) lifetime = {};
-    const auto backward_time = [&](std::size_t stage) { return 2 * count - stage; };
+    const auto backward_time = [&](std::size_t node) { return 2 * count - node; };
     const auto bytes_of = [&](std::size_t value) {
-        const Shape& shape = value == 0 ? stages[0].input : stages[value - 1].output;
+        const Shape& shape = value == 0 ? nodes[0].input : nodes[value - 1].output;
         return aligned(static_cast<std::size_t>(batch * shape.size()) * element_bytes);
     };
     const auto use = [&](std::size_t entry, std::size_t value, std::size_t time) {
@@ -167,33 +166,33 @@ constexpr std::size_t second_gradient_entry(std::span<const StageInfo> stages, s
         lifetime.last = std::max(lifetime.last, time);
     };
     const auto read = [&](std::size_t value, std::size_t time) {
-        const std::size_t storage = storage_of(stages, value);
+        const std::size_t storage = storage_of(nodes, value);
         if (storage > 0) use(storage, storage, time);
     };
     for (std::size_t i = 0; i < count; ++i) {
-        if (!stages[i].view) use(i + 1, i + 1, i);
-        read(stages[i].reads, i);
-        if (stages[i].also_reads != no_value) read(stages[i].also_reads, i);
-        if (training && stages[i].backward_reads_output) read(i + 1, backward_time(i));
-        if (training && stages[i].backward_reads_input) read(stages[i].reads, backward_time(i));
+        if (!nodes[i].view) use(i + 1, i + 1, i);
+        read(nodes[i].reads, i);
+        if (nodes[i].also_reads != no_value) read(nodes[i].also_reads, i);
+        if (training && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
+        if (training && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
     }
     read(count, count);
     if (!training) return place(lifetimes);
 
-    const std::size_t lowest = lowest_stage(stages, input_gradient);
+    const std::size_t lowest = lowest_node(nodes, input_gradient);
     const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
-    if (wanted(count)) use(gradient_entry(stages, count), count, count);  // the loss writes it
+    if (wanted(count)) use(gradient_entry(nodes, count), count, count);  // the loss writes it
     for (std::size_t i = count; i-- > lowest;) {
-        const StageInfo& stage = stages[i];
+        const NodeInfo& node = nodes[i];
         const std::size_t time = backward_time(i);
-        use(gradient_entry(stages, i + 1), i + 1, time);
-        if (stage.second_reader != no_value) use(second_gradient_entry(stages, i), i + 1, time);
-        if (wanted(stage.reads)) use(input_gradient_entry(stages, i, false), stage.reads, time);
-        if (stage.also_reads != no_value && wanted(stage.also_reads)) {
-            use(input_gradient_entry(stages, i, true), stage.also_reads, time);
+        use(gradient_entry(nodes, i + 1), i + 1, time);
+        if (node.second_reader != no_value) use(second_gradient_entry(nodes, i), i + 1, time);
+        if (wanted(node.reads)) use(input_gradient_entry(nodes, i, false), node.reads, time);
+        if (node.also_reads != no_value && wanted(node.also_reads)) {
+            use(input_gradient_entry(nodes, i, true), node.also_reads, time);
         }
     }
-    if (input_gradient) use(gradient_entry(stages, 0), 0, 2 * count + 1);  // and it is read after the pass
+    if (input_gradient) use(gradient_entry(nodes, 0), 0, 2 * count + 1);  // and it is read after the pass
     return place(lifetimes);
 }
 

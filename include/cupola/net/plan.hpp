@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A plan: everything that running a network on one device with one batch size needs, made before the first step: the
-// stages with their operations, and the place of every tensor in the arena. Running it allocates nothing.
+// nodes with their operations, and the place of every tensor in the arena. Running it allocates nothing.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ struct PlanOptions {
     bool operator==(const PlanOptions&) const = default;
 };
 
-/// The random numbers of one pass: see Pass.
-struct PassKey {
+/// The random numbers of one pass: see PassArgs.
+struct RngKey {
     std::uint64_t seed = 0;
     std::uint32_t step = 0;
     std::int64_t first_sample = 0;
@@ -49,7 +49,7 @@ struct PassKey {
 struct PassBuffers {
     const float* running = nullptr;
     float* batch = nullptr;
-    /// Of all replicas that ran in step, from `batch`: a stage that merges statistics takes these for its batch's own,
+    /// Of all replicas that ran in step, from `batch`: a node that merges statistics takes these for its batch's own,
     /// so that what `forward_each` shows is what the step computed.
     const float* merged = nullptr;
 };
@@ -71,7 +71,7 @@ struct PlanBytes {
 namespace impl {
 
 /// `activation_bytes` of a network for a batch in training, found when the program runs.
-[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const Row> rows, bool fusion,
+[[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
                                                               std::int64_t batch, std::size_t element_bytes);
 
 }  // namespace impl
@@ -88,7 +88,7 @@ public:
     template <Network Net>
         requires std::same_as<typename Net::Precision::Activation, T>
     static Plan make(Context& context, const PlanOptions& options) {
-        return Plan(context, options, Net::rows, Net::fusion, &Net::template stage<Device, T>);
+        return Plan(context, options, Net::layers, Net::fusion, &Net::template node<Device, T>);
     }
 
     Plan(Plan&& other) noexcept;
@@ -96,7 +96,7 @@ public:
 
     [[nodiscard]] const PlanOptions& options() const { return options_; }
     [[nodiscard]] const PlanBytes& bytes() const { return bytes_; }
-    [[nodiscard]] std::span<const StageInfo> stages() const { return infos_; }
+    [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_; }
 
     /// Gives the plan its memory, of at least `bytes().total()`. Several plans may share it if they run one at a time
     /// and `prepare` is called when another has run.
@@ -108,7 +108,7 @@ public:
         scratch_ = packed_ + bytes_.packed;
     }
 
-    /// From now on the time of every stage is added to `times`, until that is null.
+    /// From now on the time of every node is added to `times`, until that is null.
     void time(StepTimes* times) { times_ = times; }
 
     /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for
@@ -116,21 +116,21 @@ public:
     void prepare(Context& context, const float* parameters, const float* running = nullptr);
 
     /// Runs the network on `batch` and returns its output, in the arena.
-    const float* forward(Context& context, const float* batch, const float* parameters, const PassKey& key,
+    const float* forward(Context& context, const float* batch, const float* parameters, const RngKey& key,
                          const PassBuffers& buffers = {});
 
     /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
-    /// visit(row, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
+    /// visit(layer, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
     /// written over, can be looked at. For a plan made with `inspect`.
     template <class Visit>
     void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
-                      const PassKey& key, Visit&& visit) {
+                      const RngKey& key, Visit&& visit) {
         require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
         check_buffers(key, buffers);
         const T* const samples = ends_.take_batch(context, batch);
-        for (std::size_t i = 0; i < stages_.size(); ++i) {
+        for (std::size_t i = 0; i < nodes_.size(); ++i) {
             run_forward(context, i, i + 1, samples, parameters, key, buffers);
-            visit(infos_[i].row, value(i + 1, samples), options_.batch * infos_[i].output.size());
+            visit(infos_[i].layer, value(i + 1, samples), options_.batch * infos_[i].output.size());
         }
     }
 
@@ -144,7 +144,7 @@ public:
 
     /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it. `ready` is called
     /// between two kernels of the network as soon as what is queued makes a bucket final.
-    void backward(Context& context, const float* batch, const float* parameters, float* gradients, const PassKey& key,
+    void backward(Context& context, const float* batch, const float* parameters, float* gradients, const RngKey& key,
                   bool accumulate = false, BucketReady ready = {});
 
     /// The parts of the gradient in the order in which backward finishes them. Parameters lie in the order of the layers and
@@ -153,82 +153,82 @@ public:
     [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_; }
 
     // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
-    // step: a pass is exchanges() + 1 segments, and between two of them the replicas' sums are merged.
+    // step: a pass is all_reduces() + 1 segments, and between two of them the replicas' sums are merged.
     //
-    //   for k in 0 .. exchanges():  each replica: forward_segment(k, ..., merged, partial);  merge(forward, k, partials, merged)
+    //   for k in 0 .. all_reduces():  each replica: forward_segment(k, ..., merged, partial);  merge(forward, k, partials, merged)
     //   each replica: the loss
-    //   for k in 0 .. exchanges():  each replica: backward_segment(k, ...);                  merge(backward, k, partials, merged)
+    //   for k in 0 .. all_reduces():  each replica: backward_segment(k, ...);                  merge(backward, k, partials, merged)
     //
-    // There is nothing to merge after the last segment. Backward's exchange k is forward's exchanges() - 1 - k.
+    // There is nothing to merge after the last segment. Backward's all-reduce k is forward's all_reduces() - 1 - k.
 
-    [[nodiscard]] std::size_t exchanges() const { return exchanges_.size(); }
-    /// The `double`s of the partial and of the merged sums of exchange k.
-    [[nodiscard]] std::int64_t exchange_size(Direction direction, std::size_t k) const {
-        return stages_[exchanging(direction, k)]->exchange_size();
+    [[nodiscard]] std::size_t all_reduces() const { return all_reduces_.size(); }
+    /// The `double`s of the partial and of the merged sums of all-reduce k.
+    [[nodiscard]] std::int64_t statistics_size(Direction direction, std::size_t k) const {
+        return nodes_[reducing_node(direction, k)]->statistics_size();
     }
-    /// Merges the replicas' sums of exchange k, in their order; replicas without samples have none (null).
+    /// Merges the replicas' sums of all-reduce k, in their order; replicas without samples have none (null).
     void merge(Direction direction, std::size_t k, std::span<const double* const> partials, double* merged) const {
-        stages_[exchanging(direction, k)]->merge_sums(direction, partials, merged);
+        nodes_[reducing_node(direction, k)]->merge_sums(direction, partials, merged);
     }
 
-    /// Segment k of forward: goes on with the merged sums of exchange k - 1, runs up to exchange k and writes its sums
+    /// Segment k of forward: goes on with the merged sums of all-reduce k - 1, runs up to all-reduce k and writes its sums
     /// to `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
     const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
-                                 const PassKey& key, const PassBuffers& buffers, const double* merged, double* partial);
+                                 const RngKey& key, const PassBuffers& buffers, const double* merged, double* partial);
 
     /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean
     /// over its own samples, as the averaging policies weigh it.
     void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
-                          float* gradients, const PassKey& key, bool accumulate, const double* merged, double* partial);
+                          float* gradients, const RngKey& key, bool accumulate, const double* merged, double* partial);
 
-    /// Value `v` of the stages: 0 the batch, k + 1 the output of stage k. Valid only while the memory plan keeps it.
+    /// Value `v` of the nodes: 0 the batch, k + 1 the output of node k. Valid only while the memory plan keeps it.
     [[nodiscard]] const T* value(std::size_t v, const T* batch) {
         const std::size_t storage = storage_of(infos_, v);
         return storage == 0 ? batch : at(lifetimes_[storage]);
     }
 
 private:
-    using StageFunction = std::unique_ptr<Stage<Device, T>> (*)(const StageInfo&, const Site<Device, T>&);
+    using NodeFunction = std::unique_ptr<PlanNode<Device, T>> (*)(const NodeInfo&, const BuildContext<Device, T>&);
 
-    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const Row> rows, bool fusion,
-                       StageFunction make_one);
+    [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const LayerInfo> layers, bool fusion,
+                       NodeFunction make_one);
 
-    [[nodiscard]] bool wants_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
-    [[nodiscard]] std::size_t exchanging(Direction direction, std::size_t k) const {
-        return exchanges_[direction == Direction::forward ? k : exchanges_.size() - 1 - k];
+    [[nodiscard]] bool needs_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
+    [[nodiscard]] std::size_t reducing_node(Direction direction, std::size_t k) const {
+        return all_reduces_[direction == Direction::forward ? k : all_reduces_.size() - 1 - k];
     }
 
     [[nodiscard]] T* at(const Lifetime& lifetime) { return reinterpret_cast<T*>(arena_ + lifetime.offset); }
     [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
 
-    [[gnu::cold]] void check_buffers(const PassKey& key, const PassBuffers& buffers) const;
+    [[gnu::cold]] void check_buffers(const RngKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is one of training, backward or not.
-    [[nodiscard]] bool trains(const PassKey& key) const {
+    [[nodiscard]] bool trains(const RngKey& key) const {
         return key.training && (options_.training || options_.inspect);
     }
 
     void run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
-                     const PassKey& key, const PassBuffers& buffers);
+                     const RngKey& key, const PassBuffers& buffers);
 
-    /// From stage `end` - 1 down to stage `begin`.
+    /// From node `end` - 1 down to node `begin`.
     void run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
-                      float* gradients, const PassKey& key, bool accumulate, BucketReady ready = {});
+                      float* gradients, const RngKey& key, bool accumulate, BucketReady ready = {});
 
     [[gnu::cold]] void find_buckets();
 
-    Pass<Device, T> pass(Context& context, std::size_t i, const T* batch, const float* parameters, float* gradients,
-                         const PassKey& key, const PassBuffers& buffers = {});
+    PassArgs<Device, T> args_of(Context& context, std::size_t i, const T* batch, const float* parameters,
+                                float* gradients, const RngKey& key, const PassBuffers& buffers = {});
 
     PlanOptions options_;
-    std::span<const Row> rows_;
-    std::vector<StageInfo> infos_;
+    std::span<const LayerInfo> layers_;
+    std::vector<NodeInfo> infos_;
     std::vector<Lifetime> lifetimes_;
-    std::vector<std::unique_ptr<Stage<Device, T>>> stages_;
+    std::vector<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<std::size_t> saved_at_, packed_at_;
-    /// The stages that exchange sums with other replicas.
-    std::vector<std::size_t> exchanges_;
+    /// The nodes that all-reduce sums with other replicas.
+    std::vector<std::size_t> all_reduces_;
     std::vector<GradientBucket> buckets_;
-    /// The stage whose backward makes each bucket final.
+    /// The node whose backward makes each bucket final.
     std::vector<std::size_t> bucket_stages_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;

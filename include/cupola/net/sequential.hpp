@@ -16,65 +16,67 @@
 #include <memory>
 #include <span>
 
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
-#include <cupola/core/sentence.hpp>
 #include <cupola/net/fusion.hpp>
 #include <cupola/net/impl/each_layer.hpp>
 #include <cupola/net/impl/walk.hpp>
-#include <cupola/net/items.hpp>
 #include <cupola/net/memory_plan.hpp>
+#include <cupola/net/modules.hpp>
+#include <cupola/net/plan_node.hpp>
 #include <cupola/net/residual.hpp>
-#include <cupola/net/stage.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 /// A flat list of layers. See the head of this file.
-template <class... Items>
+template <class... Modules>
 struct Sequential {
 private:
-    static constexpr auto walk = impl::walk_items<Items...>();
-    static_assert(report_mistake<walk.mistake>());
+    static constexpr auto walk = impl::walk_modules<Modules...>();
+    static_assert(static_assert_message<walk.diagnostic>());
 
 public:
     /// False after a mistake: whoever uses the network then says nothing more.
-    static constexpr bool sound = walk.mistake.empty();
+    static constexpr bool valid = walk.diagnostic.empty();
     /// Whether the fusion pass runs; `Unfused<Net>` says no.
     static constexpr bool fusion = true;
     /// What activations are computed in; `InPrecision<MixedBFloat16, Net>` says another.
     using Precision = Float32;
 
-    static constexpr std::size_t layer_count = walk.rows.size();
-    static constexpr std::span<const Row> rows{walk.rows};
-    static constexpr Shape input_shape = sound ? walk.rows[0].input : Shape{1};
-    static constexpr Shape output_shape = sound ? walk.shape : Shape{1};
+    static constexpr std::size_t layer_count = walk.layers.size();
+    static constexpr std::span<const LayerInfo> layers{walk.layers};
+    static constexpr Shape input_shape = valid ? walk.layers[0].input : Shape{1};
+    static constexpr Shape output_shape = valid ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
     /// Parameters, and the elements of an arena that holds them (each starts on a cache line); the same for the
     /// buffers.
-    static constexpr std::int64_t parameter_count = count_parameters(walk.rows);
+    static constexpr std::int64_t parameter_count = count_parameters(walk.layers);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
 
-    /// Makes the operation of a stage for a device and a batch size.
+    /// Makes the operation of a node for a device and a batch size.
     template <class Device, class T>
-    [[nodiscard]] static std::unique_ptr<Stage<Device, T>> stage(const StageInfo& info, const Site<Device, T>& site) {
+    [[nodiscard]] static std::unique_ptr<PlanNode<Device, T>> node(const NodeInfo& info,
+                                                                   const BuildContext<Device, T>& build) {
         static constexpr auto collected = [] {
             impl::CollectMakers<Device, T, layer_count> result;
-            impl::for_each_layer_of(impl::ItemList<Items...>{}, result);
+            impl::for_each_layer_of(impl::ModuleList<Modules...>{}, result);
             return result;
         }();
-        return info.pair == FusedPair::none ? collected.makers[info.row](site) : collected.pair(walk.rows, info, site);
+        return info.pair == FusedPair::none ? collected.makers[info.layer](build)
+                                            : collected.pair(walk.layers, info, build);
     }
 
     /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a
     /// sentence; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
-    [[nodiscard]] static constexpr Sentence untrainable() {
-        impl::RequireTrainable<Device, Policy, backward> required{walk.rows};
-        impl::for_each_layer_of(impl::ItemList<Items...>{}, required);
-        return required.sentence;
+    [[nodiscard]] static constexpr CompileTimeMessage untrainable() {
+        impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
+        impl::for_each_layer_of(impl::ModuleList<Modules...>{}, required);
+        return required.message;
     }
 };
 
@@ -94,8 +96,8 @@ struct InPrecision : Net {
 /// What can be trained and run: `Sequential`, and what derives from one.
 template <class N>
 concept Network = requires {
-    { N::rows } -> std::convertible_to<std::span<const Row>>;
-    { N::sound } -> std::convertible_to<bool>;
+    { N::layers } -> std::convertible_to<std::span<const LayerInfo>>;
+    { N::valid } -> std::convertible_to<bool>;
     { N::fusion } -> std::convertible_to<bool>;
     { N::parameter_count } -> std::convertible_to<std::int64_t>;
     { N::parameter_elements } -> std::convertible_to<std::int64_t>;
@@ -106,11 +108,11 @@ concept Network = requires {
 /// Bytes of the activations and their gradients for a batch, as the memory plan lays them out: known from the type.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
-    std::array<StageInfo, Net::layer_count> stages{};
+    std::array<NodeInfo, Net::layer_count> nodes{};
     std::array<Lifetime, lifetimes_of(Net::layer_count)> lifetimes{};
-    const std::size_t count = fuse(Net::rows, Net::fusion, stages, training);
+    const std::size_t count = fuse(Net::layers, Net::fusion, nodes, training);
     using T = typename Net::Precision::Activation;
-    return plan_activations(std::span(stages).first(count), batch, training, false, lifetimes, sizeof(T)) +
+    return plan_activations(std::span(nodes).first(count), batch, training, false, lifetimes, sizeof(T)) +
            (std::same_as<T, float>
                 ? 0
                 : plan_ends(Net::input_shape, Net::output_shape, batch, training, false, sizeof(T)).bytes);

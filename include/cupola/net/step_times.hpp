@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each stage of the
+// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each node of the
 // network, forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, lends
 // it to a training and makes a table of it; a training that has none only asks whether it has.
 #pragma once
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/net/stage.hpp>
+#include <cupola/net/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A part of a step that is no stage of the network.
+/// A part of a step that is no node of the network.
 enum class StepPart : std::uint8_t {
     data,            ///< until the batch is there
     packing,         ///< of the weights, once a step
@@ -49,19 +49,19 @@ public:
         std::int64_t calls = 0;
     };
 
-    /// Room for so many steps of a network of so many stages: nothing is allocated while they are timed.
-    StepTimes(std::size_t stages, std::int64_t steps)
-        : stages_(stages),
-          entries_((2 * stages + step_parts) * static_cast<std::size_t>(steps)),
+    /// Room for so many steps of a network of so many nodes: nothing is allocated while they are timed.
+    StepTimes(std::size_t nodes, std::int64_t steps)
+        : nodes_(nodes),
+          entries_((2 * nodes + step_parts) * static_cast<std::size_t>(steps)),
           seconds_(static_cast<std::size_t>(steps)) {}
 
     [[nodiscard]] std::size_t steps() const { return done_; }
-    [[nodiscard]] std::size_t stages() const { return stages_; }
+    [[nodiscard]] std::size_t nodes() const { return nodes_; }
     [[nodiscard]] const Entry& at(std::size_t step, StepPart part) const {
         return row(step)[static_cast<std::size_t>(part)];
     }
-    [[nodiscard]] const Entry& at(std::size_t step, Direction direction, std::size_t stage) const {
-        return row(step)[place(direction, stage)];
+    [[nodiscard]] const Entry& at(std::size_t step, Direction direction, std::size_t node) const {
+        return row(step)[place(direction, node)];
     }
     /// The whole step, as the caller of the training saw it.
     [[nodiscard]] double seconds(std::size_t step) const { return seconds_[step]; }
@@ -70,7 +70,7 @@ public:
     void mark(StepMarks* marks) { marks_ = marks; }
     /// Adds a call to an entry of the step in progress.
     void add(std::size_t entry, double seconds) {
-        Entry& of_step = entries_[done_ * (2 * stages_ + step_parts) + entry];
+        Entry& of_step = entries_[done_ * (2 * nodes_ + step_parts) + entry];
         of_step.seconds += seconds;
         ++of_step.calls;
     }
@@ -81,14 +81,14 @@ public:
 private:
     friend class Stopwatch;
 
-    [[nodiscard]] std::size_t place(Direction direction, std::size_t stage) const {
-        return step_parts + (direction == Direction::forward ? 0 : stages_) + stage;
+    [[nodiscard]] std::size_t place(Direction direction, std::size_t node) const {
+        return step_parts + (direction == Direction::forward ? 0 : nodes_) + node;
     }
     [[nodiscard]] const Entry* row(std::size_t step) const {
-        return entries_.data() + step * (2 * stages_ + step_parts);
+        return entries_.data() + step * (2 * nodes_ + step_parts);
     }
 
-    std::size_t stages_;
+    std::size_t nodes_;
     StepMarks* marks_ = nullptr;
     std::vector<Entry> entries_;
     std::vector<double> seconds_;
@@ -99,8 +99,8 @@ private:
 class Stopwatch {
 public:
     Stopwatch(StepTimes* times, StepPart part) : Stopwatch(times, static_cast<std::size_t>(part)) {}
-    Stopwatch(StepTimes* times, Direction direction, std::size_t stage)
-        : Stopwatch(times, times == nullptr ? 0 : times->place(direction, stage)) {}
+    Stopwatch(StepTimes* times, Direction direction, std::size_t node)
+        : Stopwatch(times, times == nullptr ? 0 : times->place(direction, node)) {}
     Stopwatch(const Stopwatch&) = delete;
     Stopwatch& operator=(const Stopwatch&) = delete;
     ~Stopwatch() {

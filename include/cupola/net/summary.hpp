@@ -42,10 +42,10 @@ namespace impl {
     return result;
 }
 
-[[nodiscard]] inline std::string summary(std::span<const Row> rows, const Shape& input, bool fusion, std::int64_t batch,
-                                         std::size_t activation_arena, std::size_t element_bytes) {
-    std::vector<StageInfo> stages(rows.size());
-    stages.resize(fuse(rows, fusion, stages));
+[[nodiscard]] inline std::string summary(std::span<const LayerInfo> layers, const Shape& input, bool fusion,
+                                         std::int64_t batch, std::size_t activation_arena, std::size_t element_bytes) {
+    std::vector<NodeInfo> nodes(layers.size());
+    nodes.resize(fuse(layers, fusion, nodes));
     std::vector<std::vector<std::string>> cells{
         {"name", "layer", "output", "parameters", "multiply-adds", "activations"}};
     const auto bytes = [&](const Shape& shape) {
@@ -53,29 +53,30 @@ namespace impl {
     };
     cells.push_back({"", "Input", to_string(input), "", "", bytes(input)});
     std::int64_t work = 0;
-    for (const StageInfo& stage : stages) {
-        for (std::size_t i = stage.row; i < stage.row + stage.rows; ++i) {
-            const Row& row = rows[i];
+    for (const NodeInfo& node : nodes) {
+        for (std::size_t i = node.layer; i < node.layer + node.layers; ++i) {
+            const LayerInfo& layer = layers[i];
             std::int64_t count = 0;
-            for (std::size_t p = 0; p < row.parameters.count; ++p) count += row.parameters.list[p].shape.size();
-            work += row.multiply_adds;
-            const bool written = !row.traits.view && i + 1 == stage.row + stage.rows;
-            cells.push_back({std::string(row.name), text(i > stage.row ? "+ " : "", row.type), to_string(row.output),
-                             count > 0 ? grouped(count) : "", row.multiply_adds > 0 ? grouped(row.multiply_adds) : "",
-                             row.traits.view ? "view"
-                             : written       ? bytes(row.output)
-                                             : "fused"});
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) count += layer.parameters.list[p].shape.size();
+            work += layer.multiply_adds;
+            const bool written = !layer.traits.view && i + 1 == node.layer + node.layers;
+            cells.push_back({std::string(layer.name), text(i > node.layer ? "+ " : "", layer.type),
+                             to_string(layer.output), count > 0 ? grouped(count) : "",
+                             layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",
+                             layer.traits.view ? "view"
+                             : written         ? bytes(layer.output)
+                                               : "fused"});
         }
     }
     std::string copies;
-    for (const Row& row : rows) {
-        if (row.traits.placed_on.empty()) continue;
-        const auto once = static_cast<std::size_t>(batch * (row.input.size() + row.output.size())) * sizeof(float);
-        copies += text(row.name.empty() ? row.type : row.name, " runs on ", row.traits.placed_on,
+    for (const LayerInfo& layer : layers) {
+        if (layer.traits.runs_on.empty()) continue;
+        const auto once = static_cast<std::size_t>(batch * (layer.input.size() + layer.output.size())) * sizeof(float);
+        copies += text(layer.name.empty() ? layer.type : layer.name, " runs on ", layer.traits.runs_on,
                        ": a network on another device copies ", bytes_text(once),
                        " in forward and as much in backward, and its parameters and their gradients once a step\n");
     }
-    cells.push_back({"total", "", "", grouped(count_parameters(rows)), grouped(work),
+    cells.push_back({"total", "", "", grouped(count_parameters(layers)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});
     return aligned_table(cells) + copies;
 }
@@ -85,7 +86,7 @@ namespace impl {
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
-    return impl::summary(Net::rows, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
+    return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),
                          sizeof(typename Net::Precision::Activation));
 }
 

@@ -21,8 +21,8 @@ struct AdamConstants {
     float step_size = 0;
     float root_scale = 1;
     /// 1 - beta1 and 1 - beta2, rounded once.
-    float first_share = 0;
-    float second_share = 0;
+    float first_fraction = 0;
+    float second_fraction = 0;
     float epsilon = 0;
     /// Rate times the decay that the averages do not see.
     float decoupled = 0;

@@ -9,7 +9,7 @@
 // writes the batch's there, and who owns the running ones decides what to make of them.
 // Parameters: 0 the weight, 1 the bias. Buffers: 0 the mean, 1 the variance.
 //
-// It can be cut in two where it has reduced over the batch (HasExchange), so that replicas normalise with the
+// It can be cut in two where it has reduced over the batch (ReducesStatistics), so that replicas normalise with the
 // statistics of all their batches. A replica's sums, with C channels, and what merges them:
 //
 //   forward   [count, mean x C, sum of (x - mean)^2 x C]     the parallel update of Chan, Golub and LeVeque (1979)
@@ -31,7 +31,7 @@ struct BatchNormShape {
     double epsilon = 1e-5;
 };
 
-/// The sums that replicas exchange.
+/// The sums that replicas all-reduce.
 [[nodiscard]] constexpr std::int64_t batch_norm_sums(std::int64_t channels) { return 1 + 2 * channels; }
 
 /// Merges counts, means and sums of squared deviations, in the order of `parts`. A part that is null, or that counts
@@ -42,11 +42,11 @@ constexpr void merge_moments(std::span<const double* const> parts, std::int64_t 
     double *const mean = merged + 1, *const squares = mean + channels;
     for (const double* part : parts) {
         if (part == nullptr || part[0] == 0) continue;
-        const double count = merged[0] + part[0], share = part[0] / count;
+        const double count = merged[0] + part[0], fraction = part[0] / count;
         for (std::int64_t c = 0; c < channels; ++c) {
             const double delta = part[1 + c] - mean[c];
-            mean[c] += delta * share;
-            squares[c] += part[1 + channels + c] + delta * delta * merged[0] * share;
+            mean[c] += delta * fraction;
+            squares[c] += part[1 + channels + c] + delta * delta * merged[0] * fraction;
         }
         merged[0] = count;
     }
@@ -60,14 +60,14 @@ constexpr void merge_gradient_sums(std::span<const double* const> parts, std::in
     }
     for (const double* part : parts) {
         if (part == nullptr || part[0] == 0) continue;
-        const double share = part[0] / merged[0];
-        for (std::int64_t i = 1; i < size; ++i) merged[i] += share * part[i];
+        const double fraction = part[0] / merged[0];
+        for (std::int64_t i = 1; i < size; ++i) merged[i] += fraction * part[i];
     }
 }
 
 namespace ops {
 
-/// Made as `BatchNorm(site, shape)`; specialised by each backend.
+/// Made as `BatchNorm(build, shape)`; specialised by each backend.
 template <class Device, class T>
 class BatchNorm;
 

@@ -22,7 +22,7 @@ struct ConvolutionShape {
 
 namespace ops {
 
-/// Made as `Convolution(site, shape)`; specialised by each backend.
+/// Made as `Convolution(build, shape)`; specialised by each backend.
 template <class Device, class T>
 class Convolution;
 

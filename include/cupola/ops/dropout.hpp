@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// The numbers of one sample in one layer and step; element i uses word i % 4 of block i / 4.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr RandomStream dropout_stream(std::uint64_t seed, std::uint32_t layer,
                                                                        std::uint32_t step, std::int64_t sample) {
-    return {seed, Purpose::dropout, step,
+    return {seed, RngDomain::dropout, step,
             (static_cast<std::uint64_t>(layer) << 32) | static_cast<std::uint32_t>(sample)};
 }
 

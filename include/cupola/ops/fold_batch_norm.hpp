@@ -18,7 +18,7 @@ struct FoldedBatchNorm {
     /// Of the normalisation.
     const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *variance = nullptr;
     double epsilon = 0;
-    std::int64_t channels = 0, weights_a_channel = 0;
+    std::int64_t channels = 0, weights_per_channel = 0;
 };
 
 namespace ops {

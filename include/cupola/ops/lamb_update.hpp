@@ -24,8 +24,8 @@ struct LambConstants {
     float first_scale = 1;
     float root_scale = 1;
     /// 1 - beta1 and 1 - beta2, rounded once.
-    float first_share = 0;
-    float second_share = 0;
+    float first_fraction = 0;
+    float second_fraction = 0;
     float epsilon = 0;
     float weight_decay = 0;
     /// Otherwise the trust is 1.

@@ -17,7 +17,7 @@ struct LinearShape {
 
 namespace ops {
 
-/// Made as `Linear(site, shape)`; specialised by each backend.
+/// Made as `Linear(build, shape)`; specialised by each backend.
 template <class Device, class T>
 class Linear;
 

@@ -22,7 +22,7 @@ struct LocalResponseNormShape {
 
 namespace ops {
 
-/// Made as `LocalResponseNorm(site, shape)`; specialised by each backend.
+/// Made as `LocalResponseNorm(build, shape)`; specialised by each backend.
 template <class Device, class T>
 class LocalResponseNorm;
 

@@ -32,7 +32,7 @@ struct MemoryNeeds {
 
 /// Where an operation stands: what it is made from.
 template <class Device, class T = float>
-struct Site {
+struct BuildContext {
     using DeviceType = Device;
     using Element = T;
     typename Device::Context& context;
@@ -44,7 +44,7 @@ struct Site {
     Activation activation = Activation::none;
     /// Whether backward of this operation leaves out the mask of its fused activation, because the operation after it
     /// has applied it, and whether this operation applies it for the one before.
-    bool masked_by_next = false, masks_for_previous = false;
+    bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
     /// Whether weight and bias hold the batch normalisation after it too.
     bool folded_norm = false;
     /// Whether backward is called at all, and whether it is asked for the gradient of the input.
@@ -57,7 +57,7 @@ struct Site {
 /// The tensors of one call. `T` is the element type of activations; parameters and their gradients are float.
 /// Activations are batch x height x width x channels, or batch x features, in row-major order.
 template <class Device, class T = float>
-struct Pass {
+struct PassArgs {
     typename Device::Context& context;
     const T* input = nullptr;
     T* output = nullptr;
@@ -89,16 +89,16 @@ struct Pass {
 };
 
 /// Makes an operation. A function of its own, because cupola::ops has it compiled for each operation of `Host`.
-template <class Op, class Site, class Shape>
-[[nodiscard]] Op make_operation(const Site& site, const Shape& shape) {
-    return {site, shape};
+template <class Op, class BuildContext, class Shape>
+[[nodiscard]] Op make_operation(const BuildContext& build, const Shape& shape) {
+    return {build, shape};
 }
 
 template <class Op, class Device, class T = float>
-concept HasForward = requires(Op& op, const Pass<Device, T>& pass) { op.forward(pass); };
+concept HasForward = requires(Op& op, const PassArgs<Device, T>& args) { op.forward(args); };
 
 template <class Op, class Device, class T = float>
-concept HasBackward = requires(Op& op, const Pass<Device, T>& pass) { op.backward(pass); };
+concept HasBackward = requires(Op& op, const PassArgs<Device, T>& args) { op.backward(args); };
 
 template <class Op, class Device, class T = float>
 concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;
@@ -106,14 +106,14 @@ concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;
 /// An operation that reduces over the batch and can be cut in two there, so that replicas reduce over all their
 /// batches:
 ///
-///   std::int64_t exchange_size() const               how many sums, `double`s, they exchange in each direction
-///   void forward_statistics(pass, double* sums)      this replica's
-///   void forward_apply(pass, const double* sums)     the rest of forward, with the merged ones
-///   void backward_statistics(pass, double* sums), void backward_apply(pass, const double* sums)
+///   std::int64_t statistics_size() const               how many sums, `double`s, they all-reduce in each direction
+///   void forward_statistics(args, double* sums)      this replica's
+///   void forward_apply(args, const double* sums)     the rest of forward, with the merged ones
+///   void backward_statistics(args, double* sums), void backward_apply(args, const double* sums)
 ///   static merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged), merge_backward(...)
 template <class Op>
-concept HasExchange = requires(const Op& op) {
-    { op.exchange_size() } -> std::convertible_to<std::int64_t>;
+concept ReducesStatistics = requires(const Op& op) {
+    { op.statistics_size() } -> std::convertible_to<std::int64_t>;
 };
 
 /// An operation may say what memory it needs; one that does not needs none.

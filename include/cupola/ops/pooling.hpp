@@ -27,7 +27,7 @@ struct PoolingShape {
 
 namespace ops {
 
-/// Made as `Pooling(site, shape)`; specialised by each backend.
+/// Made as `Pooling(build, shape)`; specialised by each backend.
 template <class Device, class T>
 class Pooling;
 

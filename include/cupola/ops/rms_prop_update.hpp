@@ -18,7 +18,7 @@ struct RmsPropConstants {
     GradientTerms gradient{};
     float rate = 0;
     /// 1 - decay, rounded once.
-    float share = 0;
+    float fraction = 0;
     float momentum = 0;
     float epsilon = 0;
 };

@@ -60,7 +60,7 @@ namespace impl {
 }  // namespace impl
 
 /// The multiply-adds along one axis whose tap lies inside the image, summed over the outputs.
-[[nodiscard]] constexpr std::int64_t taps_inside(const WindowAxis& axis) {
+[[nodiscard]] constexpr std::int64_t window_offsets_inside(const WindowAxis& axis) {
     // A window [begin, end) covers clamp(end) - clamp(begin) elements of an axis [0, input).
     const auto sum = [&](std::int64_t first) {
         return impl::sum_of_clamped(first, axis.stride, axis.output, axis.input);

@@ -19,8 +19,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/gradient_norm.hpp>
+#include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/impl/settings.hpp>
-#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -76,8 +76,8 @@ struct Clipped {
         if constexpr (NormStaysOn<Device>) {
             if (max_norm > 0) clipped.scale_on_device = queue_scale(u);
         } else if (max_norm > 0) {
-            const double share = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
-            if (share < 1) clipped.scale *= static_cast<float>(share);
+            const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
+            if (fraction < 1) clipped.scale *= static_cast<float>(fraction);
         }
         if (max_value > 0) clipped.clip = static_cast<float>(max_value);
         optimizer.update(clipped);
@@ -94,7 +94,7 @@ private:
     template <class Device>
     [[nodiscard]] const float* queue_scale(const Update<Device>& u) const {
         bool first = true;
-        impl::for_each_stretch(u, true, [&](const Segment& segment) {
+        impl::for_each_contiguous_segment(u, true, [&](const Segment& segment) {
             ops::GradientNorm<Device>::queue_squares(u.context, u.parameters + segment.offset,
                                                      u.gradient + segment.offset, segment.size, u.terms(segment),
                                                      first);

@@ -21,7 +21,7 @@ struct Lars {
     Schedule learning_rate = 1.0;
     double momentum = 0.9;
     double weight_decay = 0.0;
-    /// The paper's eta: the share of a tensor's norm that a step moves it by at rate 1.
+    /// The paper's eta: the fraction of a tensor's norm that a step moves it by at rate 1.
     double trust_coefficient = 0.001;
     /// Biases and a normalisation's scales, parameters of one dimension, otherwise take plain steps and no decay.
     bool adapt_biases = false;
@@ -38,7 +38,7 @@ struct Lars {
         return result + (adapt_biases ? ", biases adapted" : ", biases not adapted");
     }
     void check() const {
-        impl::require_share("lars's momentum", momentum);
+        impl::require_fraction("lars's momentum", momentum);
         impl::require_positive("lars's trust coefficient", trust_coefficient);
         impl::require_not_negative("lars's weight decay", weight_decay);
     }

@@ -47,7 +47,7 @@ struct MovingAverage {
     }
 
     /// Throws InvalidArgument if the decay means nothing.
-    void check() const { impl::require_share("the decay of the moving averages", decay); }
+    void check() const { impl::require_fraction("the decay of the moving averages", decay); }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/gradient_terms.hpp>
@@ -117,24 +117,24 @@ template <HasStateArenas O>
 
 /// What `O` lacks as an optimiser on `Device`, or nothing.
 template <class O, class Device>
-[[nodiscard]] consteval Sentence optimizer_mistake() {
-    Sentence sentence;
-    if constexpr (Optimizer<O, Device>) return sentence;
-    sentence << short_type_name<O>() << " is no optimiser on " << Device::name << ": it ";
+[[nodiscard]] consteval CompileTimeMessage optimizer_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (Optimizer<O, Device>) return message;
+    message << short_type_name<O>() << " is no optimiser on " << Device::name << ": it ";
     if constexpr (!std::copyable<O>) {
-        sentence << "cannot be copied";
+        message << "cannot be copied";
     } else if constexpr (!HasStateArenas<O>) {
-        sentence << "lacks `int state_arenas() const`";
+        message << "lacks `int state_arenas() const`";
     } else if constexpr (!HasStateNames<O>) {
-        sentence << "lacks `std::string_view state_name(int arena) const`";
+        message << "lacks `std::string_view state_name(int arena) const`";
     } else if constexpr (!HasDescription<O>) {
-        sentence << "lacks `std::string description() const`";
+        message << "lacks `std::string description() const`";
     } else if constexpr (!HasLearningRate<O>) {
-        sentence << "lacks `double learning_rate_at(std::int64_t step) const`";
+        message << "lacks `double learning_rate_at(std::int64_t step) const`";
     } else {
-        sentence << "lacks `void update(const Update<Device>&) const`";
+        message << "lacks `void update(const Update<Device>&) const`";
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

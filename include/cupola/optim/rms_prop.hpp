@@ -40,8 +40,8 @@ struct RmsProp {
         return result;
     }
     void check() const {
-        impl::require_share("rmsprop's decay", decay);
-        impl::require_share("rmsprop's momentum", momentum);
+        impl::require_fraction("rmsprop's decay", decay);
+        impl::require_fraction("rmsprop's momentum", momentum);
         // A parameter without a gradient would divide 0 by 0 once its mean square has faded.
         impl::require_positive("rmsprop's epsilon", epsilon);
         impl::require_not_negative("rmsprop's weight decay", weight_decay);
@@ -56,7 +56,7 @@ struct RmsProp {
             const RmsPropConstants constants{
                 .gradient = u.terms(segment, weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),
-                .share = static_cast<float>(1 - decay),
+                .fraction = static_cast<float>(1 - decay),
                 .momentum = static_cast<float>(momentum),
                 .epsilon = static_cast<float>(epsilon),
             };

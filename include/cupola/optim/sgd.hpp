@@ -10,8 +10,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/sgd_update.hpp>
+#include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/impl/settings.hpp>
-#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
@@ -38,13 +38,13 @@ struct Sgd {
         return result;
     }
     void check() const {
-        impl::require_share("sgd's momentum", momentum);
+        impl::require_fraction("sgd's momentum", momentum);
         impl::require_not_negative("sgd's weight decay", weight_decay);
     }
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        impl::for_each_stretch(u, true, [&](const Segment& segment) {
+        impl::for_each_contiguous_segment(u, true, [&](const Segment& segment) {
             const SgdConstants constants{
                 .gradient = u.terms(segment, decoupled ? 0.0 : weight_decay),
                 .rate = static_cast<float>(learning_rate_at(u.step)),

@@ -107,18 +107,18 @@ concept MovesParameters =
 
 /// What is wrong with `A` as a policy on `D`, or nothing.
 template <class A, class D>
-[[nodiscard]] consteval Sentence agreement_mistake() {
-    Sentence sentence;
-    if constexpr (requires { A::template mistake<D>(); }) {
-        sentence = A::template mistake<D>();
+[[nodiscard]] consteval CompileTimeMessage agreement_mistake() {
+    CompileTimeMessage message;
+    if constexpr (requires { A::template diagnostic<D>(); }) {
+        message = A::template diagnostic<D>();
     } else if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
-        sentence = averaging_mistake<A, D>();
+        message = averaging_diagnostic<A, D>();
     } else if constexpr (!QueueingDevice<D>) {
-        sentence = queue_mistake<D>();
+        message = queue_mistake<D>();
     } else if constexpr (!AveragesBuckets<A, D> && !MovesParameters<A, D>) {
-        sentence = averaging_mistake<A, typename D::Kernels>();
+        message = averaging_diagnostic<A, typename D::Kernels>();
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -14,7 +14,7 @@
 #include <span>
 #include <string_view>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
@@ -45,17 +45,17 @@ concept AveragingPolicy = std::copyable<A> && HasPolicyName<A> && AveragesRows<A
 
 /// What is wrong with `A` as a policy on `Device`, or nothing.
 template <class A, class Device>
-[[nodiscard]] consteval Sentence averaging_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage averaging_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!std::copyable<A>) {
-        sentence << type_name<A>() << " is no averaging policy: it cannot be copied";
+        message << type_name<A>() << " is no averaging policy: it cannot be copied";
     } else if constexpr (!HasPolicyName<A>) {
-        sentence << type_name<A>() << " is no averaging policy: it lacks `static constexpr std::string_view name`";
+        message << type_name<A>() << " is no averaging policy: it lacks `static constexpr std::string_view name`";
     } else if constexpr (!AveragesRows<A, Device>) {
-        sentence << type_name<A>() << " is no averaging policy on " << Device::name
-                 << ": it lacks `void average(Context&, const GradientRows&, std::span<float>) const`";
+        message << type_name<A>() << " is no averaging policy on " << Device::name
+                << ": it lacks `void average(Context&, const GradientRows&, std::span<float>) const`";
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

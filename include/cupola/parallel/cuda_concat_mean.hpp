@@ -22,14 +22,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// `mean` may be one of the rows: they have been read when it is written.
 inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
-    constexpr std::size_t most_rows = 64;
+    constexpr std::size_t max_rows = 64;
     const std::size_t count = gradients.rows.size(), columns = mean.size();
-    require(count <= most_rows, "ConcatMean averages the gradients of at most ", most_rows,
-            " replicas on Cuda, not of ", count);
+    require(count <= max_rows, "ConcatMean averages the gradients of at most ", max_rows, " replicas on Cuda, not of ",
+            count);
     // Rows begin at multiples of 64 bytes, the mean behind the last.
     const std::size_t row_bytes = aligned(columns * sizeof(float));
     std::byte* const staging = context.staging((count + 1) * row_bytes);
-    const float* rows[most_rows];
+    const float* rows[max_rows];
     for (std::size_t r = 0; r < count; ++r) {
         rows[r] = reinterpret_cast<const float*>(staging + r * row_bytes);
         context.queue_copy(staging + r * row_bytes, gradients.rows[r], columns * sizeof(float));

@@ -20,7 +20,7 @@
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/device/step_constants.hpp>
-#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -45,14 +45,14 @@ public:
           batches_((batch_bytes_ + label_bytes_) * static_cast<std::size_t>(sizes.replicas),
                    text("the batches of device ", context.ordinal())),
           landed_(sizes.status_bytes * slots),
-          constants_(CudaArena(impl::StepConstants::most_bytes,
+          constants_(CudaArena(impl::StepConstants::max_bytes,
                                text("the optimiser's constants of device ", context.ordinal()))) {
-        set_cells(nullptr);
+        set_step_scalars(nullptr);
     }
 
     [[nodiscard]] std::byte* status() { return status_.data(); }
     void land(std::int64_t step) {
-        impl::queue_publish(context_, status(), landed(step), sizes_.status_bytes);
+        impl::queue_copy_to_pinned(context_, status(), landed(step), sizes_.status_bytes);
         finished_[slot_of(step)].record(context_);
     }
     [[nodiscard]] std::byte* landed(std::int64_t step) { return landed_.data() + slot_of(step) * sizes_.status_bytes; }
@@ -106,7 +106,7 @@ public:
     /// The constants go to the device, where the launches of the update read them.
     template <class Work>
     void gather_constants(Work&& work) {
-        set_cells(&constants_);
+        set_step_scalars(&constants_);
         constants_.begin(false);
         work();
         impl::queue_constants(context_, constants_);
@@ -144,10 +144,10 @@ private:
     static constexpr std::size_t slots = Cuda::max_steps_in_flight;
     [[nodiscard]] static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step) % slots; }
 
-    void set_cells(impl::StepConstants* constants) {
-        context_.set_cells({.sound = impl::StatusBlock::healthy(status()),
-                            .step = impl::StatusBlock::step(status()),
-                            .constants = constants});
+    void set_step_scalars(impl::StepConstants* constants) {
+        context_.set_step_scalars({.healthy = impl::StatusBlock::healthy(status()),
+                                   .step = impl::StatusBlock::step(status()),
+                                   .constants = constants});
     }
     [[nodiscard]] std::byte* place_of(int replica) {
         return batches_.data() + static_cast<std::size_t>(replica) * (batch_bytes_ + label_bytes_);

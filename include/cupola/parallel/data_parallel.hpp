@@ -26,8 +26,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <cupola/ops/machine_rates.hpp>
-#include <cupola/parallel/impl/training_mistake.hpp>
+#include <cupola/ops/peak_rates.hpp>
+#include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/memory_report.hpp>
@@ -68,7 +68,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, devices' parameters have
     /// parted, or a collective has failed. A loss that diverged leaves the parameters before the step.
-    [[nodiscard]] bool sound() const { return parts.engine_.healthy(); }
+    [[nodiscard]] bool healthy() const { return parts.engine_.healthy(); }
 
     /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads; it is called
     /// on the thread of that device. The memory stays as it is until the step's report has been read or, where the device
@@ -134,7 +134,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         if constexpr (requires { batches.size_of(count); }) {
             if (count > 0) parts.evaluator_.require_size(batches.size_of(0));
         }
-        settle();
+        synchronize();
         return parts.evaluator_.evaluate(options.loss.data, batches, count, weights);
     }
     /// The outputs of the network for samples of host memory, one after another; as many at most as in evaluate().
@@ -145,14 +145,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts.evaluator_.require_weights(weights);
         require(all_finite(samples.elements()), "a network takes finite numbers, and ",
                 non_finite_sample(Net::input, samples.elements()));
-        settle();
+        synchronize();
         return parts.evaluator_.predict(samples.data(), samples.batch(), weights);
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts.activity_, "parameters()");
-        settle();
+        synchronize();
         return parts.set_.copied(Net::parameter_elements, device,
                                  [](auto& state) { return state.worker.parameters(); });
     }
@@ -160,14 +160,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// not finite.
     void set_parameters(std::span<const float> values) {
         const impl::Activity::Scope scope(parts.activity_, "set_parameters()");
-        settle();
+        synchronize();
         parts.transfer_.set_parameters(values);
     }
 
     /// Everything that the next step depends on beside the options and the data.
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts.activity_, "state()");
-        settle();
+        synchronize();
         return parts.transfer_.copy(parts.engine_.step(), parts.engine_.running_statistics_now());
     }
     /// Goes on from a state; forgets the steps that are queued, whatever became of them. Throws InvalidArgument, and has
@@ -187,7 +187,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// optimiser adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts.activity_, "gradient()");
-        settle();
+        synchronize();
         require(replica >= 0 && replica < options.replicas, "there is no replica ", replica, " of ", options.replicas);
         const int device = parts.set_.device_of(replica);
         const float* const row = parts.set_.row(replica);
@@ -200,7 +200,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
         const impl::Activity::Scope scope(parts.activity_, "averaged_gradient()");
-        settle();
+        synchronize();
         return parts.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts.set_.average(0); });
     }
 
@@ -212,13 +212,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void trace_steps(impl::StepTrace* trace) { parts.engine_.trace(trace); }
 
     /// What a device reaches at most in this network's precision, measured on all devices at once.
-    [[nodiscard, gnu::cold]] MachineRates machine_rates() {
-        const impl::Activity::Scope scope(parts.activity_, "machine_rates()");
-        settle();
-        MachineRates rates;
+    [[nodiscard, gnu::cold]] PeakRates peak_rates() {
+        const impl::Activity::Scope scope(parts.activity_, "peak_rates()");
+        synchronize();
+        PeakRates rates;
         parts.set_.threads().run([&](int device) {
-            const MachineRates measured =
-                ops::MeasureRates<typename D::Kernels, typename Net::Precision::Activation>::run(
+            const PeakRates measured =
+                ops::MeasurePeakRates<typename D::Kernels, typename Net::Precision::Activation>::run(
                     parts.set_.context(device));
             if (device == 0) rates = measured;
         });
@@ -245,7 +245,7 @@ private:
         const impl::Activity::Scope scope(parts.activity_, "step()");
         return parts.engine_.last_report();
     }
-    void settle() {
+    void synchronize() {
         parts.engine_.synchronize();
         parts.engine_.share_statistics();
     }

@@ -21,13 +21,13 @@ class Inspection {
 public:
     using Context = typename Device::Context;
     /// Visits a layer's output: `visitor` is the one that `EachOutput` was called with.
-    using VisitOutput = void (*)(void* visitor, std::size_t row, std::span<const float> values);
+    using VisitOutput = void (*)(void* visitor, std::size_t layer, std::span<const float> values);
     /// Computes the layers' outputs for a batch; `training` is who made the inspection.
-    using EachOutput = void (*)(void* training, const BatchView& batch, const PassKey& key, void* visitor,
+    using EachOutput = void (*)(void* training, const BatchView& batch, const RngKey& key, void* visitor,
                                 VisitOutput visit);
 
     Inspection(std::int64_t step, Context& context, std::span<const float> parameters, std::span<const float> gradient,
-               const BatchView& batch, const PassKey& key, void* training, EachOutput each)
+               const BatchView& batch, const RngKey& key, void* training, EachOutput each)
         : step_(step),
           context_(&context),
           parameters_(parameters),
@@ -45,12 +45,12 @@ public:
     /// The batch of the first replica that has samples; the last one with samples where a step adds up several.
     [[nodiscard]] const BatchView& batch() const { return batch_; }
 
-    /// Calls visit(row, values) for every layer of the network in its order: its output for `batch()`.
+    /// Calls visit(layer, values) for every layer of the network in its order: its output for `batch()`.
     template <class Visit>
     void for_each_activation(Visit&& visit) const {
         auto* const visitor = const_cast<void*>(static_cast<const void*>(std::addressof(visit)));
-        each_(training_, batch_, key_, visitor, [](void* object, std::size_t row, std::span<const float> values) {
-            (*static_cast<std::remove_reference_t<Visit>*>(object))(row, values);
+        each_(training_, batch_, key_, visitor, [](void* object, std::size_t layer, std::span<const float> values) {
+            (*static_cast<std::remove_reference_t<Visit>*>(object))(layer, values);
         });
     }
 
@@ -59,7 +59,7 @@ private:
     Context* context_;
     std::span<const float> parameters_, gradient_;
     BatchView batch_;
-    PassKey key_;
+    RngKey key_;
     void* training_;
     EachOutput each_;
 };

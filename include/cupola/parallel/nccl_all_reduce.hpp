@@ -61,15 +61,15 @@ struct NcclAllReduce {
     [[gnu::cold]] void check(int devices) const;
 
     template <class Device>
-    static consteval Sentence mistake() {
-        Sentence sentence;
+    static consteval CompileTimeMessage diagnostic() {
+        CompileTimeMessage message;
         if constexpr (!knows<Device>()) {
-            sentence << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
-                     << " is none: name ConcatMean instead";
+            message << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
+                    << " is none: name ConcatMean instead";
         } else if constexpr (!requires { sizeof(Collective<Device>); }) {
-            sentence << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
+            message << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
         }
-        return sentence;
+        return message;
     }
 
 private:
@@ -81,10 +81,10 @@ private:
 };
 
 inline void NcclAllReduce::check(int devices) const {
-    constexpr int most = 1 << 20;
-    require(processes >= 1 && processes <= most, "NcclAllReduce averages over 1 to ", most, " processes, not ",
+    constexpr int limit = 1 << 20;
+    require(processes >= 1 && processes <= limit, "NcclAllReduce averages over 1 to ", limit, " processes, not ",
             processes);
-    require(devices >= 1 && devices <= most / processes, "NcclAllReduce averages over 1 to ", most, " ranks, not ",
+    require(devices >= 1 && devices <= limit / processes, "NcclAllReduce averages over 1 to ", limit, " ranks, not ",
             processes, processes == 1 ? " process with " : " processes with ", devices,
             devices == 1 ? " device each" : " devices each");
     require(process >= 0 && process < processes, "the processes of a training over ", processes, " are numbered 0 to ",

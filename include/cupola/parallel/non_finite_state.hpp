@@ -16,7 +16,8 @@ namespace cupola::inline CUPOLA_ABI {
 /// The first part of a state of the network `rows` that is infinite, not a number, or a running variance below 0:
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
 /// arenas have the network's sizes.
-[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const Row> rows, const TrainingState& state) {
+[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const LayerInfo> rows,
+                                                            const TrainingState& state) {
     std::string found = non_finite_parameter(rows, state.parameters);
     if (!found.empty()) return "parameter " + found;
     if (!state.averages.empty()) found = non_finite_parameter(rows, state.averages);

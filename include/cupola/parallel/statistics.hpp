@@ -9,7 +9,7 @@
 //   FirstReplica   the first replica's             TensorFlow's estimator, tf_cnn_benchmarks
 //   LastReplica    the last replica's              TensorFlow's Inception trainer
 //   AllReplicas    one update a replica, in order  what running every tower's update ops does
-//   Merged         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
+//   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
 //   Synchronized   the same, and forward and backward use them too: R replicas equal one with the whole batch
 //
 // Replicas without samples are skipped. A policy of one's own has `name`, `synchronized` and `update`.
@@ -21,7 +21,7 @@
 #include <span>
 #include <string_view>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/table.hpp>
 
@@ -40,14 +40,14 @@ struct StatisticsUpdate {
         for (const RunningStatistics& layer : layers) {
             for (std::int64_t c = 0; c < layer.channels; ++c) {
                 take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c],
-                     samples[r] * layer.elements_a_sample);
+                     samples[r] * layer.elements_per_sample);
             }
         }
     }
 
     /// Takes the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
     /// n_i (variance_i + (mean_i - mean)^2) / N, in double and in replica order.
-    void take_merged() const {
+    void take_pooled() const {
         std::int64_t total = 0;
         for (const std::int64_t count : samples) total += count;
         for (const RunningStatistics& layer : layers) {
@@ -62,7 +62,7 @@ struct StatisticsUpdate {
                     variance += static_cast<double>(samples[r]) *
                                 (static_cast<double>(rows[r][layer.variance + c]) + away * away);
                 }
-                take(layer, c, mean, variance / static_cast<double>(total), total * layer.elements_a_sample);
+                take(layer, c, mean, variance / static_cast<double>(total), total * layer.elements_per_sample);
             }
         }
     }
@@ -101,16 +101,16 @@ struct AllReplicas {
     }
 };
 
-struct Merged {
+struct Pooled {
     static constexpr std::string_view name = "merged";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const { u.take_merged(); }
+    void update(const StatisticsUpdate& u) const { u.take_pooled(); }
 };
 
 struct Synchronized {
     static constexpr std::string_view name = "synchronized";
     static constexpr bool synchronized = true;
-    void update(const StatisticsUpdate& u) const { u.take_merged(); }
+    void update(const StatisticsUpdate& u) const { u.take_pooled(); }
 };
 
 template <class S>
@@ -122,14 +122,14 @@ concept StatisticsPolicy = std::copyable<S> && requires(const S& policy, const S
 
 /// What is wrong with `S` as a policy for statistics, or nothing.
 template <class S>
-[[nodiscard]] consteval Sentence statistics_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage statistics_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!StatisticsPolicy<S>) {
-        sentence << short_type_name<S>()
-                 << " is no policy for statistics: it lacks `name`, `static constexpr bool "
-                    "synchronized` or `void update(const StatisticsUpdate&) const`";
+        message << short_type_name<S>()
+                << " is no policy for statistics: it lacks `name`, `static constexpr bool "
+                   "synchronized` or `void update(const StatisticsUpdate&) const`";
     }
-    return sentence;
+    return message;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -25,7 +25,7 @@ struct TrainingOptions {
     std::int64_t evaluation_batch_size = 0;
     /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s *
     /// accumulation and on.
-    int accumulation = 1;
+    int gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};
     Optimizer optimizer{};

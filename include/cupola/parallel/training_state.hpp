@@ -51,8 +51,8 @@ struct TrainingState {
     std::vector<StateTensor> tensors{};
 };
 
-/// The parameters and the running statistics of the network `Net::rows`, in the order of their arenas.
-[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const Row> rows) {
+/// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
+[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const LayerInfo> rows) {
     std::vector<StateTensor> tensors;
     for (std::size_t r = 0; r < rows.size(); ++r) {
         for (std::size_t p = 0; p < rows[r].parameters.count; ++p)
@@ -69,7 +69,7 @@ namespace impl {
 
 /// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names are for the message:
 /// a layer without one is called by its place, which a layer without parameters changes.
-[[gnu::cold]] inline void require_tensors_of(std::span<const Row> rows, std::span<const StateTensor> given) {
+[[gnu::cold]] inline void require_tensors_of(std::span<const LayerInfo> rows, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(rows);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
         constexpr const char* other = "the state is of another network: ";

@@ -123,12 +123,12 @@ template <class Function>
 }
 
 [[gnu::noinline]] CUPOLA_INLINE double impl::add_blocks(const HostContext& context, std::int64_t count, BlockSum sum) {
-    constexpr std::int64_t blocks_a_round = 512;
-    double partial[blocks_a_round];
+    constexpr std::int64_t blocks_per_round = 512;
+    double partial[blocks_per_round];
     double total = 0;
     const std::int64_t blocks = (count + block_size - 1) / block_size;
-    for (std::int64_t first = 0; first < blocks; first += blocks_a_round) {
-        const std::int64_t here = std::min(blocks_a_round, blocks - first);
+    for (std::int64_t first = 0; first < blocks; first += blocks_per_round) {
+        const std::int64_t here = std::min(blocks_per_round, blocks - first);
         parallel_for(context, here, [&](std::int64_t i) {
             const std::int64_t begin = (first + i) * block_size;
             partial[i] = sum.call(sum.object, begin, std::min(count, begin + block_size));
@@ -186,12 +186,12 @@ CUPOLA_INLINE bool all_finite(const HostContext& context, std::span<const float>
 
 CUPOLA_INLINE std::uint64_t hash_of(const HostContext& context, std::span<const float> values) {
     std::uint64_t total = 0;
-    constexpr std::int64_t blocks_a_round = 512;
-    std::uint64_t partial[blocks_a_round];
+    constexpr std::int64_t blocks_per_round = 512;
+    std::uint64_t partial[blocks_per_round];
     const auto count = static_cast<std::int64_t>(values.size());
     const std::int64_t blocks = (count + block_size - 1) / block_size;
-    for (std::int64_t first = 0; first < blocks; first += blocks_a_round) {
-        const std::int64_t here = std::min(blocks_a_round, blocks - first);
+    for (std::int64_t first = 0; first < blocks; first += blocks_per_round) {
+        const std::int64_t here = std::min(blocks_per_round, blocks - first);
         parallel_for(context, here, [&](std::int64_t b) {
             const std::int64_t begin = (first + b) * block_size, end = std::min(count, begin + block_size);
             std::uint64_t sum = 0;

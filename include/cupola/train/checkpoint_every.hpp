@@ -70,7 +70,7 @@ struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
-/// `Directory` has `save(rows, checkpoint)` and `save_best(rows, checkpoint, metric)`, as CheckpointDirectory does.
+/// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does.
 /// `metric()` is asked once a checkpoint is saved: it may take long, and whoever stops the run may not wait. A process
 /// that ends in it leaves that checkpoint out of the search for the best.
 template <class Training, class Directory, class Metric = NoMetric>
@@ -85,35 +85,36 @@ public:
     /// Throws where the directory's best checkpoint is of another network: now, and not after the first 1,000 steps.
     void on_begin(Run& run) {
         saved_ = run.first_step;
-        if constexpr (requires { directory_->require_best_of(Training::NetworkType::rows); }) {
-            directory_->require_best_of(Training::NetworkType::rows);
+        if constexpr (requires { directory_->require_best_of(Training::NetworkType::layers); }) {
+            directory_->require_best_of(Training::NetworkType::layers);
         }
     }
 
     /// The training is to stand after these steps: its steps are not queued ahead then.
-    [[nodiscard]] bool stands_after(std::int64_t step) const {
+    [[nodiscard]] bool synchronize_after(std::int64_t step) const {
         return options_.every > 0 && (step + 1) % options_.every == 0;
     }
 
     void on_step(const StepReport& report, Run&) {
-        if (stands_after(report.step)) save();
+        if (synchronize_after(report.step)) save();
     }
 
     void on_end(Run&) {
-        if (training_->step() != saved_ && training_->sound()) save();
+        if (training_->step() != saved_ && training_->healthy()) save();
     }
 
 private:
     [[gnu::cold]] void save() {
         Checkpoint checkpoint{.state = training_->state(), .info = options_.info};
         const auto& options = training_->options;
-        const std::int64_t images_a_step = options.batch_size * training_->all_replicas() * options.accumulation;
-        checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_a_step));
+        const std::int64_t images_per_step =
+            options.batch_size * training_->all_replicas() * options.gradient_accumulation_steps;
+        checkpoint.info.set(images_seen_key, text(checkpoint.state.step * images_per_step));
         if (options_.losses != nullptr) checkpoint.info.set(losses_key, impl::losses_text(*options_.losses));
-        directory_->save(Training::NetworkType::rows, checkpoint);
+        directory_->save(Training::NetworkType::layers, checkpoint);
         saved_ = checkpoint.state.step;
         if (const std::optional<double> metric = metric_()) {
-            directory_->save_best(Training::NetworkType::rows, checkpoint, *metric);
+            directory_->save_best(Training::NetworkType::layers, checkpoint, *metric);
         }
     }
 

@@ -9,11 +9,11 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// `batches` has `count()` and gives batch i to `batches(i, device, context)`, as EvaluationBatches does; one that
-/// prepares batches in memory of its own is told by `provide_lanes` how many devices will ask. `weights` says whether
+/// prepares batches in memory of its own is told by `provide_slots` how many devices will ask. `weights` says whether
 /// the trained parameters are evaluated or their moving averages.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
-    if constexpr (requires { batches.provide_lanes(1); }) batches.provide_lanes(training.options.devices);
+    if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
     return training.evaluate(batches, batches.count(), weights);
 }
 

@@ -10,14 +10,14 @@
 //
 // and it may look into a step, between the averaging and the update, where the training offers that:
 //
-//   bool wants(std::int64_t step)              whether it wants to look into this step
+//   bool should_inspect(std::int64_t step)              whether it wants to look into this step
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
 // Where steps are queued (`Cuda`), a report comes up to two steps later, but for a step that was looked into; and what
 // on_step asks the training then is of the newest step. A callback that needs the training as it is after a certain step
 // says so:
 //
-//   bool stands_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
+//   bool synchronize_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
 //
 // Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but each
 // of them sees every step that was made: what they have gathered, and a checkpoint written at the end, is of the same
@@ -29,8 +29,8 @@
 #include <exception>
 #include <type_traits>
 
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
-#include <cupola/core/sentence.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/run.hpp>
@@ -44,45 +44,45 @@ concept HasOnStep = requires(C& callback, const StepReport& report, Run& run) { 
 template <class C>
 concept HasOnEnd = requires(C& callback, Run& run) { callback.on_end(run); };
 template <class C>
-concept HasWants = requires(C& callback, std::int64_t step) {
-    { callback.wants(step) } -> std::convertible_to<bool>;
+concept HasShouldInspect = requires(C& callback, std::int64_t step) {
+    { callback.should_inspect(step) } -> std::convertible_to<bool>;
 };
 template <class C>
-concept HasStandsAfter = requires(C& callback, std::int64_t step) {
-    { callback.stands_after(step) } -> std::convertible_to<bool>;
+concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
+    { callback.synchronize_after(step) } -> std::convertible_to<bool>;
 };
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
 /// What is wrong with `C` as a callback, or nothing. A hook that cannot be called as one would never be.
 template <class C>
-[[nodiscard]] consteval Sentence callback_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage callback_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!HasOnBegin<C> && requires { &C::on_begin; }) {
-        sentence << short_type_name<C>() << "::on_begin cannot be called as `on_begin(Run&)`";
+        message << short_type_name<C>() << "::on_begin cannot be called as `on_begin(Run&)`";
     } else if constexpr (!HasOnStep<C> && requires { &C::on_step; }) {
-        sentence << short_type_name<C>() << "::on_step cannot be called as `on_step(const StepReport&, Run&)`";
+        message << short_type_name<C>() << "::on_step cannot be called as `on_step(const StepReport&, Run&)`";
     } else if constexpr (!HasOnEnd<C> && requires { &C::on_end; }) {
-        sentence << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
+        message << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
     } else if constexpr (!Callback<C>) {
-        sentence
+        message
             << short_type_name<C>()
             << " is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
     }
-    return sentence;
+    return message;
 }
 
 /// What is wrong with `Batches` as what `Training` trains on, or nothing.
 template <class Training, class Batches>
-[[nodiscard]] consteval Sentence batches_mistake() {
-    Sentence sentence;
+[[nodiscard]] consteval CompileTimeMessage batches_diagnostic() {
+    CompileTimeMessage message;
     if constexpr (!requires(Training& training, Batches& batches) { training.queue(batches); }) {
-        sentence
+        message
             << short_type_name<Batches>()
             << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
                "Prefetch and InMemoryBatches do";
     }
-    return sentence;
+    return message;
 }
 
 struct FitOptions {
@@ -95,8 +95,8 @@ struct FitOptions {
 /// batches whose `sample_shape()` or `replicas()` are not the training's.
 template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
-    static_assert(report_mistake<batches_mistake<Training, std::remove_reference_t<Batches>>()>());
-    static_assert((report_mistake<callback_mistake<std::remove_reference_t<Callbacks>>()>() && ...));
+    static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
+    static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
     if constexpr (requires {
                       Shape(Training::NetworkType::input);
@@ -126,20 +126,20 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     [[maybe_unused]] const auto inspect = [&](const auto& inspection) {
         [[maybe_unused]] const auto show = [&](auto& callback) {
             if constexpr (requires { callback.inspect(inspection); }) {
-                if (callback.wants(inspection.step())) callback.inspect(inspection);
+                if (callback.should_inspect(inspection.step())) callback.inspect(inspection);
             }
         };
         (show(callbacks), ...);
     };
-    [[maybe_unused]] const auto wants = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasWants<C>)
-            return static_cast<bool>(callback.wants(step));
+    [[maybe_unused]] const auto should_inspect = []<class C>(C& callback, std::int64_t step) {
+        if constexpr (HasShouldInspect<C>)
+            return static_cast<bool>(callback.should_inspect(step));
         else
             return false;
     };
-    [[maybe_unused]] const auto stands_after = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasStandsAfter<C>)
-            return static_cast<bool>(callback.stands_after(step));
+    [[maybe_unused]] const auto synchronize_after = []<class C>(C& callback, std::int64_t step) {
+        if constexpr (HasSynchronizeAfter<C>)
+            return static_cast<bool>(callback.synchronize_after(step));
         else
             return false;
     };
@@ -148,8 +148,8 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     };
     try {
         while (training.step() < run.last_step && !run.stop && thrown == nullptr) {
-            const bool probed = (wants(callbacks, training.step()) || ...);
-            if constexpr ((HasWants<std::remove_reference_t<Callbacks>> || ...)) {
+            const bool probed = (should_inspect(callbacks, training.step()) || ...);
+            if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
                 if (probed) {
                     training.queue(batches, inspect);
                 } else {
@@ -159,7 +159,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
                 training.queue(batches);
             }
             // The report of a step that was looked into comes before another is looked into.
-            const bool stands = probed || (stands_after(callbacks, training.step() - 1) || ...);
+            const bool stands = probed || (synchronize_after(callbacks, training.step() - 1) || ...);
             report_all(stands ? 0 : Training::max_steps_in_flight - 1);
         }
         report_all(0);

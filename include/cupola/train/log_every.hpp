@@ -29,14 +29,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 /// Which loss a line shows: the mean over the replicas by samples, which is what the averaged gradient is the gradient
 /// of; the last replica's (what the tutorial printed); or each replica's after the mean.
-enum class LoggedLoss : std::uint8_t { mean, last_replica, each_replica };
+enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
     /// Steps between two lines, the first at step 0; 0 for none.
     std::int64_t every = 10;
     /// Not closed.
     std::FILE* file = stdout;
-    LoggedLoss loss = LoggedLoss::mean;
+    LossReduction loss = LossReduction::mean;
     bool learning_rate = false;
     /// Each part of the loss by name, raw and smoothed over the steps.
     bool parts = false;
@@ -128,11 +128,11 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
     localtime_r(&now.tv_sec, &local);
     char date[32];
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
-    const double loss = options_.loss == LoggedLoss::last_replica ? report.replicas.back().total : report.loss;
+    const double loss = options_.loss == LossReduction::last_replica ? report.replicas.back().total : report.loss;
     put("%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
         static_cast<long long>(report.step), loss, rate, time);
     if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
-    if (options_.loss == LoggedLoss::each_replica) {
+    if (options_.loss == LossReduction::each_replica) {
         line_ += ", losses =";
         for (const ReplicaReport& replica : report.replicas) put(" %.2f", replica.total);
     }

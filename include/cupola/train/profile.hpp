@@ -7,9 +7,9 @@
 // It makes steps of training like any other and takes the time of each of their parts on the first device: every
 // operation of the network, forward and backward, and what is around them. A part has the median over the steps of its
 // time in one step, whatever the number of replicas and batches in it; "the rest" is what no part accounts for. A
-// part's floor is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that
+// part's roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that
 // it has to read and to write at the rate of a large copy, both measured on the same device at the start. Who finds its
-// bytes in a cache can be faster than that floor.
+// bytes in a cache can be faster than that roofline.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/net/step_times.hpp>
-#include <cupola/ops/machine_rates.hpp>
+#include <cupola/ops/peak_rates.hpp>
 #include <cupola/train/impl/profile_parts.hpp>
 #include <cupola/train/step_profile.hpp>
 
@@ -32,14 +32,15 @@ struct ProfileOptions {
 /// Makes `warm_up + steps` steps of training and returns where their time went.
 template <class Training, class Batches>
 [[nodiscard]] StepProfile profile(Training& training, Batches&& batches, const ProfileOptions& options = {}) {
-    constexpr std::int64_t most = 100'000;
-    require(options.steps >= 1 && options.steps <= most, "a profile is of 1 to ", most, " steps, not ", options.steps);
+    constexpr std::int64_t limit = 100'000;
+    require(options.steps >= 1 && options.steps <= limit, "a profile is of 1 to ", limit, " steps, not ",
+            options.steps);
     require(options.warm_up >= 0, "a profile has 0 or more steps before it, not ", options.warm_up);
     using Net = typename Training::NetworkType;
-    const MachineRates rates = training.machine_rates();
+    const PeakRates rates = training.peak_rates();
     std::int64_t samples = 0;
     for (std::int64_t i = 0; i < options.warm_up; ++i) training.step(batches);
-    StepTimes times(Net::rows.size(), options.steps);
+    StepTimes times(Net::layers.size(), options.steps);
     {
         const impl::TimedTraining timed(training, times);
         for (std::int64_t i = 0; i < options.steps; ++i) {
@@ -49,14 +50,14 @@ template <class Training, class Batches>
         }
     }
     std::int64_t regularized = 0;
-    for (const auto& parameter : Training::LossType::regularized(Net::rows)) regularized += parameter.size;
+    for (const auto& parameter : Training::LossType::regularized(Net::layers)) regularized += parameter.size;
     return impl::ProfileParts(times,
-                              {.rows = Net::rows,
+                              {.layers = Net::layers,
                                .fusion = Net::fusion,
                                .element_bytes = sizeof(typename Net::Precision::Activation),
                                .replicas = training.options.replicas,
                                .devices = training.options.devices,
-                               .samples_a_step = static_cast<double>(samples) / static_cast<double>(options.steps),
+                               .samples_per_step = static_cast<double>(samples) / static_cast<double>(options.steps),
                                .state_arenas = training.options.optimizer.state_arenas(),
                                .parameter_elements = Net::parameter_count,
                                .regularized_elements = regularized})

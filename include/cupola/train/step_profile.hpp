@@ -12,7 +12,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/net/summary.hpp>
-#include <cupola/ops/machine_rates.hpp>
+#include <cupola/ops/peak_rates.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -29,7 +29,7 @@ struct ProfiledPart {
     double operations = 0, bytes = 0;
 
     /// The least seconds at these rates; 0 where nothing is known.
-    [[nodiscard]] double floor(const MachineRates& rates) const {
+    [[nodiscard]] double roofline(const PeakRates& rates) const {
         return std::max(operations / rates.operations, bytes / rates.bytes);
     }
 };
@@ -37,17 +37,17 @@ struct ProfiledPart {
 struct StepProfile {
     std::int64_t steps = 0;
     /// Of all replicas.
-    double samples_a_step = 0;
+    double samples_per_step = 0;
     /// A whole step's, and those that are in no part; medians, so that they do not add up exactly.
     double seconds = 0, rest = 0;
-    MachineRates rates{};
+    PeakRates rates{};
     /// In the order in which they come in a step.
     std::vector<ProfiledPart> parts;
 
-    /// The sum of all parts' floors.
-    [[nodiscard]] double floor() const {
+    /// The sum of all parts' rooflines.
+    [[nodiscard]] double roofline() const {
         double sum = 0;
-        for (const ProfiledPart& part : parts) sum += part.floor(rates);
+        for (const ProfiledPart& part : parts) sum += part.roofline(rates);
         return sum;
     }
 };
@@ -63,7 +63,7 @@ namespace impl {
 /// A row of the table; figures that say nothing are left out.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,
                                                                      const ProfiledPart& part) {
-    const double floor = part.floor(profile.rates), time = part.seconds;
+    const double roofline = part.roofline(profile.rates), time = part.seconds;
     const auto known = [&](double value, double shown, int places) {
         return value > 0 && time > 0 ? decimals(shown, places) : std::string();
     };
@@ -74,16 +74,16 @@ namespace impl {
             decimals(100 * time / profile.seconds, 1) + " %",
             known(part.operations, part.operations / time * 1e-9, 1),
             known(part.bytes, part.bytes / time * 1e-9, 1),
-            known(floor, 1e3 * floor, 3),
-            known(floor, floor / time, 2)};
+            known(roofline, 1e3 * roofline, 3),
+            known(roofline, roofline / time, 2)};
 }
 
 }  // namespace impl
 
-/// The table: milliseconds and share of the step, the rates reached, the floor and the fraction of it that was reached.
+/// The table: milliseconds and share of the step, the rates reached, the roofline and the fraction of it that was reached.
 [[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
     std::vector<std::vector<std::string>> cells{
-        {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "floor ms", "of floor"}};
+        {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "bound ms", "of bound"}};
     ProfiledPart total{.name = "total", .what = {}, .seconds = profile.seconds};
     for (const ProfiledPart& part : profile.parts) {
         cells.push_back(impl::profile_row(profile, part));
@@ -91,13 +91,13 @@ namespace impl {
     }
     cells.push_back(impl::profile_row(profile, {.name = {}, .what = "the rest", .seconds = profile.rest}));
     cells.push_back(impl::profile_row(profile, total));
-    // The floor of the whole is the sum of the parts', whatever bounds each.
-    cells.back()[7] = impl::decimals(1e3 * profile.floor(), 3);
-    cells.back()[8] = impl::decimals(profile.floor() / profile.seconds, 2);
+    // The roofline of the whole is the sum of the parts', whatever bounds each.
+    cells.back()[7] = impl::decimals(1e3 * profile.roofline(), 3);
+    cells.back()[8] = impl::decimals(profile.roofline() / profile.seconds, 2);
     return impl::aligned_table(cells) +
            text("step: ", impl::decimals(1e3 * profile.seconds, 3), " ms, ",
-                impl::decimals(profile.samples_a_step / profile.seconds, 1), " samples/s; medians of ", profile.steps,
-                " steps on the first device\nfloor: ", impl::decimals(profile.rates.operations * 1e-9, 1),
+                impl::decimals(profile.samples_per_step / profile.seconds, 1), " samples/s; medians of ", profile.steps,
+                " steps on the first device\npeak: ", impl::decimals(profile.rates.operations * 1e-9, 1),
                 " GFLOP/s of a large matrix product, ", impl::decimals(profile.rates.bytes * 1e-9, 1),
                 " GB/s of a large copy\n");
 }

@@ -118,7 +118,7 @@ images = tf.constant(train_images)
 labels = tf.constant(train_labels)
 
 
-def distorted(index):
+def augmented(index):
     count = index.shape[0]
     rows = tf.random.uniform([count, 1], 0, 9, tf.int32) + tf.range(24)[None]
     columns = tf.random.uniform([count, 1], 0, 9, tf.int32) + tf.range(24)[None]
@@ -132,7 +132,7 @@ def distorted(index):
 
 @tf.function
 def train(index, rate, decay):
-    x, y = distorted(index), tf.gather(labels, index)
+    x, y = augmented(index), tf.gather(labels, index)
     with tf.GradientTape() as tape:
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits_of(x, variables))
         loss = tf.reduce_mean(entropy) + 0.004 * tf.nn.l2_loss(local3[0]) + 0.004 * tf.nn.l2_loss(local4[0])

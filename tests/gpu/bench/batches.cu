@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many images a second a GPU makes batches of, from bytes to distorted floats: 50,000 images of random bytes, the
-// tutorial's distortions, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each,
+// How many images a second a GPU makes batches of, from bytes to augmented floats: 50,000 images of random bytes, the
+// tutorial's augmentations, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each,
 // with the rate at which the host queues them, which a training's step has beside its own work.
 #include <algorithm>
 #include <array>
@@ -17,9 +17,9 @@
 #include <cuda_runtime.h>
 
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/data/dataset.hpp>
-#include <cupola/data/distortions.hpp>
 #include <cupola/device/cuda.hpp>
 
 using namespace cupola;
@@ -50,7 +50,7 @@ struct Rate {
 };
 
 /// The steps of one epoch.
-Rate epoch(CudaBatches<TutorialDistortions>& batches, CudaContext& context, std::int64_t first, std::int64_t steps,
+Rate epoch(CudaBatches<TutorialAugmentation>& batches, CudaContext& context, std::int64_t first, std::int64_t steps,
            cudaEvent_t begin, cudaEvent_t end) {
     check(cudaEventRecord(begin, context.stream()), "cudaEventRecord");
     const double start = monotonic_seconds();
@@ -78,8 +78,8 @@ void run() {
     check(cudaEventCreate(&begin), "cudaEventCreate");
     check(cudaEventCreate(&end), "cudaEventCreate");
     for (const std::int64_t batch : {128, 512, 2048}) {
-        CudaBatches<TutorialDistortions> batches(images, TutorialDistortions{},
-                                                 {.batch_size = batch, .replicas = 1, .seed = 1});
+        CudaBatches<TutorialAugmentation> batches(images, TutorialAugmentation{},
+                                                  {.batch_size = batch, .replicas = 1, .seed = 1});
         const std::int64_t steps = image_count / batch;
         epoch(batches, context, 0, steps, begin, end);  // the images go to the GPU, the kernel is loaded
         std::array<Rate, rounds> rates;

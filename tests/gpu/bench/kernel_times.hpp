@@ -88,10 +88,10 @@ private:
         sum.seconds += 1e-9 * static_cast<double>(end - begin);
     }
 
-    static void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+    static void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
         *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(buffer_alignment, buffer_bytes));
         *size = buffer_bytes;
-        *most_records = 0;
+        *max_records = 0;
     }
     static void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
         CUpti_Activity* record = nullptr;

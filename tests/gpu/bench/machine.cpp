@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/ops/cudnn/impl/cudnn_graph.hpp>
-#include <cupola/ops/cudnn/machine_rates.hpp>
+#include <cupola/ops/cuda/impl/cudnn_graph.hpp>
+#include <cupola/ops/cuda/peak_rates.hpp>
 
 using namespace cupola;
 
@@ -21,7 +21,7 @@ void print_rates(const char* name, bool tf32, const char* before) {
     CudaOptions options;
     options.tf32 = tf32;
     const CudaContext context(0, options);
-    const MachineRates rates = ops::MeasureRates<Cuda, T>::run(context);
+    const PeakRates rates = ops::MeasurePeakRates<Cuda, T>::run(context);
     std::printf("%s\"%s\": {\"operations\": %.6e, \"bytes\": %.6e}", before, name, rates.operations, rates.bytes);
 }
 

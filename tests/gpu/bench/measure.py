@@ -11,7 +11,7 @@ import time
 
 from stages import Failed, Skipped, json_of, last_lines, run
 
-from bench import floor
+from bench import roofline
 from bench.side_by_side import Program, Stopped, take_turns
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -34,7 +34,7 @@ def least_ratio(precision, batch, peer):
 
 
 def row_of(precision, batch, rounds, missing, profile, rates):
-    """One line of the comparison: times, ratios within each round, the fraction of the floor, and what is asked."""
+    """One line of the comparison: times, ratios within each round, the fraction of the roofline, and what is asked."""
     row = {
         "precision": precision,
         "batch": batch,
@@ -49,9 +49,9 @@ def row_of(precision, batch, rounds, missing, profile, rates):
         row["images_per_second"] = turns.spread([batch / s for s in own])
         row["ratios"] = {peer: turns.ratios(rounds[peer], own) for peer in PEERS if rounds.get(peer)}
         if profile and rates:
-            least = floor.of_step(profile["parts"], rates[precision])
+            least = roofline.of_step(profile["parts"], rates[precision])
             seconds = row["milliseconds"]["cupola"]["median"] / 1e3
-            row["floor"] = {**least, "reached": least["seconds"] / seconds, "reached_of_whole": least["whole"] / seconds}
+            row["roofline"] = {**least, "reached": least["seconds"] / seconds, "reached_of_whole": least["whole"] / seconds}
     for peer in PEERS:
         asked = least_ratio(precision, batch, peer)
         ratio = row.get("ratios", {}).get(peer)
@@ -70,8 +70,8 @@ def line_of(row):
         words.append(f"{row['images_per_second']['median']:,.0f} images/s")
     for peer, title in PEERS.items():
         words.append(f"{title} {spread(peer, row['milliseconds'], 4)} ms, ratio {spread(peer, row.get('ratios', {}), 2)}")
-    if "floor" in row:
-        words.append(f"{row['floor']['reached']:.2f} of the floor ({1e3 * row['floor']['seconds']:.4f} ms)")
+    if "roofline" in row:
+        words.append(f"{row['roofline']['reached']:.2f} of the roofline ({1e3 * row['roofline']['seconds']:.4f} ms)")
     return "; ".join(words)
 
 
@@ -141,7 +141,7 @@ class Measured:
             raise Failed("; ".join(missing), {"peers": found, "lines": lines})
         return {"peers": found, "lines": lines}
 
-    def machine_rates(self, seconds):
+    def peak_rates(self, seconds):
         self.rates = json_of([self.programs / "bench_machine", "rates"], seconds, self.out / "programs.log")
         return {
             "rates": self.rates,
@@ -174,15 +174,15 @@ class Measured:
             )
         return {word: {f"{precision} {batch}": of_row for (precision, batch), of_row in said.items()}, "lines": lines}
 
-    def stage_times(self, seconds):
+    def node_times(self, seconds):
         def lines_of(row, profile):
             self.profiles[row] = profile
-            return floor.lines_of(profile, self.rates[row[0]]) if self.rates else []
+            return roofline.lines_of(profile, self.rates[row[0]]) if self.rates else []
 
-        return self.each_row(ROWS, "stages", seconds, lines_of)
+        return self.each_row(ROWS, "nodes", seconds, lines_of)
 
     def kernel_times(self, seconds):
-        return self.each_row(LISTED, "kernels", seconds, lambda _, found: floor.kernel_lines(found))
+        return self.each_row(LISTED, "kernels", seconds, lambda _, found: roofline.kernel_lines(found))
 
     def steps(self, seconds):
         end = time.monotonic() + seconds - 3

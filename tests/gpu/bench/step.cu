@@ -5,7 +5,7 @@
 // MixedBFloat16.
 //
 //   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as a training does; each report is collected
-//   bench_step_PRECISION BATCH [tf32] stages   the time of each part of a step, uncaptured, as one line of JSON
+//   bench_step_PRECISION BATCH [tf32] nodes   the time of each part of a step, uncaptured, as one line of JSON
 //   bench_step_PRECISION BATCH [tf32] kernels  the kernels of a step as it is trained, where CUPTI was there for the build
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
 #endif
-#include "stage_times.hpp"
+#include "node_times.hpp"
 
 using namespace cupola;
 
@@ -98,15 +98,15 @@ int serve(std::int64_t batch, const CudaOptions& device) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    require(argc >= 2, "usage: bench_step_PRECISION BATCH [tf32] [stages|kernels]");
+    require(argc >= 2, "usage: bench_step_PRECISION BATCH [tf32] [nodes|kernels]");
     [[maybe_unused]] const int devices = cuda_devices();
     const std::int64_t batch = std::atoll(argv[1]);
     CudaOptions device;
     std::string_view what;
     for (int i = 2; i < argc; ++i) {
         const std::string_view word = argv[i];
-        require(word == "tf32" || word == "stages" || word == "kernels",
-                "a word after BATCH is tf32, stages or kernels, not ", word);
+        require(word == "tf32" || word == "nodes" || word == "kernels",
+                "a word after BATCH is tf32, nodes or kernels, not ", word);
         if (word == "tf32") {
             device.tf32 = true;
         } else {
@@ -117,7 +117,7 @@ int main(int argc, char** argv) try {
     if (what.empty()) return serve(batch, device);
     const gpu_tests::SyntheticBatches batches(batch);
     CudaContext context(0, device);
-    bench::print(bench::stage_times<Net, Loss>(device, batch, batches(0, 0, context)));
+    bench::print(bench::node_times<Net, Loss>(device, batch, batches(0, 0, context)));
     return 0;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", CUPOLA_BENCH_NAME, error.what());

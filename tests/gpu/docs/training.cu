@@ -14,7 +14,7 @@ struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, M
                         Flatten, Linear<10>> {};
 
 double train(const ImageSet& images) {
-    CudaBatches batches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 4, .seed = 1});
+    CudaBatches batches(images, TutorialAugmentation{}, {.batch_size = 128, .replicas = 4, .seed = 1});
 
     DataParallel<InPrecision<MixedBFloat16, Net>, CrossEntropy<10>, Sgd, NcclAllReduce, Cuda> training(
         {.replicas = 4, .devices = 2, .batch_size = 128, .seed = 1});
@@ -28,7 +28,7 @@ void show(const StepReport& report) {
 
 /// The steps of `fit`, by hand.
 void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& training,
-                   CudaBatches<TutorialDistortions>& batches) {
+                   CudaBatches<TutorialAugmentation>& batches) {
     for (int i = 0; i < 1000; ++i) {
         training.queue(batches);
         while (const StepReport* report = training.poll_report()) show(*report);
@@ -51,7 +51,7 @@ int main() {
                               std::vector<std::int32_t>(1024, 3), {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
         std::printf("loss %.2f\n", train(images));
         DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda> training({.batch_size = 128});
-        CudaBatches batches(images, TutorialDistortions{}, {.batch_size = 128, .replicas = 1, .seed = 1});
+        CudaBatches batches(images, TutorialAugmentation{}, {.batch_size = 128, .replicas = 1, .seed = 1});
         train_by_hand(training, batches);
     } catch (const Error& error) {
         std::fprintf(stderr, "docs: %s\n", error.what());

@@ -474,20 +474,20 @@ std::span<const CudnnAttribute> cudnn_attributes() {
                    knob = CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, plan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
                    pack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, device = CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
     constexpr auto object = CUDNN_TYPE_BACKEND_DESCRIPTOR;
-    constexpr std::int64_t any = -1, most_axes = 8;
+    constexpr std::int64_t any = -1, max_axes = 8;
     static const std::vector<CudnnAttribute> attributes{
         {tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64},
         {tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE},
-        {tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, most_axes},
-        {tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, most_axes},
+        {tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, max_axes},
+        {tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, max_axes},
         {tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64},
         {tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN},
         {convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
         {convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
-        {convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, most_axes},
-        {convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, most_axes},
-        {convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, most_axes},
-        {convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, most_axes},
+        {convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, max_axes},
+        {convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, max_axes},
+        {convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, max_axes},
+        {convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, max_axes},
         {convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64},
         {forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT},
         {forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT},

@@ -157,16 +157,16 @@ namespace {
 
 /// Keeps what was wrong, for the test and for ncclGetLastError, and where it concerns all ranks for them too.
 ncclResult_t misuse(ncclComm* comm, ncclResult_t result, const std::string& what, bool for_all = false) {
-    const std::string sentence = comm == nullptr ? what : joined("rank ", comm->rank, ": ", what);
+    const std::string message = comm == nullptr ? what : joined("rank ", comm->rank, ": ", what);
     {
         const std::lock_guard guard(settings().lock);
-        if (settings().misuse.empty()) settings().misuse = sentence;
+        if (settings().misuse.empty()) settings().misuse = message;
     }
     if (comm != nullptr) {
-        comm->last_error = sentence;
+        comm->last_error = message;
         std::int32_t none = 0;
         if (for_all && comm->shared->misused.compare_exchange_strong(none, 1)) {
-            std::strncpy(comm->shared->misuse, sentence.c_str(), sizeof comm->shared->misuse - 1);
+            std::strncpy(comm->shared->misuse, message.c_str(), sizeof comm->shared->misuse - 1);
             comm->shared->misused = 2;
         }
     }

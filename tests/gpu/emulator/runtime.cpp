@@ -131,7 +131,7 @@ struct Device {
     std::shared_ptr<Stream> default_stream;
 };
 
-constexpr int most_devices = 16;
+constexpr int max_devices = 16;
 /// Beside each allocation, of a value that is no number in any type.
 constexpr std::size_t guard_bytes = 256;
 constexpr int guard_value = 0xA5, garbage = 0xFF;
@@ -152,7 +152,7 @@ struct State {
     double patience = 60;
     int failing_device = -1;
     std::int64_t pieces_until_failure = 0;
-    std::array<Device, most_devices> device;
+    std::array<Device, max_devices> device;
     std::vector<std::shared_ptr<Stream>> streams;
     std::vector<cudaEvent_t> events;
     std::vector<std::shared_ptr<Capture>> captures;
@@ -501,7 +501,7 @@ cudaError_t release(void* memory, Kind kind) {
     }
     // The memory is free when what was queued before is done. What never will be is left.
     bool any_failed = false;
-    for (int device = 0; device < most_devices; ++device) any_failed = any_failed || failed(device) != cudaSuccess;
+    for (int device = 0; device < max_devices; ++device) any_failed = any_failed || failed(device) != cudaSuccess;
     if (!any_failed) {
         std::vector<std::pair<std::shared_ptr<Stream>, std::uint64_t>> queued;
         int device = 0;
@@ -663,14 +663,14 @@ const char* meaning_of(cudaError_t error) {
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                    std::function<void()> body) {
-    constexpr unsigned most_threads = 1024, most_blocks = 65535, most_blocks_of_x = 0x7FFF'FFFF, most_threads_of_z = 64;
+    constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
     const Guard guard;
     const std::shared_ptr<Stream> queue = find(stream);
     // A kernel is of the calling thread's device.
     if (queue == nullptr || queue->device != current) return keep(cudaErrorInvalidResourceHandle);
     const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
-    if (threads == 0 || threads > most_threads || block.z > most_threads_of_z || grid.x == 0 || grid.y == 0 ||
-        grid.z == 0 || grid.x > most_blocks_of_x || grid.y > most_blocks || grid.z > most_blocks)
+    if (threads == 0 || threads > max_threads || block.z > max_threads_of_z || grid.x == 0 || grid.y == 0 ||
+        grid.z == 0 || grid.x > max_blocks_of_x || grid.y > max_blocks || grid.z > max_blocks)
         return keep(cudaErrorInvalidConfiguration);
     if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project asks for any
     return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel", [=, body = std::move(body)] {
@@ -692,7 +692,7 @@ int current_device() { return current; }
 
 void set_devices(int count) {
     const Guard guard;
-    state().count = std::min(count, most_devices);
+    state().count = std::min(count, max_devices);
 }
 void set_multiprocessors(int count) {
     const Guard guard;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cudnn/adam_update.hpp, cupola/ops/cudnn/algorithms.hpp
-// Covers: cupola/ops/cudnn/gradient_norm.hpp, cupola/ops/cudnn/lamb_update.hpp, cupola/ops/cudnn/lars_update.hpp
-// Covers: cupola/ops/cudnn/moving_average_update.hpp, cupola/ops/cudnn/rms_prop_update.hpp
-// Covers: cupola/ops/cudnn/sgd_update.hpp, cupola/ops/cudnn/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
+// Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cuda/adam_update.hpp, cupola/ops/cuda/algorithms.hpp
+// Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/lamb_update.hpp, cupola/ops/cuda/lars_update.hpp
+// Covers: cupola/ops/cuda/moving_average_update.hpp, cupola/ops/cuda/rms_prop_update.hpp
+// Covers: cupola/ops/cuda/sgd_update.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
 // Covers: cupola/parallel/cuda_queue.hpp, cupola/parallel/nccl/nccl_collective.hpp
 //
 // A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several
@@ -101,9 +101,9 @@ struct Restored {
 }  // namespace
 
 TEST_CASE("ten losses from one seed agree with Host's") {
-    for (const std::int64_t ahead : {0, 1, 2}) {
-        CAPTURE(ahead);
-        check_against_host({.ahead = ahead, .evaluates = true}, 1e-4, 1e-3);
+    for (const std::int64_t max_in_flight : {0, 1, 2}) {
+        CAPTURE(max_in_flight);
+        check_against_host({.max_in_flight = max_in_flight, .evaluates = true}, 1e-4, 1e-3);
     }
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("what looks into a step, or for what is not finite, takes a batch that
         CAPTURE(devices);
         Run run{.replicas = 2,
                 .devices = devices,
-                .accumulation = 3,
+                .gradient_accumulation_steps = 3,
                 .steps = 2,
                 .sizes = {{8, 8}, {3, 8}, {0, 0}, {0, 8}, {0, 3}, {0, 0}},
                 .inspects = true};
@@ -157,7 +157,7 @@ TEST_CASE("what looks into a step, or for what is not finite, takes a batch that
 TEST_CASE("replicas and GPUs: ConcatMean has the same bits on one GPU as on two") {
     for (const int replicas : {2, 3}) {
         CAPTURE(replicas);
-        Run run{.replicas = replicas, .steps = 8, .ahead = 2, .places = 2};
+        Run run{.replicas = replicas, .steps = 8, .max_in_flight = 2, .places = 2};
         check_against_host(run, 1e-4, 1e-3);
         const Result one = run_on_cuda(run);
         for (const int devices : {2, 3}) {
@@ -179,7 +179,7 @@ TEST_CASE("replicas and GPUs: the sum of NCCL agrees with ConcatMean") {
                             .replicas = 3,
                             .devices = devices,
                             .momentum = 0.9,
-                            .ahead = 2,
+                            .max_in_flight = 2,
                             .places = 2,
                             .evaluates = true},
                            1e-4, 1e-3);
@@ -196,7 +196,7 @@ TEST_CASE("a short batch, and a replica without samples") {
                                 .devices = devices,
                                 .steps = 9,
                                 .sizes = {{}, {8, 3}, {}, {8, 0}, {}, {0, 8}, {3, 0}, {8, 3}},
-                                .ahead = 2,
+                                .max_in_flight = 2,
                                 .places = 2},
                                1e-4, 1e-3);
         }
@@ -204,40 +204,49 @@ TEST_CASE("a short batch, and a replica without samples") {
 }
 
 TEST_CASE("batches that are added up") {
-    check_against_host({.accumulation = 2, .ahead = 2}, 1e-4, 1e-3);
-    check_against_host({.replicas = 2, .devices = std::min(2, gpus()), .accumulation = 3, .steps = 6, .ahead = 2}, 1e-4,
-                       1e-3);
-    check_against_host({.accumulation = 2, .steps = 6, .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}}, .ahead = 2},
+    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.replicas = 2,
+                        .devices = std::min(2, gpus()),
+                        .gradient_accumulation_steps = 3,
+                        .steps = 6,
+                        .max_in_flight = 2},
+                       1e-4, 1e-3);
+    check_against_host({.gradient_accumulation_steps = 2,
+                        .steps = 6,
+                        .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}},
+                        .max_in_flight = 2},
                        1e-4, 1e-3);
 }
 
 TEST_CASE("batches may be written again two steps later") {
-    check_against_host({.ahead = 2, .places = 2}, 1e-4, 1e-3);
-    check_against_host({.accumulation = 2, .ahead = 2, .places = 4}, 1e-4, 1e-3);
+    check_against_host({.max_in_flight = 2, .places = 2}, 1e-4, 1e-3);
+    check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2, .places = 4}, 1e-4, 1e-3);
 }
 
 TEST_CASE("optimisers with a state, and moving averages") {
-    check_against_host({.rate_decay = 0.5, .ahead = 2}, 1e-4, 1e-3);
-    check_against_host({.momentum = 0.9, .moving_average = 0.99, .rate_decay = 0.8, .ahead = 2, .evaluates = true},
-                       1e-4, 1e-3);
-    check_against_host({.rule = Rule::adam, .rate = 0.005, .rate_decay = 0.8, .ahead = 2}, 1e-4, 2e-3);
-    check_against_host({.rule = Rule::rms_prop, .rate = 0.002, .momentum = 0.5, .ahead = 2}, 1e-4, 2e-3);
-    check_against_host({.rule = Rule::clipped, .momentum = 0.5, .rate_decay = 0.8, .ahead = 2}, 1e-4, 1e-3);
-    check_against_host({.rule = Rule::lamb, .rate = 0.01, .ahead = 2}, 1e-4, 2e-3);
-    check_against_host({.rule = Rule::lars, .momentum = 0.9, .rate_decay = 0.8, .ahead = 2}, 1e-4, 2e-3);
+    check_against_host({.rate_decay = 0.5, .max_in_flight = 2}, 1e-4, 1e-3);
     check_against_host(
-        {.rule = Rule::uncaptured, .momentum = 0.9, .moving_average = 0.9, .rate_decay = 0.8, .ahead = 2}, 1e-4, 1e-3);
+        {.momentum = 0.9, .moving_average = 0.99, .rate_decay = 0.8, .max_in_flight = 2, .evaluates = true}, 1e-4,
+        1e-3);
+    check_against_host({.rule = Rule::adam, .rate = 0.005, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::rms_prop, .rate = 0.002, .momentum = 0.5, .max_in_flight = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::clipped, .momentum = 0.5, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.rule = Rule::lamb, .rate = 0.01, .max_in_flight = 2}, 1e-4, 2e-3);
+    check_against_host({.rule = Rule::lars, .momentum = 0.9, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4, 2e-3);
+    check_against_host(
+        {.rule = Rule::uncaptured, .momentum = 0.9, .moving_average = 0.9, .rate_decay = 0.8, .max_in_flight = 2}, 1e-4,
+        1e-3);
     check_against_host({.rule = Rule::adam,
                         .replicas = 2,
                         .devices = std::min(2, gpus()),
                         .rate = 0.005,
                         .moving_average = 0.9,
-                        .ahead = 1},
+                        .max_in_flight = 1},
                        1e-4, 2e-3);
 }
 
 TEST_CASE("the running statistics of batch normalisation") {
-    for (const Statistics statistics : {Statistics::first, Statistics::merged}) {
+    for (const Statistics statistics : {Statistics::first, Statistics::pooled}) {
         for (const int devices : {1, 2}) {
             if (devices > gpus()) continue;
             Run run{.model = Model::normalized,
@@ -246,7 +255,7 @@ TEST_CASE("the running statistics of batch normalisation") {
                     .devices = devices,
                     .steps = 3,
                     .sizes = {{}, {3, 8}},
-                    .ahead = 2,
+                    .max_in_flight = 2,
                     .evaluates = true};
             const Result host = run_on_host(run), ours = run_on_cuda(run);
             REQUIRE(ours.error == "");
@@ -254,7 +263,7 @@ TEST_CASE("the running statistics of batch normalisation") {
             CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(1e-4));
             run.steps = 10;
             check_against_host(run, 1e-4, 1e-3);
-            run.accumulation = 2;
+            run.gradient_accumulation_steps = 2;
             run.sizes.clear();
             check_against_host(run, 1e-4, 1e-3);
         }
@@ -262,14 +271,14 @@ TEST_CASE("the running statistics of batch normalisation") {
 }
 
 TEST_CASE("a network with layers on the host beside it") {
-    check_against_host({.model = Model::placed, .momentum = 0.9, .ahead = 2, .evaluates = true}, 1e-4, 1e-3);
-    check_against_host({.model = Model::placed,
+    check_against_host({.model = Model::offloaded, .momentum = 0.9, .max_in_flight = 2, .evaluates = true}, 1e-4, 1e-3);
+    check_against_host({.model = Model::offloaded,
                         .replicas = 2,
                         .devices = std::min(2, gpus()),
-                        .accumulation = 2,
+                        .gradient_accumulation_steps = 2,
                         .moving_average = 0.9,
                         .sizes = {{}, {}, {8, 3}},
-                        .ahead = 2,
+                        .max_in_flight = 2,
                         .evaluates = true},
                        1e-4, 1e-3);
 }
@@ -288,7 +297,7 @@ TEST_CASE("a network in bfloat16") {
     // The queued steps pack the weights anew where they are to.
     run.starts.clear();
     const Result one = run_on_cuda(run);
-    run.ahead = 2;
+    run.max_in_flight = 2;
     run.keeps_gradients = false;
     CHECK(same(run_on_cuda(run), one));
 }
@@ -308,7 +317,7 @@ TEST_CASE("a network in half, on one GPU and on several") {
     run.starts.clear();
     run.keeps_gradients = false;
     const Result one = run_on_cuda(run);
-    run.ahead = 2;
+    run.max_in_flight = 2;
     CHECK(same(run_on_cuda(run), one));
     if (gpus() < 2) return;
     run.devices = 2;
@@ -318,7 +327,7 @@ TEST_CASE("a network in half, on one GPU and on several") {
 }
 
 TEST_CASE("a training that is copied out in the middle goes on as if it had not been") {
-    Run run{.replicas = 2, .devices = std::min(2, gpus()), .momentum = 0.9, .moving_average = 0.9, .ahead = 2};
+    Run run{.replicas = 2, .devices = std::min(2, gpus()), .momentum = 0.9, .moving_average = 0.9, .max_in_flight = 2};
     const Result through = run_on_cuda(run);
     run.moved_after = 5;
     const Result moved = run_on_cuda(run);
@@ -326,7 +335,7 @@ TEST_CASE("a training that is copied out in the middle goes on as if it had not 
     CHECK(same_bits(moved.parameters, through.parameters));
     CHECK(same_bits(moved.averages, through.averages));
     CHECK(same_bits(moved.optimizer, through.optimizer));
-    run = {.model = Model::normalized, .statistics = Statistics::merged, .replicas = 2, .ahead = 2};
+    run = {.model = Model::normalized, .statistics = Statistics::pooled, .replicas = 2, .max_in_flight = 2};
     const Result normalized = run_on_cuda(run);
     run.moved_after = 5;
     CHECK(same_bits(run_on_cuda(run).buffers, normalized.buffers));
@@ -336,7 +345,7 @@ TEST_CASE(
     "a NaN in a batch is named with its step, layer and replica, at most two steps later, and has changed nothing") {
     struct Case {
         int replica;
-        std::int64_t ahead, step;
+        std::int64_t max_in_flight, step;
     };
     for (const Average average : {Average::concat_mean, Average::nccl}) {
         for (const int devices : {1, 2}) {
@@ -354,21 +363,21 @@ TEST_CASE(
                                   Case{1, 2, 4}, Case{0, 2, 6}}) {
                 CAPTURE(devices);
                 CAPTURE(c.replica);
-                CAPTURE(c.ahead);
+                CAPTURE(c.max_in_flight);
                 CAPTURE(c.step);
                 Run run = good;
                 run.keeps_gradients = false;
-                run.ahead = c.ahead;
+                run.max_in_flight = c.max_in_flight;
                 run.poisoned_place = c.step;
                 run.poisoned_replica = c.replica;
                 const Result ours = run_on_cuda(run);
                 CHECK(ours.error_step == c.step);
-                CHECK(ours.sound);
+                CHECK(ours.healthy);
                 CHECK(ours.error_replica == c.replica);
                 CHECK(contains(ours.error, "of replica " + std::to_string(c.replica) + " is"));
                 CHECK(contains(ours.error, "at step " + std::to_string(c.step)));
                 CHECK(contains(ours.error, "sample 1 of its batch is not finite"));
-                CHECK(ours.asked <= c.step + 1 + c.ahead);
+                CHECK(ours.asked <= c.step + 1 + c.max_in_flight);
                 CHECK(same_bits(ours.parameters_after_error, well.starts[static_cast<std::size_t>(c.step)]));
                 // It goes on with a good batch, as if nothing had been.
                 CHECK(same(ours, well));
@@ -378,11 +387,11 @@ TEST_CASE(
 }
 
 TEST_CASE("a NaN in a batch of several that are added up") {
-    for (const std::int64_t ahead : {0, 2}) {
+    for (const std::int64_t max_in_flight : {0, 2}) {
         for (const std::int64_t place : {4, 5}) {
-            Run run{.replicas = 2, .accumulation = 2, .steps = 6};
+            Run run{.replicas = 2, .gradient_accumulation_steps = 2, .steps = 6};
             const Result well = run_on_cuda(run);
-            run.ahead = ahead;
+            run.max_in_flight = max_in_flight;
             run.poisoned_place = place;
             run.poisoned_replica = 1;
             const Result ours = run_on_cuda(run);
@@ -390,7 +399,7 @@ TEST_CASE("a NaN in a batch of several that are added up") {
             CHECK(ours.error_step == 2);
             // A library's fused ReLU may make a 0 of the NaN: then no loss shows it, the averaged gradient does, and
             // steps that were queued since have overwritten the replica's.
-            if (ahead == 0 || !contains(ours.error, "the averaged gradient is not finite at step 2"))
+            if (max_in_flight == 0 || !contains(ours.error, "the averaged gradient is not finite at step 2"))
                 CHECK(ours.error_replica == 1);
             CHECK(same(ours, well));
         }
@@ -400,7 +409,7 @@ TEST_CASE("a NaN in a batch of several that are added up") {
 TEST_CASE("a NaN in a batch does not reach the running statistics") {
     Run run{.model = Model::normalized, .replicas = 2, .steps = 7};
     const Result well = run_on_cuda(run);
-    run.ahead = 2;
+    run.max_in_flight = 2;
     run.poisoned_place = 3;
     const Result ours = run_on_cuda(run);
     CHECK(ours.error_step == 3);
@@ -408,8 +417,13 @@ TEST_CASE("a NaN in a batch does not reach the running statistics") {
 }
 
 TEST_CASE("a loss that is no number is named, whatever its gradient is, and has changed nothing") {
-    for (const std::int64_t ahead : {0, 2}) {
-        Run run{.rule = Rule::ruinous, .replicas = 2, .steps = 6, .check_every = 0, .goes_on = false, .ahead = ahead};
+    for (const std::int64_t max_in_flight : {0, 2}) {
+        Run run{.rule = Rule::ruinous,
+                .replicas = 2,
+                .steps = 6,
+                .check_every = 0,
+                .goes_on = false,
+                .max_in_flight = max_in_flight};
         const Result host = run_on_host(run), ours = run_on_cuda(run);
         CHECK(contains(host.error, "the loss of replica 0 is nan at step 3: the output of layer 11"));
         CHECK(ours.error == host.error);
@@ -423,29 +437,29 @@ TEST_CASE("a loss that is no number is named, whatever its gradient is, and has 
 TEST_CASE("an update that leaves a parameter that is not finite is found by the check, and named") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
-        for (const std::int64_t ahead : {0, 2}) {
+        for (const std::int64_t max_in_flight : {0, 2}) {
             Run run{.rule = Rule::ruinous,
                     .replicas = 2,
                     .devices = devices,
                     .steps = 3,
                     .check_every = 3,
                     .goes_on = false,
-                    .ahead = ahead};
+                    .max_in_flight = max_in_flight};
             const Result host = run_on_host(run), ours = run_on_cuda(run);
             CHECK(contains(host.error, "after step 2 the parameter softmax_linear.bias is -inf at [2]"));
             CHECK(ours.error == host.error);
             CHECK(ours.error_step == 2);
-            CHECK(!host.sound);
-            CHECK(!ours.sound);
+            CHECK(!host.healthy);
+            CHECK(!ours.healthy);
         }
     }
 }
 
 TEST_CASE("a label that is no class is named, and has changed nothing") {
-    for (const std::int64_t ahead : {0, 2}) {
+    for (const std::int64_t max_in_flight : {0, 2}) {
         Run run{.replicas = 2, .steps = 6};
         const Result well = run_on_cuda(run);
-        run.ahead = ahead;
+        run.max_in_flight = max_in_flight;
         run.mislabelled_place = 3;
         run.poisoned_replica = 1;
         const Result ours = run_on_cuda(run);
@@ -458,10 +472,10 @@ TEST_CASE("a label that is no class is named, and has changed nothing") {
 TEST_CASE("what a batch throws, and one of a size without a plan, comes out at once, and has changed nothing") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
-        for (const std::int64_t ahead : {0, 2}) {
+        for (const std::int64_t max_in_flight : {0, 2}) {
             Run run{.replicas = 3, .devices = devices, .steps = 6, .momentum = 0.9};
             const Result well = run_on_cuda(run);
-            run.ahead = ahead;
+            run.max_in_flight = max_in_flight;
             run.failing_place = 3;
             for (const int replica : {0, 2}) {
                 run.poisoned_replica = replica;
@@ -477,18 +491,22 @@ TEST_CASE("what a batch throws, and one of a size without a plan, comes out at o
             .steps = 6,
             .sizes = {{}, {}, {}, {0, 0}},
             .goes_on = false,
-            .ahead = 2};
+            .max_in_flight = 2};
     CHECK(run_on_cuda(run).error == "step 3 has no samples on any replica");
     CHECK(run_on_host(run).error == "step 3 has no samples on any replica");
 }
 
 TEST_CASE("GPUs whose parameters part are found, and named with the step") {
     if (gpus() < 2) return;
-    for (const std::int64_t ahead : {0, 2}) {
-        const Result ours = run_on_cuda(
-            {.rule = Rule::faulty, .replicas = 2, .devices = 2, .check_every = 5, .goes_on = false, .ahead = ahead});
+    for (const std::int64_t max_in_flight : {0, 2}) {
+        const Result ours = run_on_cuda({.rule = Rule::faulty,
+                                         .replicas = 2,
+                                         .devices = 2,
+                                         .check_every = 5,
+                                         .goes_on = false,
+                                         .max_in_flight = max_in_flight});
         CHECK(contains(ours.error, "after step 4 the parameters of device 1 differ from those of device 0"));
-        CHECK_FALSE(ours.sound);
+        CHECK_FALSE(ours.healthy);
     }
 }
 
@@ -501,20 +519,20 @@ TEST_CASE("what is captured computes the bits that it computes uncaptured") {
                 .momentum = 0.9,
                 .moving_average = 0.9,
                 .sizes = {{}, {}, {8, 3}, {}, {8, 3}},
-                .ahead = 2};
+                .max_in_flight = 2};
         const std::int64_t launches = launches_of_captures();
         const Result captured = run_on_cuda(run);
         REQUIRE(captured.error == "");
         if (emulated()) CHECK(launches_of_captures() - launches >= 2 * 8);
         // A training's first step is never captured.
         run.moved_always = true;
-        run.ahead = 0;
+        run.max_in_flight = 0;
         const std::int64_t before = captures();
         CHECK(same(captured, run_on_cuda(run)));
         CHECK(captures() == before);
         if (!emulated()) continue;
         run.moved_always = false;
-        run.ahead = 2;
+        run.max_in_flight = 2;
         refuse_captures(true);
         CHECK(same(captured, run_on_cuda(run)));
         CHECK(captures() == before);
@@ -536,20 +554,20 @@ TEST_CASE("fit() reports every step in its order, and the training stands where 
         REQUIRE(ours.standing.size() == 3);
         for (std::size_t i = 0; i < 5; ++i) CHECK(distance(ours.inspected[i], host.inspected[i]) < 1e-4);
         for (std::size_t i = 0; i < 3; ++i) CHECK(distance(ours.standing[i], host.standing[i]) < 1e-4);
-        CHECK(ours.looked_into == std::vector<std::int64_t>{1, 3, 5, 7, 9});
-        CHECK(host.looked_into == ours.looked_into);
+        CHECK(ours.last_inspected == std::vector<std::int64_t>{1, 3, 5, 7, 9});
+        CHECK(host.last_inspected == ours.last_inspected);
         CHECK(distance(ours.parameters, host.parameters) < 1e-4);
         CHECK(host.queued == std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
         CHECK(ours.queued == std::vector<std::int64_t>{2, 2, 3, 4, 6, 6, 8, 8, 9, 10});
         run.inspects = false;
         CHECK(fit_on_cuda(run).queued == std::vector<std::int64_t>{3, 3, 3, 6, 6, 6, 9, 9, 9, 10});
-        run.stands_every = 100;
+        run.synchronize_every = 100;
         CHECK(fit_on_cuda(run).queued == std::vector<std::int64_t>{3, 4, 5, 6, 7, 8, 9, 10, 10, 10});
     }
 }
 
 TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a step came to nothing") {
-    const Run good{.replicas = 2, .momentum = 0.9, .stands_every = 100};
+    const Run good{.replicas = 2, .momentum = 0.9, .synchronize_every = 100};
     const Result well = fit_on_cuda(good);
     REQUIRE(well.error == "");
     Run run = good;
@@ -569,7 +587,7 @@ TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a
     CHECK(thrown.error == "the disk is full");
     CHECK(thrown.losses.size() == 7);  // those that were queued are reported
     CHECK(thrown.ends == 1);
-    CHECK(thrown.sound);
+    CHECK(thrown.healthy);
     CHECK(same_bits(thrown.parameters, stopped.parameters));
 
     run = good;
@@ -579,7 +597,7 @@ TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a
     CHECK(contains(poisoned.error, "at step 5"));
     CHECK(poisoned.losses == std::vector<double>(well.losses.begin(), well.losses.begin() + 5));
     CHECK(poisoned.ends == 1);
-    CHECK(poisoned.sound);
+    CHECK(poisoned.healthy);
     CHECK(poisoned.step == 5);
     shorter.steps = 5;
     CHECK(same_bits(poisoned.parameters, fit_on_cuda(shorter).parameters));
@@ -587,13 +605,13 @@ TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a
 
 TEST_CASE("however far a GPU is behind, the bits are the same") {
     const Restored restored;
-    Run run{.replicas = 3, .devices = std::min(2, gpus()), .momentum = 0.9, .ahead = 2, .places = 2};
+    Run run{.replicas = 3, .devices = std::min(2, gpus()), .momentum = 0.9, .max_in_flight = 2, .places = 2};
     const Result first = run_on_cuda(run);
     REQUIRE(first.error == "");
     for (const int pace : {1, 7, 1000}) {
         set_pace(pace);
-        for (const std::int64_t ahead : {0, 1, 2}) {
-            run.ahead = ahead;
+        for (const std::int64_t max_in_flight : {0, 1, 2}) {
+            run.max_in_flight = max_in_flight;
             CHECK(same(run_on_cuda(run), first));
         }
     }
@@ -606,8 +624,12 @@ TEST_CASE("a GPU that fails in a step ends the training with its error, and hang
         for (const int devices : {1, 2}) {
             for (const std::int64_t after : {300, 500, 700}) {
                 fail_device(devices - 1, after);
-                const Result ours = run_on_cuda(
-                    {.average = average, .replicas = 2, .devices = devices, .steps = 30, .goes_on = false, .ahead = 2});
+                const Result ours = run_on_cuda({.average = average,
+                                                 .replicas = 2,
+                                                 .devices = devices,
+                                                 .steps = 30,
+                                                 .goes_on = false,
+                                                 .max_in_flight = 2});
                 CAPTURE(ours.error);
                 // NCCL's error names the rank, whose own error it may be.
                 CHECK((contains(ours.error, "cudaErrorIllegalAddress") ||

@@ -32,12 +32,12 @@ struct ConvolutionsHalf : cupola::InPrecision<cupola::MixedFloat16, Convolutions
 #ifdef __CUDACC__  // nvcc cannot read Host's convolutions
 using Conv2OnHost = cupola::Named<"conv2", cupola::Conv2d<8, 3>>;
 #else
-using Conv2OnHost = cupola::On<cupola::Host, cupola::Named<"conv2", cupola::Conv2d<8, 3>>>;
+using Conv2OnHost = cupola::OnDevice<cupola::Host, cupola::Named<"conv2", cupola::Conv2d<8, 3>>>;
 #endif
-struct Placed
+struct Offloaded
     : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>, cupola::ReLU,
-                         cupola::MaxPool2d<3, 2>, cupola::On<cupola::Host, cupola::LocalResponseNorm<2>>, Conv2OnHost,
-                         cupola::ReLU, cupola::Flatten, cupola::Named<"local3", cupola::Linear<10>>> {};
+                         cupola::MaxPool2d<3, 2>, cupola::OnDevice<cupola::Host, cupola::LocalResponseNorm<2>>,
+                         Conv2OnHost, cupola::ReLU, cupola::Flatten, cupola::Named<"local3", cupola::Linear<10>>> {};
 struct Normalized
     : cupola::Sequential<cupola::Input<12, 12, 3>, cupola::Named<"conv1", cupola::Conv2d<8, 3>>,
                          cupola::Named<"norm1", cupola::BatchNorm2d<>>, cupola::ReLU, cupola::MaxPool2d<3, 2>,
@@ -146,7 +146,7 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
             if (size != 0 && size != run.batch) options.other_batch_sizes.push_back(size);
         }
     }
-    options.accumulation = run.accumulation;
+    options.gradient_accumulation_steps = run.gradient_accumulation_steps;
     options.seed = 3;
     options.optimizer = optimizer;
     options.moving_average.decay = run.moving_average;
@@ -188,14 +188,15 @@ Result train(const Run& run, const Optimizer& optimizer) {
             if (result.error.empty()) ++result.asked;
             if (run.inspects) {
                 keep(training->step(batches, inspect), result);
-            } else if (run.ahead == 0) {
+            } else if (run.max_in_flight == 0) {
                 keep(training->step(batches), result);
             } else if constexpr (requires { training->queue(batches); }) {
                 training->queue(batches);
                 // The last ones are waited for.
-                const std::int64_t ahead =
-                    i + 1 == run.steps ? 0 : std::min<std::int64_t>(run.ahead, Training::max_steps_in_flight - 1);
-                while (const cupola::StepReport* report = training->poll_report(ahead)) keep(*report, result);
+                const std::int64_t max_in_flight =
+                    i + 1 == run.steps ? 0
+                                       : std::min<std::int64_t>(run.max_in_flight, Training::max_steps_in_flight - 1);
+                while (const cupola::StepReport* report = training->poll_report(max_in_flight)) keep(*report, result);
             } else {
                 keep(training->step(batches), result);
             }
@@ -208,8 +209,8 @@ Result train(const Run& run, const Optimizer& optimizer) {
         } catch (const cupola::Error& error) {
             result.error = error.what();
         }
-        result.sound = training->sound();
-        if (run.goes_on || (result.error_step != nowhere && result.sound))
+        result.healthy = training->healthy();
+        if (run.goes_on || (result.error_step != nowhere && result.healthy))
             result.parameters_after_error = training->parameters();
         if (!run.goes_on) return result;
         // The steps before the one that was never made are still to report.
@@ -255,19 +256,19 @@ struct Witness {
     void on_step(const cupola::StepReport& report, cupola::Run& its_run) {
         keep(report, result);
         result.queued.push_back(training.step());
-        if (wants(report.step)) result.looked_into.push_back(looked_into);
+        if (should_inspect(report.step)) result.last_inspected.push_back(last_inspected);
         if (report.step == run.throws_at) throw cupola::DataError("the disk is full");
-        if (stands_after(report.step)) result.standing.push_back(training.parameters());
+        if (synchronize_after(report.step)) result.standing.push_back(training.parameters());
         if (report.step == run.stops_at) its_run.stop = true;
     }
     void on_end(cupola::Run&) { ++result.ends; }
-    [[nodiscard]] bool stands_after(std::int64_t step) const { return (step + 1) % run.stands_every == 0; }
-    [[nodiscard]] bool wants(std::int64_t step) const { return run.inspects && step % 2 == 1; }
+    [[nodiscard]] bool synchronize_after(std::int64_t step) const { return (step + 1) % run.synchronize_every == 0; }
+    [[nodiscard]] bool should_inspect(std::int64_t step) const { return run.inspects && step % 2 == 1; }
     void inspect(const cupola::Inspection<D>& inspection) {
         result.inspected.push_back(gradient_of(inspection));
-        looked_into = inspection.step();
+        last_inspected = inspection.step();
     }
-    std::int64_t looked_into = nowhere;
+    std::int64_t last_inspected = nowhere;
 };
 
 template <class D, class Training, class Memory, class Optimizer>
@@ -286,7 +287,7 @@ Result fitted(const Run& run, const Optimizer& optimizer) {
     } catch (const cupola::Error& error) {
         result.error = error.what();
     }
-    result.sound = training.sound();
+    result.healthy = training.healthy();
     result.parameters = training.parameters();
     result.step = training.step();
     return result;
@@ -330,7 +331,7 @@ struct Uncaptured : cupola::Sgd {
         Sgd::update(u);
         if (faulty && u.context.ordinal() == 1 && u.step == 4)
             cupola::scale(u.context, std::span(u.parameters + 7, 1), 1.001);
-        const auto& row = Convolutions::rows[std::size(Convolutions::rows) - 1];
+        const auto& row = Convolutions::layers[std::size(Convolutions::layers) - 1];
         if (u.step == ruins) {
             cupola::scale(u.context, std::span(u.parameters + row.offsets[1] + 2, 1),
                           std::numeric_limits<double>::infinity());
@@ -370,9 +371,9 @@ Result run_on(const Run& run) {
     if constexpr (D::max_steps_in_flight > 1) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
     }
-    if (run.model == Model::placed) return by_any.template operator()<Placed, FirstReplica>();
+    if (run.model == Model::offloaded) return by_any.template operator()<Offloaded, FirstReplica>();
     if (run.model == Model::normalized) {
-        if (run.statistics == Statistics::merged) return by_any.template operator()<Normalized, Merged>();
+        if (run.statistics == Statistics::pooled) return by_any.template operator()<Normalized, Pooled>();
         return by_any.template operator()<Normalized, FirstReplica>();
     }
     if (run.rule == Rule::uncaptured || run.rule == Rule::faulty || run.rule == Rule::ruinous) {

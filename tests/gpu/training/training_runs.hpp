@@ -14,13 +14,13 @@ namespace training_runs {
 using Floats = std::vector<float>;
 
 /// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is.
-enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized, placed };
+enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized, offloaded };
 /// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
 /// that makes another update in step 4, `ruinous` the same whose update of step 2 makes the last layer's bias of a class
 /// -infinity: the loss is no number then, and its gradient by the formula is one.
 enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty, ruinous };
 enum class Average : std::uint8_t { concat_mean, nccl };
-enum class Statistics : std::uint8_t { first, merged };
+enum class Statistics : std::uint8_t { first, pooled };
 
 /// Where the training stands still, is copied out, and another one goes on from there.
 inline constexpr std::int64_t nowhere = -1;
@@ -31,7 +31,7 @@ struct Run {
     /// NCCL's is of convolutions alone; the host averages by ConcatMean for it.
     Average average = Average::concat_mean;
     Statistics statistics = Statistics::first;
-    int replicas = 1, devices = 1, accumulation = 1;
+    int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
     std::int64_t batch = 8, steps = 10;
     double rate = 0.05, momentum = 0, moving_average = 0;
     /// The rate is multiplied by it after each step.
@@ -56,14 +56,14 @@ struct Run {
     /// is all.
     bool goes_on = true;
     /// How many steps may be queued and not waited for; 0 is step().
-    std::int64_t ahead = 0;
+    std::int64_t max_in_flight = 0;
     /// Each replica's batches are copied to so many places in turn, as a pipeline's are; 0 for memory that is never
     /// written again.
     int places = 0;
     bool evaluates = false, inspects = false, keeps_gradients = false;
     /// Of a run by fit(): the training is to stand after every so many steps, the run to end with the report of this
     /// step, and the callback to throw at that of this one.
-    std::int64_t stands_every = 3, stops_at = nowhere, throws_at = nowhere;
+    std::int64_t synchronize_every = 3, stops_at = nowhere, throws_at = nowhere;
 };
 
 struct Result {
@@ -87,14 +87,14 @@ struct Result {
     std::int64_t error_step = nowhere, asked = 0;
     int error_replica = -1;
     /// Whether the training says after it that its parameters are those after a whole step.
-    bool sound = true;
+    bool healthy = true;
     Floats parameters_after_error{};
     /// Of a run by fit(): the parameters where the training stood, how many steps were queued when each report came,
     /// how often the run's end was told, and how many steps fit() says that it made.
     std::vector<Floats> standing{};
     std::vector<std::int64_t> queued{};
     /// And, at each report of a step that was looked into, the last step that was.
-    std::vector<std::int64_t> looked_into{};
+    std::vector<std::int64_t> last_inspected{};
     int ends = 0;
     std::int64_t made = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/cudnn/fold_batch_norm.hpp, cupola/ops/fold_batch_norm.hpp, cupola/ops/onednn/fold_batch_norm.hpp
+// Covers: cupola/ops/cuda/fold_batch_norm.hpp, cupola/ops/fold_batch_norm.hpp, cupola/ops/host/fold_batch_norm.hpp
 #include <cupola/net/impl/folded_norm.hpp>
 
 #include <array>
@@ -46,7 +46,7 @@ std::vector<float> run(const std::vector<float>& parameters, const std::vector<f
 
 std::vector<float> running_statistics_of_a_training() {
     std::vector<float> running = random(Net::buffer_elements, 2);
-    for (const RunningStatistics& s : running_statistics(Net::rows)) {
+    for (const RunningStatistics& s : running_statistics(Net::layers)) {
         for (std::int64_t c = 0; c < s.channels; ++c) {
             float& variance = running[static_cast<std::size_t>(s.variance + c)];
             variance = 0.1F + variance * variance;
@@ -58,18 +58,18 @@ std::vector<float> running_statistics_of_a_training() {
 }  // namespace
 
 TEST_CASE("outside training a batch normalisation is folded into the convolution before it, and nowhere else") {
-    std::array<StageInfo, Net::layer_count> stages{};
-    const std::size_t count = fuse(Net::rows, true, stages, false);
+    std::array<NodeInfo, Net::layer_count> nodes{};
+    const std::size_t count = fuse(Net::layers, true, nodes, false);
     std::vector<std::string_view> folded;
     for (std::size_t i = 0; i < count; ++i) {
-        if (stages[i].folded_norm != no_row) folded.push_back(Net::rows[stages[i].folded_norm].name);
+        if (nodes[i].folded_norm != no_layer) folded.push_back(Net::layers[nodes[i].folded_norm].name);
     }
     CHECK(folded == std::vector<std::string_view>{"norm1", "norm2"});
-    CHECK(stages[0].rows == 3);
-    CHECK(stages[0].activation == Activation::relu);
+    CHECK(nodes[0].layers == 3);
+    CHECK(nodes[0].activation == Activation::relu);
     for (const bool fusion : {true, false}) {
-        const std::size_t all = fuse(Net::rows, fusion, stages, fusion);
-        for (std::size_t i = 0; i < all; ++i) CHECK(stages[i].folded_norm == no_row);
+        const std::size_t all = fuse(Net::layers, fusion, nodes, fusion);
+        for (std::size_t i = 0; i < all; ++i) CHECK(nodes[i].folded_norm == no_layer);
     }
 }
 

@@ -36,7 +36,7 @@ int main() {
     std::vector<std::int32_t> labels;
     for (std::uint64_t i = 0; i < 64; ++i) {
         for (std::uint64_t k = 0; k < 8 * 8 * 3; ++k) {
-            samples.push_back(uniform(RandomStream(1, Purpose::user, 0, i * 192 + k).words(0)[0]));
+            samples.push_back(uniform(RandomStream(1, RngDomain::user, 0, i * 192 + k).words(0)[0]));
         }
         labels.push_back(static_cast<std::int32_t>(i % 10));
     }

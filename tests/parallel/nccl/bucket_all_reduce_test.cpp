@@ -357,71 +357,71 @@ TEST_CASE("with more than two ranks a ring's last bits depend on the split, and 
 }
 
 TEST_CASE("a bucket that does not belong where it is given is an error at once, and ends the other rank's step") {
-    const auto mistake = [](const std::function<void(Process&)>& wrong) {
+    const auto diagnostic = [](const std::function<void(Process&)>& wrong) {
         Process process(2, {.step_seconds = 60});
-        std::string sentence;
+        std::string message;
         const std::vector<std::string> thrown = process.run([&](std::size_t device) {
             if (device == 0) {
-                sentence = message_of<InvalidArgument>([&] { wrong(process); });
+                message = message_of<InvalidArgument>([&] { wrong(process); });
                 return;
             }
             queue_step(process, device, 7, splits[1]);  // waits for the first steps' sums
         });
         // The other waits for a sum that will not come, or finds that there is none.
         CHECK(thrown[1] == text("replica 0 (rank 0 of 2) in the sum of the gradients of step ",
-                                contains(sentence, "outside") || contains(sentence, "not begun") ? 0 : 7, ": ",
-                                sentence));
+                                contains(message, "outside") || contains(message, "not begun") ? 0 : 7, ": ", message));
         CHECK_FALSE(process.all->healthy());
-        return sentence;
+        return message;
     };
     const auto begin = [](Process& process) { process.member(0).begin(7, 32, process.devices[0]->stream); };
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {20, 41}, 0);
               give(process, 0, 7, {20, 41}, 1);
           }) == "device 0: bucket [20, 41) of step 7 was given where the next ends at element 20 of 41");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {0, 20}, 0);
           }) == "device 0: bucket [0, 20) of step 7 was given where the next ends at element 41 of 41");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {20, 41}, 0);
               give(process, 0, 7, {3, 19}, 1);
           }) == "device 0: bucket [3, 19) of step 7 was given where the next ends at element 20 of 41");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {20, 41}, 0);
               give(process, 0, 7, {20, 20}, 1);
           }) == "device 0: bucket [20, 20) of step 7 was given where the next ends at element 20 of 41");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               process.member(0).give({-4, 41}, process.devices[0]->ready[0]);
           }) == "device 0: bucket [-4, 41) of step 7 was given where the next ends at element 41 of 41");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {0, 41}, 0);
               give(process, 0, 7, {0, 41}, 1);
           }) == "device 0: bucket [0, 41) of step 7 was given where all have been");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               give(process, 0, 7, {20, 41}, 0);
               static_cast<void>(process.member(0).finish(process.devices[0]->stream));
           }) == "device 0: step 7 is finished without the elements [0, 20): 1 bucket was given");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               static_cast<void>(process.member(0).finish(process.devices[0]->stream));
           }) == "device 0: step 7 is finished without the elements [0, 41): 0 buckets were given");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               give(process, 0, 7, {20, 41}, 0);
           }) == "device 0: bucket [20, 41) was given outside a step");
-    CHECK(mistake([&](Process& process) { static_cast<void>(process.member(0).finish(process.devices[0]->stream)); }) ==
-          "device 0: a step is finished that was not begun");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
+              static_cast<void>(process.member(0).finish(process.devices[0]->stream));
+          }) == "device 0: a step is finished that was not begun");
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               process.member(0).begin(8, 32, process.devices[0]->stream);
           }) == "device 0: step 8 begins before step 7 was finished");
-    CHECK(mistake([&](Process& process) {
+    CHECK(diagnostic([&](Process& process) {
               begin(process);
               static_cast<void>(process.member(0).poll(7));
           }) == "device 0: step 7 is waited for, which was not finished");

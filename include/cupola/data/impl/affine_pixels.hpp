@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two passes over an image that all distortions of pixel values come down to: sums in integers over the bytes, and
+// The two passes over an image that all augmentations of pixel values come down to: sums in integers over the bytes, and
 // one multiply-add a pixel, y = scale * x + shift[channel].
 //
 // Both walk a row of bytes in chunks of 48: whole pixels (3 channels) and whole vectors (16 lanes) at once, so lane j

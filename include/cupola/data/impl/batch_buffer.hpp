@@ -20,7 +20,7 @@
 namespace cupola::inline CUPOLA_ABI::impl {
 
 /// Samples handed to a thread at once: small enough for an even share, large enough to make a look-up cheap.
-inline constexpr std::int64_t samples_a_piece = 8;
+inline constexpr std::int64_t samples_per_piece = 8;
 
 /// The floats and labels of one batch, aligned as tensors are.
 class BatchBuffer {
@@ -60,10 +60,10 @@ void fill_with_team(Context& context, std::int64_t size, const Fill& fill) {
     std::mutex mutex;
     std::exception_ptr error;
     std::int64_t failed = size;
-    parallel_for(context, (size + samples_a_piece - 1) / samples_a_piece, [&](std::int64_t piece) {
-        const std::int64_t begin = piece * samples_a_piece;
+    parallel_for(context, (size + samples_per_piece - 1) / samples_per_piece, [&](std::int64_t piece) {
+        const std::int64_t begin = piece * samples_per_piece;
         try {
-            fill(begin, std::min(size, begin + samples_a_piece));
+            fill(begin, std::min(size, begin + samples_per_piece));
         } catch (...) {
             const std::scoped_lock lock(mutex);
             if (begin < failed) error = std::current_exception();

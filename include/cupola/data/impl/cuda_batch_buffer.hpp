@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of a GPU for the batches of one replica, or of one lane of an evaluation.
+// Memory of a GPU for the batches of one replica, or of one slot of an evaluation.
 #pragma once
 
 #include <cstddef>

@@ -45,7 +45,7 @@ private:
         const auto count = static_cast<std::size_t>(images_->size());
         const std::size_t bytes = count * static_cast<std::size_t>(images_->sample_shape().size());
         Copy made{CudaArena(bytes, text("the ", count, " images of ", images_->name(),
-                                        ", which CudaBatches keeps on the GPU and Uploaded does not,")),
+                                        ", which CudaBatches keeps on the GPU and PinnedUploader does not,")),
                   CudaArena(count * sizeof(std::int32_t), text("the labels of ", images_->name()))};
         Cuda::copy_from_host(context, made.pixels.data(), reinterpret_cast<const std::byte*>(images_->sample(0).data()),
                              bytes);

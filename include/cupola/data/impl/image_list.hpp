@@ -27,8 +27,8 @@ struct ImageFolderLimits {
 
     /// Of a tar as a whole: with what stands around its files, and what is passed over.
     [[nodiscard]] constexpr std::uint64_t stream_bytes() const {
-        constexpr std::uint64_t around_a_file = 4096;
-        return total_bytes + files * around_a_file;
+        constexpr std::uint64_t overhead_per_file = 4096;
+        return total_bytes + files * overhead_per_file;
     }
 };
 

@@ -44,8 +44,8 @@ template <class Work>
 void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& work) {
     static_assert(sizeof(Work) <= 4096, "what every driver takes as a kernel's arguments");
     if (blocks <= 0) return;
-    constexpr std::int64_t most = std::numeric_limits<int>::max();
-    require(blocks <= most, "a kernel has at most ", most, " blocks, not ", blocks);
+    constexpr std::int64_t limit = std::numeric_limits<int>::max();
+    require(blocks <= limit, "a kernel has at most ", limit, " blocks, not ", blocks);
     launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context.stream(), work);
 }
 

@@ -13,9 +13,9 @@
 #include <type_traits>
 
 #include <cupola/core/philox.hpp>
-#include <cupola/data/distortions.hpp>
+#include <cupola/data/augmentation.hpp>
 #include <cupola/data/impl/affine_pixels.hpp>
-#include <cupola/data/pad_crop_flip.hpp>
+#include <cupola/data/random_crop_flip.hpp>
 #include <cupola/data/shuffle.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -28,7 +28,7 @@ concept Draws = requires(const T& transform, std::int64_t height, std::int64_t w
     { transform.draw(height, width, random) } -> std::same_as<Drawn>;
 };
 template <class T>
-concept DrawsForKernels = Draws<T, DrawnDistortion> || Draws<T, DrawnPiece>;
+concept DrawsForKernels = Draws<T, DrawnAugmentation> || Draws<T, DrawnPiece>;
 
 /// A data set in the device's memory: images of height x width x 3 bytes, one after another.
 struct ImagesOnDevice {
@@ -75,7 +75,7 @@ struct NextPlaces {
 template <DrawsForKernels Transform, class Places>
 struct MakeSamples {
     static constexpr int threads = 192;
-    static constexpr bool by_sums = Draws<Transform, DrawnDistortion>;
+    static constexpr bool by_sums = Draws<Transform, DrawnAugmentation>;
     static constexpr int phases = by_sums ? 6 : 2;
     /// Threads that are left while the sums are added, four to one: multiples of 3, which keep the channels apart.
     static constexpr int adders = threads / 4, last_adders = adders / 4;
@@ -89,7 +89,7 @@ struct MakeSamples {
         AffinePixels affine;
     };
     struct WithSums : OnlyPlace {
-        DrawnDistortion drawn;
+        DrawnAugmentation drawn;
         std::uint64_t values[threads], squares[threads];
     };
     using Shared = std::conditional_t<by_sums, WithSums, OnlyPlace>;
@@ -180,7 +180,7 @@ private:
 
     CUPOLA_HOST_DEVICE void draw(std::int64_t block, Shared& shared) const {
         const SampleOfEpoch sample = places.at(block);
-        const RandomStream random(places.seed, Purpose::distortion, sample.epoch, sample.index);
+        const RandomStream random(places.seed, RngDomain::augmentation, sample.epoch, sample.index);
         const auto drawn = transform.draw(images.height, images.width, random);
         shared.image = static_cast<std::int64_t>(sample.index) * images.height * images.width * 3;
         shared.piece = {drawn.y, drawn.x, drawn.flip};

@@ -53,32 +53,33 @@ struct StoredTensors {
     std::int64_t parameter_elements = 0, buffer_elements = 0;
 };
 
-[[nodiscard]] inline StoredTensors stored_tensors(std::span<const Row> rows) {
+[[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
     StoredTensors tensors;
-    // What each value (see Row::reads) was before a Flatten, as long as every feature has kept its place since.
-    std::vector<Shape> unflattened(rows.size() + 1);
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        const Row& row = rows[r];
-        const Shape& order = unflattened[row.reads];
-        bool mixes = row.output != row.input;
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            const Shape& shape = row.parameters.list[p].shape;
-            tensors.parameters.push_back(stored_tensor(parameter_name(rows, r, p), shape, row.offsets[p], order));
+    // What each value (see LayerInfo::reads) was before a Flatten, as long as every feature has kept its place since.
+    std::vector<Shape> unflattened(layers.size() + 1);
+    for (std::size_t r = 0; r < layers.size(); ++r) {
+        const LayerInfo& layer = layers[r];
+        const Shape& order = unflattened[layer.reads];
+        bool mixes = layer.output != layer.input;
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const Shape& shape = layer.parameters.list[p].shape;
+            tensors.parameters.push_back(stored_tensor(parameter_name(layers, r, p), shape, layer.offsets[p], order));
             mixes = mixes || shape.rank > 1;
         }
-        for (std::size_t b = 0; b < row.buffers.count; ++b) {
-            const Shape& shape = row.buffers.list[b].shape;
-            tensors.buffers.push_back(stored_tensor(buffer_name(rows, r, b), shape, row.buffer_offsets[b], order));
+        for (std::size_t b = 0; b < layer.buffers.count; ++b) {
+            const Shape& shape = layer.buffers.list[b].shape;
+            tensors.buffers.push_back(stored_tensor(buffer_name(layers, r, b), shape, layer.buffer_offsets[b], order));
         }
-        const bool flattens = row.input.rank == 3 && row.output.rank == 1 && row.input.size() == row.output.size();
+        const bool flattens =
+            layer.input.rank == 3 && layer.output.rank == 1 && layer.input.size() == layer.output.size();
         if (flattens) {
-            unflattened[r + 1] = row.input;
+            unflattened[r + 1] = layer.input;
         } else if (!mixes) {
             unflattened[r + 1] = order;
         }
     }
-    tensors.parameter_elements = arena_elements(rows);
-    tensors.buffer_elements = buffer_elements(rows);
+    tensors.parameter_elements = arena_elements(layers);
+    tensors.buffer_elements = buffer_elements(layers);
     return tensors;
 }
 

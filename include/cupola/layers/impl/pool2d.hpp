@@ -22,21 +22,23 @@ struct Pool2d {
 
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_output = false,
-                                        .masks_for_relu = kind == PoolingKind::max,
+                                        .can_apply_relu_mask = kind == PoolingKind::max,
                                         .pooling = &shape,
                                         .pools = true};
 
-    static constexpr Inferred output(const Shape& input) {
-        if (window < 1 || stride < 1) return Mistake{"has a size of zero"};
-        if (input.rank != 3) return Mistake{"takes height x width x channels"};
-        if (window > input.height() || window > input.width()) return Mistake{"has a window larger than its input"};
+    static constexpr ShapeResult output(const Shape& input) {
+        if (window < 1 || stride < 1) return ShapeError{"has a size of zero"};
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (window > input.height() || window > input.width()) return ShapeError{"has a window larger than its input"};
         const PoolingShape s = shape(input);
         return Shape{s.height.output, s.width.output, input.channels()};
     }
 
-    template <class Site>
-    static ops::Pooling<typename Site::DeviceType, typename Site::Element> operation(const Site& site) {
-        return make_operation<ops::Pooling<typename Site::DeviceType, typename Site::Element>>(site, shape(site.input));
+    template <class BuildContext>
+    static ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return make_operation<ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element>>(
+            build, shape(build.input));
     }
 };
 

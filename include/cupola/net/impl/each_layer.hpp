@@ -8,56 +8,56 @@
 #include <cstddef>
 #include <span>
 
-#include <cupola/core/sentence.hpp>
+#include <cupola/core/compile_time_message.hpp>
 #include <cupola/net/impl/fused_pair.hpp>
 #include <cupola/net/impl/walk.hpp>
-#include <cupola/net/items.hpp>
+#include <cupola/net/modules.hpp>
+#include <cupola/net/plan_node.hpp>
 #include <cupola/net/residual.hpp>
-#include <cupola/net/stage.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Calls visitor.template layer<L>() for each layer of an item, in the order of the rows.
-template <class Item, class Visitor>
+/// Calls visitor.template layer<L>() for each layer of a module, in the order of the layers.
+template <class Module, class Visitor>
 constexpr void for_each_layer(Visitor& visitor);
 
-template <class... Items, class Visitor>
-constexpr void for_each_layer_of(ItemList<Items...>, Visitor& visitor) {
-    [[maybe_unused]] const int visited[] = {0, (for_each_layer<Items>(visitor), 0)...};
+template <class... Modules, class Visitor>
+constexpr void for_each_layer_of(ModuleList<Modules...>, Visitor& visitor) {
+    [[maybe_unused]] const int visited[] = {0, (for_each_layer<Modules>(visitor), 0)...};
 }
 
-template <class Item, class Visitor>
+template <class Module, class Visitor>
 constexpr void for_each_layer(Visitor& visitor) {
-    if constexpr (IsResidual<Item>) {
+    if constexpr (IsResidual<Module>) {
         visitor.template layer<Fork>();
-        for_each_layer_of(typename Item::ResidualItems{}, visitor);
-        for_each_layer_of(typename ShortcutItems<typename Item::ResidualShortcut>::Type{}, visitor);
+        for_each_layer_of(typename Module::ResidualModules{}, visitor);
+        for_each_layer_of(typename ShortcutModules<typename Module::ResidualShortcut>::Type{}, visitor);
         visitor.template layer<Add>();
-    } else if constexpr (IsPlaced<Item>) {
-        [&]<class... Layers>(ItemList<Layers...>) {
+    } else if constexpr (IsOffloaded<Module>) {
+        [&]<class... Layers>(ModuleList<Layers...>) {
             [[maybe_unused]] const int visited[] = {
-                0, (visitor.template layer<PlacedLayerOf<typename Item::PlacedDevice, Layers>>(), 0)...};
-        }(PlacedItems<Item>{});
-    } else if constexpr (!is_input<Item>) {
-        visitor.template layer<typename Unnamed<Item>::Type>();
+                0, (visitor.template layer<OffloadedLayerOf<typename Module::OffloadDevice, Layers>>(), 0)...};
+        }(OffloadedModules<Module>{});
+    } else if constexpr (!is_input<Module>) {
+        visitor.template layer<typename Unnamed<Module>::Type>();
     }
 }
 
-/// Collects what makes each layer's stage on a device, and what makes one of two layers, where the network has such.
-template <class Device, class T, std::size_t layers>
+/// Collects what makes each layer's node on a device, and what makes one of two layers, where the network has such.
+template <class Device, class T, std::size_t layer_count>
 struct CollectMakers {
-    std::array<StageMaker<Device, T>, layers> makers{};
-    PairStageMaker<Device, T> pair = nullptr;
+    std::array<NodeMaker<Device, T>, layer_count> makers{};
+    PairNodeMaker<Device, T> pair = nullptr;
     std::size_t count = 0;
 
     template <class L>
     constexpr void layer() {
         if constexpr (HasOperation<L, Device, T> && traits_of<L>().normalizes_locally)
-            pair = &make_pair_stage<Device, T>;
-        if constexpr (HasOperation<L, Device, T>) makers[count] = &make_stage<L, Device, T>;
+            pair = &make_pair_node<Device, T>;
+        if constexpr (HasOperation<L, Device, T>) makers[count] = &make_node<L, Device, T>;
         ++count;
     }
 };
@@ -66,24 +66,25 @@ struct CollectMakers {
 template <class Device, class Precision, bool backward = true>
 struct RequireTrainable {
     using T = typename Precision::Activation;
-    std::span<const Row> rows;
+    std::span<const LayerInfo> layers;
     std::size_t place = 0;
-    Sentence sentence{};
+    CompileTimeMessage message{};
 
     template <class L>
     constexpr void layer() {
         ++place;
-        if (!sentence.empty()) return;
+        if (!message.empty()) return;
         if constexpr (!HasOperation<L, Device, T>) {
-            describe(sentence, place, rows[place - 1]);
-            sentence << " has no `static auto operation(const Site&)` for " << Device::name;
-            if constexpr (!std::same_as<T, float>) sentence << " in " << Precision::name;
+            describe(message, place, layers[place - 1]);
+            message << " has no `static auto operation(const BuildContext&)` for " << Device::name;
+            if constexpr (!std::same_as<T, float>) message << " in " << Precision::name;
         } else if constexpr (!HasForward<OperationOf<L, Device, T>, Device, T>) {
-            describe(sentence, place, rows[place - 1]);
-            sentence << " has no forward on " << Device::name << ": its operation lacks `void forward(const Pass&)`";
+            describe(message, place, layers[place - 1]);
+            message << " has no forward on " << Device::name << ": its operation lacks `void forward(const PassArgs&)`";
         } else if constexpr (backward && !HasBackward<OperationOf<L, Device, T>, Device, T>) {
-            describe(sentence, place, rows[place - 1]);
-            sentence << " has no backward on " << Device::name << ": its operation lacks `void backward(const Pass&)`";
+            describe(message, place, layers[place - 1]);
+            message << " has no backward on " << Device::name
+                    << ": its operation lacks `void backward(const PassArgs&)`";
         }
     }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch normalisation folded into the stage before it: the weight and the bias that hold it, and where they lie.
+// A batch normalisation folded into the node before it: the weight and the bias that hold it, and where they lie.
 #pragma once
 
 #include <cstddef>
@@ -16,37 +16,37 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Offsets in bytes, the weight's being 0; no bytes for a stage without a folded normalisation.
+/// Offsets in bytes, the weight's being 0; no bytes for a node without a folded normalisation.
 struct FoldedNormPlaces {
     std::size_t bias = 0, bytes = 0;
 };
-[[nodiscard]] constexpr FoldedNormPlaces folded_norm_places(std::span<const Row> rows, const StageInfo& stage) {
-    if (stage.folded_norm == no_row) return {};
+[[nodiscard]] constexpr FoldedNormPlaces folded_norm_places(std::span<const LayerInfo> layers, const NodeInfo& node) {
+    if (node.folded_norm == no_layer) return {};
     const auto floats = [](std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(float)); };
-    const std::size_t weight = floats(rows[stage.row].parameters.list[0].shape.size());
-    return {.bias = weight, .bytes = weight + floats(stage.output.channels())};
+    const std::size_t weight = floats(layers[node.layer].parameters.list[0].shape.size());
+    return {.bias = weight, .bytes = weight + floats(node.output.channels())};
 }
 
-/// Computes them into `memory`, for the stage's operation to be prepared with.
+/// Computes them into `memory`, for the node's operation to be prepared with.
 template <class Device>
-[[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const Row> rows, const StageInfo& stage,
+[[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const LayerInfo> layers, const NodeInfo& node,
                              const float* parameters, const float* running, std::byte* memory) {
-    const Row &row = rows[stage.row], &norm = rows[stage.folded_norm];
+    const LayerInfo &layer = layers[node.layer], &norm = layers[node.folded_norm];
     require(running != nullptr, "outside training the network reads running statistics (",
-            buffer_name(rows, stage.folded_norm, 0), "), and `prepare` was given none");
-    const std::int64_t channels = stage.output.channels();
+            buffer_name(layers, node.folded_norm, 0), "), and `prepare` was given none");
+    const std::int64_t channels = node.output.channels();
     ops::FoldBatchNorm<Device>::run(context,
-                                    {.weight = parameters + row.offsets[0],
-                                     .bias = row.parameters.count > 1 ? parameters + row.offsets[1] : nullptr,
+                                    {.weight = parameters + layer.offsets[0],
+                                     .bias = layer.parameters.count > 1 ? parameters + layer.offsets[1] : nullptr,
                                      .scale = parameters + norm.offsets[0],
                                      .shift = parameters + norm.offsets[1],
                                      .mean = running + norm.buffer_offsets[0],
                                      .variance = running + norm.buffer_offsets[1],
                                      .epsilon = norm.traits.statistics_epsilon,
                                      .channels = channels,
-                                     .weights_a_channel = row.parameters.list[0].shape.size() / channels},
+                                     .weights_per_channel = layer.parameters.list[0].shape.size() / channels},
                                     reinterpret_cast<float*>(memory),
-                                    reinterpret_cast<float*>(memory + folded_norm_places(rows, stage).bias));
+                                    reinterpret_cast<float*>(memory + folded_norm_places(layers, node).bias));
 }
 
 }  // namespace impl

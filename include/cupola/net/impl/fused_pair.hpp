@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stages of two rows: instantiated once for a device and an element type, in networks that have such layers. A
-// backend that has ops::LocalResponseNorm has ops::PooledNorm and ops::NormedPool.
+// The nodes of two layers: instantiated once for a device and an element type, in networks that have such layers. A
+// backend that has ops::LocalResponseNorm has ops::PoolThenLrn and ops::LrnThenPool.
 #pragma once
 
 #include <memory>
 #include <span>
 
 #include <cupola/net/fusion.hpp>
-#include <cupola/net/stage.hpp>
+#include <cupola/net/plan_node.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/ops/normed_pool.hpp>
-#include <cupola/ops/pooled_norm.hpp>
+#include <cupola/ops/lrn_then_pool.hpp>
+#include <cupola/ops/pool_then_lrn.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -19,21 +19,21 @@ namespace impl {
 
 /// `info.pair` is one.
 template <class Device, class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<Stage<Device, T>> make_pair_stage(std::span<const Row> rows,
-                                                                           const StageInfo& info,
-                                                                           const Site<Device, T>& site) {
-    const Row &first = rows[info.row], &second = rows[info.row + 1];
-    if (info.pair == FusedPair::pooled_norm) {
-        return std::unique_ptr<Stage<Device, T>>(new StageOf<Device, T, ops::PooledNorm<Device, T>>(
-            site, first.traits.pooling(first.input), second.traits.local_norm(second.input)));
+[[nodiscard, gnu::cold]] std::unique_ptr<PlanNode<Device, T>> make_pair_node(std::span<const LayerInfo> layers,
+                                                                             const NodeInfo& info,
+                                                                             const BuildContext<Device, T>& build) {
+    const LayerInfo &first = layers[info.layer], &second = layers[info.layer + 1];
+    if (info.pair == FusedPair::pool_then_lrn) {
+        return std::unique_ptr<PlanNode<Device, T>>(new OperationNode<Device, T, ops::PoolThenLrn<Device, T>>(
+            build, first.traits.pooling(first.input), second.traits.local_norm(second.input)));
     }
-    return std::unique_ptr<Stage<Device, T>>(new StageOf<Device, T, ops::NormedPool<Device, T>>(
-        site, first.traits.local_norm(first.input), second.traits.pooling(second.input)));
+    return std::unique_ptr<PlanNode<Device, T>>(new OperationNode<Device, T, ops::LrnThenPool<Device, T>>(
+        build, first.traits.local_norm(first.input), second.traits.pooling(second.input)));
 }
 
 template <class Device, class T>
-using PairStageMaker = std::unique_ptr<Stage<Device, T>> (*)(std::span<const Row>, const StageInfo&,
-                                                             const Site<Device, T>&);
+using PairNodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(std::span<const LayerInfo>, const NodeInfo&,
+                                                               const BuildContext<Device, T>&);
 
 }  // namespace impl
 

@@ -19,40 +19,40 @@ struct NoPrefix {
     static constexpr std::string_view text{};
 };
 
-/// The name of `Item` behind that of the block that it stands in: "layer1.0.conv1".
-template <class Outer, class Item>
+/// The name of `Module` behind that of the block that it stands in: "layer1.0.conv1".
+template <class Outer, class Module>
 struct InnerName {
     static constexpr auto characters = [] {
         constexpr std::size_t dot = Outer::text.empty() ? 0 : 1;
-        std::array<char, Outer::text.size() + dot + Item::name.size()> result{};
+        std::array<char, Outer::text.size() + dot + Module::name.size()> result{};
         std::size_t size = 0;
         for (const char c : Outer::text) result[size++] = c;
         if (dot != 0) result[size++] = '.';
-        for (const char c : Item::name) result[size++] = c;
+        for (const char c : Module::name) result[size++] = c;
         return result;
     }();
     static constexpr std::string_view text{characters.data(), characters.size()};
 };
 
-/// The prefix for what stands inside `Item`.
-template <class Outer, class Item>
+/// The prefix for what stands inside `Module`.
+template <class Outer, class Module>
 struct PrefixInside {
     using Type = Outer;
 };
-template <class Outer, class Item>
-    requires requires { Item::name; }
-struct PrefixInside<Outer, Item> {
-    using Type = InnerName<Outer, Item>;
+template <class Outer, class Module>
+    requires requires { Module::name; }
+struct PrefixInside<Outer, Module> {
+    using Type = InnerName<Outer, Module>;
 };
 
-template <class Prefix, class Item>
+template <class Prefix, class Module>
 [[nodiscard]] constexpr std::string_view name_of() {
-    if constexpr (!requires { Item::name; }) {
+    if constexpr (!requires { Module::name; }) {
         return {};
     } else if constexpr (std::same_as<Prefix, NoPrefix>) {
-        return Item::name;
+        return Module::name;
     } else {
-        return InnerName<Prefix, Item>::text;
+        return InnerName<Prefix, Module>::text;
     }
 }
 

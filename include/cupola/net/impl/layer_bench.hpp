@@ -13,7 +13,7 @@
 
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/check_memory.hpp>
-#include <cupola/net/stage.hpp>
+#include <cupola/net/plan_node.hpp>
 #include <cupola/net/table.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -43,40 +43,40 @@ struct BackwardCall {
     bool without_input = false, without_output = false;
 };
 
-/// Where a layer stands among others: what of Site is not its shape.
+/// Where a layer stands among others: what of BuildContext is not its shape.
 struct LayerStanding {
     Activation activation = Activation::none;
-    bool masked_by_next = false, masks_for_previous = false;
+    bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
     bool input_gradient = true;
 };
 
 template <class D>
 class LayerBench {
 public:
-    LayerBench(const Row& row, StageMaker<D> make, const LayerStanding& standing, const GradientCheckOptions& options,
-               const typename D::Options& device)
+    LayerBench(const LayerInfo& layer, NodeMaker<D> make, const LayerStanding& standing,
+               const GradientCheckOptions& options, const typename D::Options& device)
         : context_(0, device),
           team_(context_.team()),
           seed_(options.seed),
-          stage_(make(Site<D>{.context = context_,
-                              .batch = options.batch,
-                              .input = row.input,
-                              .output = row.output,
-                              .activation = standing.activation,
-                              .masked_by_next = standing.masked_by_next,
-                              .masks_for_previous = standing.masks_for_previous,
-                              .training = true,
-                              .input_gradient = standing.input_gradient})),
-          x_(context_, bytes(options.batch * row.input.size())),
-          dx_(context_, bytes(options.batch * row.input.size())),
-          y_(context_, bytes(options.batch * row.output.size())),
-          dy_(context_, bytes(options.batch * row.output.size())),
-          packed_(context_, stage_->needs().packed),
-          saved_(context_, stage_->needs().saved),
-          scratch_(context_, stage_->needs().scratch) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
-            parameters_.emplace_back(context_, bytes(row.parameters.list[p].shape.size()));
-            gradients_.emplace_back(context_, bytes(row.parameters.list[p].shape.size()));
+          node_(make(BuildContext<D>{.context = context_,
+                                     .batch = options.batch,
+                                     .input = layer.input,
+                                     .output = layer.output,
+                                     .activation = standing.activation,
+                                     .relu_mask_applied_by_next = standing.relu_mask_applied_by_next,
+                                     .applies_relu_mask_of_previous = standing.applies_relu_mask_of_previous,
+                                     .training = true,
+                                     .input_gradient = standing.input_gradient})),
+          x_(context_, bytes(options.batch * layer.input.size())),
+          dx_(context_, bytes(options.batch * layer.input.size())),
+          y_(context_, bytes(options.batch * layer.output.size())),
+          dy_(context_, bytes(options.batch * layer.output.size())),
+          packed_(context_, node_->needs().packed),
+          saved_(context_, node_->needs().saved),
+          scratch_(context_, node_->needs().scratch) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            parameters_.emplace_back(context_, bytes(layer.parameters.list[p].shape.size()));
+            gradients_.emplace_back(context_, bytes(layer.parameters.list[p].shape.size()));
         }
     }
 
@@ -86,10 +86,10 @@ public:
         y_.poison();
         saved_.poison();
         scratch_.poison();
-        const Pass<D> call = pass();
-        stage_->prepare(call);
+        const PassArgs<D> call = args();
+        node_->prepare(call);
         scratch_.poison();
-        stage_->forward(call);
+        node_->forward(call);
         return y_.read();
     }
 
@@ -101,12 +101,12 @@ public:
         dx_.poison();
         scratch_.poison();
         for (CheckMemory<D>& gradient : gradients_) gradient.write(Floats(gradient.read().size(), how.before));
-        Pass<D> call = pass();
+        PassArgs<D> call = args();
         call.accumulate = how.accumulate;
         call.output_gradient = dy_.data();
         call.input_gradient = how.input_gradient ? dx_.data() : nullptr;
         for (std::size_t p = 0; p < gradients_.size(); ++p) call.parameter_gradients[p] = gradients_[p].data();
-        stage_->backward(call);
+        node_->backward(call);
         LayerGradients result{dx_.read(), {}};
         for (CheckMemory<D>& gradient : gradients_) result.parameters.push_back(gradient.read());
         return result;
@@ -117,7 +117,7 @@ public:
     [[nodiscard]] Floats parameter(std::size_t p) { return parameters_[p].read(); }
 
     /// Names each piece of memory beside which something was written.
-    [[nodiscard]] std::vector<std::string> overrun(const Row& row) {
+    [[nodiscard]] std::vector<std::string> overrun(const LayerInfo& layer) {
         std::vector<std::string> names;
         const auto look = [&](CheckMemory<D>& memory, const std::string& name) {
             if (!memory.intact()) names.push_back(name);
@@ -126,12 +126,12 @@ public:
         look(y_, "its output");
         look(dx_, "the input gradient");
         look(dy_, "the output gradient");
-        look(packed_, text("its packed memory, of which needs() asks for ", stage_->needs().packed, " bytes"));
-        look(saved_, text("its saved memory, of which needs() asks for ", stage_->needs().saved, " bytes"));
-        look(scratch_, text("its scratch memory, of which needs() asks for ", stage_->needs().scratch, " bytes"));
+        look(packed_, text("its packed memory, of which needs() asks for ", node_->needs().packed, " bytes"));
+        look(saved_, text("its saved memory, of which needs() asks for ", node_->needs().saved, " bytes"));
+        look(scratch_, text("its scratch memory, of which needs() asks for ", node_->needs().scratch, " bytes"));
         for (std::size_t p = 0; p < parameters_.size(); ++p) {
-            look(parameters_[p], row.parameters.list[p].name);
-            look(gradients_[p], text("the gradient of ", row.parameters.list[p].name));
+            look(parameters_[p], layer.parameters.list[p].name);
+            look(gradients_[p], text("the gradient of ", layer.parameters.list[p].name));
         }
         return names;
     }
@@ -139,8 +139,8 @@ public:
 private:
     static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
 
-    [[nodiscard]] Pass<D> pass() {
-        Pass<D> result{.context = context_};
+    [[nodiscard]] PassArgs<D> args() {
+        PassArgs<D> result{.context = context_};
         result.input = x_.data();
         result.output = y_.data();
         for (std::size_t p = 0; p < parameters_.size(); ++p) result.parameters[p] = parameters_[p].data();
@@ -154,7 +154,7 @@ private:
     typename D::Context context_;
     decltype(std::declval<const typename D::Context&>().team()) team_;
     std::uint64_t seed_;
-    std::unique_ptr<Stage<D>> stage_;
+    std::unique_ptr<PlanNode<D>> node_;
     CheckMemory<D> x_, dx_, y_, dy_, packed_, saved_, scratch_;
     std::vector<CheckMemory<D>> parameters_, gradients_;
 };

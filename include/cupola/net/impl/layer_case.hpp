@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
-#include <cupola/net/impl/slopes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -21,9 +21,9 @@ namespace impl {
 
 template <class D>
 struct LayerCase {
-    LayerCase(const Row& of, StageMaker<D> maker, Activation inside, const GradientCheckOptions& chosen,
+    LayerCase(const LayerInfo& of, NodeMaker<D> maker, Activation inside, const GradientCheckOptions& chosen,
               const typename D::Options& on, GradientCheck& to)
-        : row(of),
+        : layer(of),
           make(maker),
           activation(inside),
           options(chosen),
@@ -34,9 +34,9 @@ struct LayerCase {
           input(check_normal(chosen.seed, 0, chosen.batch * of.input.size())),
           weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
         constexpr std::uint32_t first_stream = 16;
-        for (std::uint32_t p = 0; p < row.parameters.count; ++p) {
+        for (std::uint32_t p = 0; p < layer.parameters.count; ++p) {
             // Around the initial values, far enough from them to be no special case (a bias of zero is one).
-            const Parameter& parameter = row.parameters.list[p];
+            const Parameter& parameter = layer.parameters.list[p];
             Floats values(static_cast<std::size_t>(parameter.shape.size()));
             initialize(values, parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, p);
             const Floats noise = check_normal(options.seed, first_stream + p, parameter.shape.size());
@@ -60,7 +60,7 @@ struct LayerCase {
     /// Tensor 0 is the input, the others are the parameters.
     [[nodiscard]] std::size_t tensors() const { return parameters.size() + 1; }
     [[nodiscard]] std::string name_of(std::size_t tensor) const {
-        return tensor == 0 ? "the input" : row.parameters.list[tensor - 1].name;
+        return tensor == 0 ? "the input" : layer.parameters.list[tensor - 1].name;
     }
     [[nodiscard]] const Floats& value_of(std::size_t tensor) const {
         return tensor == 0 ? input : parameters[tensor - 1];
@@ -69,8 +69,8 @@ struct LayerCase {
         return tensor == 0 ? gradients.input : gradients.parameters[tensor - 1];
     }
 
-    const Row& row;
-    StageMaker<D> make;
+    const LayerInfo& layer;
+    NodeMaker<D> make;
     Activation activation;
     GradientCheckOptions options;
     typename D::Options device;

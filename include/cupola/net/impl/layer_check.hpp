@@ -14,23 +14,23 @@ namespace impl {
 
 /// Instantiated for each device, not for each layer.
 template <class D>
-[[nodiscard]] GradientCheck check_layer(const Row& row, StageMaker<D> make, const GradientCheckOptions& options,
+[[nodiscard]] GradientCheck check_layer(const LayerInfo& layer, NodeMaker<D> make, const GradientCheckOptions& options,
                                         const typename D::Options& device) {
     require(options.batch >= 1, "a check of gradients takes a batch of at least 1 sample, not ", options.batch);
     require(options.directions >= 1, "a check of gradients takes at least 1 direction, not ", options.directions);
-    GradientCheck result(text(row.type, " on ", to_string(row.input), ", batch ", options.batch, ", on ", D::name));
-    if (row.traits.view) {
-        if (row.output.size() != row.input.size()) {
-            result.fail(text("the traits say that this is a view, and its output of ", to_string(row.output),
-                             " has another size than its input of ", to_string(row.input)));
+    GradientCheck result(text(layer.type, " on ", to_string(layer.input), ", batch ", options.batch, ", on ", D::name));
+    if (layer.traits.view) {
+        if (layer.output.size() != layer.input.size()) {
+            result.fail(text("the traits say that this is a view, and its output of ", to_string(layer.output),
+                             " has another size than its input of ", to_string(layer.input)));
         }
         return result;  // nothing of it is ever run
     }
     for (const Activation activation : {Activation::none, Activation::relu}) {
-        if (activation == Activation::relu && !row.traits.absorbs_relu) continue;
-        LayerCase<D> c(row, make, activation, options, device, result);
+        if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
+        LayerCase<D> c(layer, make, activation, options, device, result);
         if (LayerContract<D>(c).run()) LayerFigures<D>(c).run();
-        for (const std::string& name : c.bench.overrun(row)) c.fail("something was written outside ", name);
+        for (const std::string& name : c.bench.overrun(layer)) c.fail("something was written outside ", name);
     }
     return result;
 }

@@ -43,7 +43,7 @@ private:
             return false;
         }
         if (c_.activation == Activation::relu && !check_inside_relu()) return false;
-        if (c_.row.traits.activation == Activation::relu) {
+        if (c_.layer.traits.activation == Activation::relu) {
             for (std::size_t i = 0; i < c_.output.size(); ++i) {
                 if (c_.output[i] == std::max(c_.input[i], 0.0F)) continue;
                 c_.fail("the traits say that this is a ReLU, and its output for ", c_.input[i], " is ", c_.output[i]);
@@ -55,7 +55,7 @@ private:
 
     /// With a ReLU inside, the output is that without one, cut at zero.
     bool check_inside_relu() {
-        LayerBench<D> without(c_.row, c_.make, {}, c_.options, c_.device);
+        LayerBench<D> without(c_.layer, c_.make, {}, c_.options, c_.device);
         const Floats plain = without.forward(c_.input, c_.parameters);
         const double close = 1e-5 * check_size(plain);
         for (std::size_t i = 0; i < plain.size(); ++i) {
@@ -104,23 +104,23 @@ private:
         expect_same({}, "backward gave another gradient of ", " the second time");
         expect_same({.input_gradient = false},
                     "without an input gradient to write, backward gives another gradient of ", "");
-        if (!c_.row.traits.backward_reads_input) {
+        if (!c_.layer.traits.backward_reads_input) {
             expect_same({.without_input = true},
                         "the traits say that backward does not read the input, and without it the gradient of ",
                         " is another");
         }
-        if (!c_.row.traits.backward_reads_output && c_.activation == Activation::none) {
+        if (!c_.layer.traits.backward_reads_output && c_.activation == Activation::none) {
             expect_same({.without_output = true},
                         "the traits say that backward does not read the output, and without it the gradient of ",
                         " is another");
         }
-        LayerBench<D> first(c_.row, c_.make, {.activation = c_.activation, .input_gradient = false}, c_.options,
+        LayerBench<D> first(c_.layer, c_.make, {.activation = c_.activation, .input_gradient = false}, c_.options,
                             c_.device);
         static_cast<void>(first.forward(c_.input, c_.parameters));
         compare(first.backward(c_.weighting, {.input_gradient = false}), false,
-                "made for a site whose input gradient nobody wants, backward gives another gradient of ", "");
-        if (c_.activation == Activation::relu) check_masked_by_next();
-        if (c_.row.traits.masks_for_relu) check_masks_for_previous();
+                "made for a build context whose input gradient nobody wants, backward gives another gradient of ", "");
+        if (c_.activation == Activation::relu) check_relu_mask_by_next();
+        if (c_.layer.traits.can_apply_relu_mask) check_relu_mask_of_previous();
         check_accumulate();
     }
 
@@ -137,22 +137,22 @@ private:
 
     /// Where the layer after it has put ReLU's mask on the gradient, backward neither does it again nor reads the
     /// output.
-    void check_masked_by_next() {
-        LayerBench<D> masked(c_.row, c_.make, {.activation = Activation::relu, .masked_by_next = true}, c_.options,
-                             c_.device);
+    void check_relu_mask_by_next() {
+        LayerBench<D> masked(c_.layer, c_.make, {.activation = Activation::relu, .relu_mask_applied_by_next = true},
+                             c_.options, c_.device);
         static_cast<void>(masked.forward(c_.input, c_.parameters));
         compare(
-            masked.backward(mask(c_.weighting, c_.output), {.without_output = !c_.row.traits.backward_reads_output}),
+            masked.backward(mask(c_.weighting, c_.output), {.without_output = !c_.layer.traits.backward_reads_output}),
             true, "with the mask put on by the layer after it, backward gives another gradient of ", "");
     }
 
     /// Behind a ReLU, the input gradient is zero where the input is, and else what it is without.
-    void check_masks_for_previous() {
+    void check_relu_mask_of_previous() {
         Floats positive = c_.input;
         for (float& x : positive) x = std::max(x, 0.0F);
         static_cast<void>(c_.bench.forward(positive, c_.parameters));
         const Floats plain = c_.bench.backward(c_.weighting).input;
-        LayerBench<D> masking(c_.row, c_.make, {.masks_for_previous = true}, c_.options, c_.device);
+        LayerBench<D> masking(c_.layer, c_.make, {.applies_relu_mask_of_previous = true}, c_.options, c_.device);
         static_cast<void>(masking.forward(positive, c_.parameters));
         if (same_bits(masking.backward(c_.weighting).input, mask(plain, positive))) return;
         c_.fail("the traits say that it masks for a ReLU before it, and its input gradient is not the masked one");

@@ -26,7 +26,7 @@ public:
         for (std::size_t t = 0; t < c_.tensors(); ++t) {
             const Floats& values = c_.value_of(t);
             const double step = (c_.options.step > 0 ? c_.options.step : 3e-3) * check_size(values);
-            Slopes slopes;
+            DirectionalDerivatives derivatives;
             std::size_t left_out = 0;
             for (int k = 0; k < c_.options.directions; ++k) {
                 const auto stream =
@@ -48,15 +48,16 @@ public:
                     analytic +=
                         static_cast<double>(gradient[i]) * (static_cast<double>(high[i]) - static_cast<double>(low[i]));
                 }
-                slopes.add(numeric.slope, analytic, numeric.noise);
+                derivatives.add(numeric.derivative, analytic, numeric.noise);
             }
-            c_.result.add({c_.prefix + (t == 0 ? "input" : c_.name_of(t)), Slopes::two_digits(slopes.error())});
+            c_.result.add({c_.prefix + (t == 0 ? "input" : c_.name_of(t)),
+                           DirectionalDerivatives::two_digits(derivatives.error())});
             if (2 * left_out > c_.output.size() * static_cast<std::size_t>(c_.options.directions)) {
                 c_.fail("most outputs change too abruptly with ", c_.name_of(t), " for a derivative at a step of ",
                         step);
             }
-            if (!slopes.agree(tolerance)) {
-                c_.fail("the gradient of ", c_.name_of(t), " ", slopes.diagnosis(tolerance), "; ", worst(t, step));
+            if (!derivatives.agree(tolerance)) {
+                c_.fail("the gradient of ", c_.name_of(t), " ", derivatives.diagnosis(tolerance), "; ", worst(t, step));
             }
         }
     }
@@ -73,7 +74,7 @@ private:
     }
 
     struct Difference {
-        double slope = 0, noise = 0;
+        double derivative = 0, noise = 0;
         /// The weighting, zero for outputs that the step takes over a kink.
         Floats weighting;
     };
@@ -92,7 +93,7 @@ private:
             }
             constexpr double float_error = 1e-6;  // of a sum of some hundred products
             const auto weight = static_cast<double>(c_.weighting[i]);
-            result.slope += weight * (y2 - y1);
+            result.derivative += weight * (y2 - y1);
             result.noise += std::pow(weight * y0 * float_error, 2);
         }
         result.noise = std::sqrt(result.noise);
@@ -111,10 +112,10 @@ private:
             high[i] += static_cast<float>(step);
             const Difference numeric = difference(tensor, low, high);
             const LayerGradients gradients = c_.gradients(numeric.weighting);
-            element.add(i, numeric.slope / (static_cast<double>(high[i]) - static_cast<double>(low[i])),
+            element.add(i, numeric.derivative / (static_cast<double>(high[i]) - static_cast<double>(low[i])),
                         static_cast<double>(c_.gradient_of(gradients, tensor)[i]));
         }
-        return element.describe(tensor == 0 ? c_.row.input : c_.row.parameters.list[tensor - 1].shape, tensor == 0);
+        return element.describe(tensor == 0 ? c_.layer.input : c_.layer.parameters.list[tensor - 1].shape, tensor == 0);
     }
 
     LayerCase<D>& c_;

@@ -33,7 +33,7 @@ public:
           parameters_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
           gradients_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
           arena_(context_, plan_.bytes().total()),
-          samples_(context_, static_cast<std::size_t>(options.batch * plan_.stages()[0].input.size()) * sizeof(float)),
+          samples_(context_, static_cast<std::size_t>(options.batch * plan_.nodes()[0].input.size()) * sizeof(float)),
           labels_(labels.size() * sizeof(std::int32_t), "a check of gradients") {
         plan_.bind(arena_.bytes());
         D::copy_from_host(context_, labels_.data(), reinterpret_cast<const std::byte*>(labels.data()),
@@ -75,7 +75,7 @@ public:
     }
 
 private:
-    [[nodiscard]] PassKey key() const { return {.seed = seed_}; }
+    [[nodiscard]] RngKey key() const { return {.seed = seed_}; }
 
     typename D::Context context_;
     decltype(std::declval<const typename D::Context&>().team()) team_;

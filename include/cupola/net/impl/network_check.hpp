@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/network_bench.hpp>
-#include <cupola/net/impl/slopes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -39,10 +39,10 @@ struct CheckedDecay {
 };
 
 template <class Loss>
-[[nodiscard]] std::vector<CheckedDecay> decays_of(std::span<const Row> rows) {
+[[nodiscard]] std::vector<CheckedDecay> decays_of(std::span<const LayerInfo> layers) {
     std::vector<CheckedDecay> result;
-    if constexpr (requires { Loss::regularized(rows); }) {
-        for (const auto& part : Loss::regularized(rows)) result.push_back({part.offset, part.size, part.coefficient});
+    if constexpr (requires { Loss::regularized(layers); }) {
+        for (const auto& part : Loss::regularized(layers)) result.push_back({part.offset, part.size, part.coefficient});
     }
     return result;
 }
@@ -58,19 +58,19 @@ struct CheckedTensor {
 template <class D, class LossOperation>
 class NetworkCheck {
 public:
-    NetworkCheck(NetworkBench<D, LossOperation>& bench, std::span<const Row> rows, std::vector<CheckedDecay> decays,
-                 const GradientCheckOptions& options, GradientCheck& result)
+    NetworkCheck(NetworkBench<D, LossOperation>& bench, std::span<const LayerInfo> layers,
+                 std::vector<CheckedDecay> decays, const GradientCheckOptions& options, GradientCheck& result)
         : bench_(bench), decays_(std::move(decays)), options_(options), result_(result) {
-        const Shape& input = rows[0].input;
+        const Shape& input = layers[0].input;
         samples_ = check_normal(options.seed, 0, options.batch * input.size());
-        parameters_.assign(static_cast<std::size_t>(arena_elements(rows)), 0.0F);
+        parameters_.assign(static_cast<std::size_t>(arena_elements(layers)), 0.0F);
         tensors_.push_back({"the input", input, 0, samples_.size(), true});
         std::uint32_t number = 0;
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            for (std::size_t p = 0; p < rows[i].parameters.count; ++p) {
-                const Parameter& parameter = rows[i].parameters.list[p];
-                tensors_.push_back({parameter_name(rows, i, p), parameter.shape,
-                                    static_cast<std::size_t>(rows[i].offsets[p]),
+        for (std::size_t i = 0; i < layers.size(); ++i) {
+            for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+                const Parameter& parameter = layers[i].parameters.list[p];
+                tensors_.push_back({parameter_name(layers, i, p), parameter.shape,
+                                    static_cast<std::size_t>(layers[i].offsets[p]),
                                     static_cast<std::size_t>(parameter.shape.size()), false});
                 initialize(std::span(parameters_).subspan(tensors_.back().offset, tensors_.back().size),
                            parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, number++);
@@ -172,7 +172,7 @@ private:
     }
 
     struct Measured {
-        Slopes along, across;
+        DirectionalDerivatives along, across;
     };
 
     /// Half of the directions follow the gradient, each element by a random share: they tell a wrong scale or sign with
@@ -193,12 +193,12 @@ private:
             double length = step / check_size(direction);
             if (follow) {
                 // No longer than it takes to change the loss by a little.
-                double slope = 0;
+                double derivative = 0;
                 for (std::size_t i = 0; i < direction.size(); ++i) {
-                    slope += gradient[i] * static_cast<double>(direction[i]);
+                    derivative += gradient[i] * static_cast<double>(direction[i]);
                 }
                 constexpr double little = 3e-4;
-                length = std::min(length, little / std::max(std::abs(slope), 1e-30));
+                length = std::min(length, little / std::max(std::abs(derivative), 1e-30));
             }
             Floats low = values, high = values;
             double analytic = 0;
@@ -234,19 +234,19 @@ private:
             return m.along.agree(tolerance()) && m.across.agree(looser * tolerance());
         };
         Measured measured = measure(tensor, values, gradient, norm, step);
-        for (const double share : {0.3, 0.1, 0.03, 0.01}) {
+        for (const double fraction : {0.3, 0.1, 0.03, 0.01}) {
             if (agrees(measured) || norm == 0) break;
-            const Measured shorter = measure(tensor, values, gradient, norm, share * step);
+            const Measured shorter = measure(tensor, values, gradient, norm, fraction * step);
             if (agrees(shorter) && shorter.along.clear(5 * tolerance())) measured = shorter;
         }
-        result_.add({tensor.input ? "input" : tensor.name, Slopes::two_digits(measured.along.error())});
+        result_.add({tensor.input ? "input" : tensor.name, DirectionalDerivatives::two_digits(measured.along.error())});
         if (!measured.along.agree(tolerance())) {
             result_.fail(text("the gradient of ", tensor.name, " ", measured.along.diagnosis(tolerance())));
         } else if (!measured.across.agree(looser * tolerance())) {
             result_.fail(
                 text("the gradient of ", tensor.name,
                      " is not the whole derivative: it is right along itself, and along random directions off by ",
-                     Slopes::two_digits(measured.across.error()), " of the slope"));
+                     DirectionalDerivatives::two_digits(measured.across.error()), " of the derivative"));
         }
     }
 
@@ -281,7 +281,7 @@ template <class Net, class D, class Loss>
     Bench bench(make, Net::parameter_elements, operation, {.batch = options.batch, .input_gradient = true}, options,
                 device, labels);
     Bench without(make, Net::parameter_elements, operation, {.batch = options.batch}, options, device, labels);
-    NetworkCheck(bench, Net::rows, decays_of<Loss>(Net::rows), options, result).run(without);
+    NetworkCheck(bench, Net::layers, decays_of<Loss>(Net::layers), options, result).run(without);
     return result;
 }
 

@@ -21,15 +21,15 @@ public:
     virtual ~HostConvolution() = default;
 
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
-    virtual void prepare(const Pass<Host>& pass) = 0;
-    virtual void forward(const Pass<Host>& pass) = 0;
-    virtual void backward(const Pass<Host>& pass) = 0;
+    virtual void prepare(const PassArgs<Host>& args) = 0;
+    virtual void forward(const PassArgs<Host>& args) = 0;
+    virtual void backward(const PassArgs<Host>& args) = 0;
 };
 
 struct ConvolutionAlgorithm {
     std::string_view name;
     /// Null where the convolution is better left to oneDNN: one of another shape, or one that this makes no faster.
-    std::unique_ptr<HostConvolution> (*make)(const Site<Host>& site, const ConvolutionShape& shape);
+    std::unique_ptr<HostConvolution> (*make)(const BuildContext<Host>& build, const ConvolutionShape& shape);
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

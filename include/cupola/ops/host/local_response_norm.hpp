@@ -20,29 +20,29 @@ namespace ops {
 template <class T>
 class LocalResponseNorm<Host, T> {
 public:
-    LocalResponseNorm(const Site<Host, T>& site, const LocalResponseNormShape& shape)
-        : rows_(shape), channels_(shape.channels), pixels_(site.batch * site.output.size() / shape.channels) {}
+    LocalResponseNorm(const BuildContext<Host, T>& build, const LocalResponseNormShape& shape)
+        : rows_(shape), channels_(shape.channels), pixels_(build.batch * build.output.size() / shape.channels) {}
 
-    void forward(const Pass<Host, T>& pass) const {
-        for_each_run(pass.context, [this, &pass](std::int64_t first, std::int64_t count) {
-            rows_.forward(pass.input + first * channels_, pass.output + first * channels_, count);
+    void forward(const PassArgs<Host, T>& args) const {
+        for_each_run(args.context, [this, &args](std::int64_t first, std::int64_t count) {
+            rows_.forward(args.input + first * channels_, args.output + first * channels_, count);
         });
     }
 
-    void backward(const Pass<Host, T>& pass) const {
-        if (pass.input_gradient == nullptr) return;
-        for_each_run(pass.context, [this, &pass](std::int64_t first, std::int64_t count) {
+    void backward(const PassArgs<Host, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        for_each_run(args.context, [this, &args](std::int64_t first, std::int64_t count) {
             const std::int64_t at = first * channels_;
-            rows_.backward(pass.input + at, pass.output_gradient + at, pass.input_gradient + at, count, false);
+            rows_.backward(args.input + at, args.output_gradient + at, args.input_gradient + at, count, false);
         });
     }
 
 private:
     template <class Function>
     void for_each_run(const HostContext& context, Function&& f) const {
-        constexpr std::int64_t pixels_a_run = 64;
-        parallel_for(context, (pixels_ + pixels_a_run - 1) / pixels_a_run, [&](std::int64_t run) {
-            f(run * pixels_a_run, std::min(pixels_a_run, pixels_ - run * pixels_a_run));
+        constexpr std::int64_t pixels_per_run = 64;
+        parallel_for(context, (pixels_ + pixels_per_run - 1) / pixels_per_run, [&](std::int64_t run) {
+            f(run * pixels_per_run, std::min(pixels_per_run, pixels_ - run * pixels_per_run));
         });
     }
 

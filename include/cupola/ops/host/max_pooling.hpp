@@ -18,35 +18,35 @@ namespace ops {
 template <class T>
 class HostMaxPooling {
 public:
-    HostMaxPooling(const Site<Host, T>& site, const PoolingShape& shape)
-        : rows_(shape), batch_(site.batch), mask_(site.masks_for_previous), saves_(site.training) {}
+    HostMaxPooling(const BuildContext<Host, T>& build, const PoolingShape& shape)
+        : rows_(shape), batch_(build.batch), mask_(build.applies_relu_mask_of_previous), saves_(build.training) {}
 
     [[nodiscard]] MemoryNeeds needs() const {
         return {.saved = saves_ ? static_cast<std::size_t>(batch_ * rows_.outputs() * rows_.output_row()) : 0};
     }
 
-    void forward(const Pass<Host, T>& pass) const {
-        parallel_for(pass.context, batch_ * rows_.outputs(), [this, &pass](std::int64_t at) {
-            const T* const x = pass.input + at / rows_.outputs() * rows_.inputs() * rows_.input_row();
+    void forward(const PassArgs<Host, T>& args) const {
+        parallel_for(args.context, batch_ * rows_.outputs(), [this, &args](std::int64_t at) {
+            const T* const x = args.input + at / rows_.outputs() * rows_.inputs() * rows_.input_row();
             rows_.forward(
                 at % rows_.outputs(), [&](std::int64_t a) { return x + a * rows_.input_row(); },
-                pass.output + at * rows_.output_row(), saves_ ? places(pass) + at * rows_.output_row() : nullptr, mask_,
+                args.output + at * rows_.output_row(), saves_ ? places(args) + at * rows_.output_row() : nullptr, mask_,
                 [](std::int64_t) {});
         });
     }
 
-    void backward(const Pass<Host, T>& pass) const {
-        if (pass.input_gradient == nullptr) return;
-        parallel_for(pass.context, batch_ * rows_.inputs(), [this, &pass](std::int64_t at) {
+    void backward(const PassArgs<Host, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        parallel_for(args.context, batch_ * rows_.inputs(), [this, &args](std::int64_t at) {
             const std::int64_t first = at / rows_.inputs() * rows_.outputs() * rows_.output_row();
-            rows_.backward(at % rows_.inputs(), pass.output_gradient + first, places(pass) + first,
-                           pass.input_gradient + at * rows_.input_row());
+            rows_.backward(at % rows_.inputs(), args.output_gradient + first, places(args) + first,
+                           args.input_gradient + at * rows_.input_row());
         });
     }
 
 private:
-    [[nodiscard]] std::uint8_t* places(const Pass<Host, T>& pass) const {
-        return reinterpret_cast<std::uint8_t*>(pass.saved);
+    [[nodiscard]] std::uint8_t* places(const PassArgs<Host, T>& args) const {
+        return reinterpret_cast<std::uint8_t*>(args.saved);
     }
 
     impl::PoolRows rows_;

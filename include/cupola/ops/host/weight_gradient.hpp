@@ -27,7 +27,7 @@ public:
 
     [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
     /// Writes or adds to both parameters' gradients, from the pass' input and a gradient of the output that is masked.
-    virtual void run(const Pass<Host, T>& pass) const = 0;
+    virtual void run(const PassArgs<Host, T>& args) const = 0;
 };
 
 namespace impl {
@@ -35,12 +35,12 @@ namespace impl {
 #if defined(CUPOLA_HOST_AMX)
 class AmxBFloat16WeightGradient final : public HostWeightGradient<BFloat16> {
 public:
-    AmxBFloat16WeightGradient(const Site<Host, BFloat16>& site, const ConvolutionShape& shape)
-        : bias_(shape.bias), gradient_(shape, site.batch, site.context.threads()) {}
+    AmxBFloat16WeightGradient(const BuildContext<Host, BFloat16>& build, const ConvolutionShape& shape)
+        : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
     [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
-    void run(const Pass<Host, BFloat16>& pass) const override {
-        gradient_.run(pass.context, pass.input, pass.output_gradient, pass.parameter_gradients[0],
-                      bias_ ? pass.parameter_gradients[1] : nullptr, pass.accumulate, pass.scratch);
+    void run(const PassArgs<Host, BFloat16>& args) const override {
+        gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
+                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
     }
 
 private:
@@ -54,11 +54,11 @@ private:
 /// Null where the convolution is better left to oneDNN.
 template <class T>
 [[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(
-    [[maybe_unused]] const Site<Host, T>& site, [[maybe_unused]] const ConvolutionShape& shape) {
+    [[maybe_unused]] const BuildContext<Host, T>& build, [[maybe_unused]] const ConvolutionShape& shape) {
 #if defined(CUPOLA_HOST_AMX)
     if constexpr (std::same_as<T, BFloat16>) {
-        if (impl::AmxWeightGradient::suits(shape, site.batch, site.context.threads()) && impl::has_amx()) {
-            return std::make_unique<impl::AmxBFloat16WeightGradient>(site, shape);
+        if (impl::AmxWeightGradient::suits(shape, build.batch, build.context.threads()) && impl::has_amx()) {
+            return std::make_unique<impl::AmxBFloat16WeightGradient>(build, shape);
         }
     }
 #endif

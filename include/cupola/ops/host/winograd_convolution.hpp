@@ -19,11 +19,11 @@
 #include <memory>
 
 #include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #include <cupola/ops/host/impl/winograd_filters.hpp>
 #include <cupola/ops/host/impl/winograd_map.hpp>
 #include <cupola/ops/host/impl/winograd_weight_gradient.hpp>
-#include <cupola/ops/onednn/activation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -39,17 +39,17 @@ public:
                shape.width.window == taps && shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
     }
 
-    [[gnu::cold]] WinogradConvolution(const Site<Host>& site, const ConvolutionShape& shape)
-        : map_{shape.height, shape.width, site.batch, shape.in_channels, shape.out_channels},
+    [[gnu::cold]] WinogradConvolution(const BuildContext<Host>& build, const ConvolutionShape& shape)
+        : map_{shape.height, shape.width, build.batch, shape.in_channels, shape.out_channels},
           bias_(shape.bias),
-          relu_(site.activation == Activation::relu),
-          mask_(relu_ && !site.masked_by_next),
-          training_(site.training),
-          input_gradient_(site.training && site.input_gradient),
-          outputs_(site.batch * site.output.size()),
-          forward_(map_, site.context.threads()),
-          data_(map_.adjoint(), site.context.threads()),
-          weights_(map_, site.context.threads()) {
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          training_(build.training),
+          input_gradient_(build.training && build.input_gradient),
+          outputs_(build.batch * build.output.size()),
+          forward_(map_, build.context.threads()),
+          data_(map_.adjoint(), build.context.threads()),
+          weights_(map_, build.context.threads()) {
         require(knows(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ",
                 Kernel, " x ", Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride,
                 " and ", shape.width.stride, ", ", shape.height.window, " x ", shape.width.window, " taps, ",
@@ -67,32 +67,32 @@ public:
     }
 
     /// Transforms the filters. Called once after each change of the parameters.
-    void prepare(const Pass<Host>& pass) override {
-        impl::pack_winograd_filters<W>(pass.context, pass.parameters[0], map_.in, map_.out, floats(pass.packed));
+    void prepare(const PassArgs<Host>& args) override {
+        impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
         if (!input_gradient_) return;
-        impl::pack_winograd_turned_filters<W>(pass.context, pass.parameters[0], map_.in, map_.out,
-                                              floats(pass.packed + packed_bytes()));
+        impl::pack_winograd_turned_filters<W>(args.context, args.parameters[0], map_.in, map_.out,
+                                              floats(args.packed + packed_bytes()));
     }
 
-    void forward(const Pass<Host>& pass) override {
-        forward_.run(pass.context, pass.input, floats(pass.packed), bias_ ? pass.parameters[1] : nullptr, relu_,
-                     pass.output, floats(pass.scratch));
+    void forward(const PassArgs<Host>& args) override {
+        forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, relu_,
+                     args.output, floats(args.scratch));
     }
 
-    void backward(const Pass<Host>& pass) override {
-        if (mask_) impl::relu_backward(pass.context, pass.output, pass.output_gradient, pass.output_gradient, outputs_);
-        backward_weights(pass);
-        if (pass.input_gradient != nullptr) backward_data(pass);
+    void backward(const PassArgs<Host>& args) override {
+        if (mask_) impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
+        backward_weights(args);
+        if (args.input_gradient != nullptr) backward_data(args);
     }
 
     /// The two parts of backward, for an output gradient that is masked.
-    void backward_weights(const Pass<Host>& pass) {
-        weights_.run(pass.context, pass.input, pass.output_gradient, pass.parameter_gradients[0],
-                     bias_ ? pass.parameter_gradients[1] : nullptr, pass.accumulate, floats(pass.scratch));
+    void backward_weights(const PassArgs<Host>& args) {
+        weights_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
+                     bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));
     }
-    void backward_data(const Pass<Host>& pass) {
-        data_.run(pass.context, pass.output_gradient, floats(pass.packed + packed_bytes()), nullptr, false,
-                  pass.input_gradient, floats(pass.scratch));
+    void backward_data(const PassArgs<Host>& args) {
+        data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, false,
+                  args.input_gradient, floats(args.scratch));
     }
 
 private:
@@ -113,12 +113,12 @@ private:
 
 namespace impl {
 
-[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const Site<Host>& site,
+[[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const BuildContext<Host>& build,
                                                                     const ConvolutionShape& shape) {
     if (ops::WinogradConvolution<4, 5>::knows(shape))
-        return std::make_unique<ops::WinogradConvolution<4, 5>>(site, shape);
+        return std::make_unique<ops::WinogradConvolution<4, 5>>(build, shape);
     if (ops::WinogradConvolution<4, 3>::knows(shape))
-        return std::make_unique<ops::WinogradConvolution<4, 3>>(site, shape);
+        return std::make_unique<ops::WinogradConvolution<4, 3>>(build, shape);
     return nullptr;
 }
 

@@ -11,8 +11,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/adam_update.hpp>
+#include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/impl/settings.hpp>
-#include <cupola/optim/impl/stretches.hpp>
 #include <cupola/optim/optimizer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -37,8 +37,8 @@ struct Moments {
         return text(name, ", betas ", exact_text(beta1), " and ", exact_text(beta2), ", epsilon ", exact_text(epsilon));
     }
     [[gnu::cold]] void check(std::string_view name) const {
-        require_share(text(name, "'s beta1"), beta1);
-        require_share(text(name, "'s beta2"), beta2);
+        require_fraction(text(name, "'s beta1"), beta1);
+        require_fraction(text(name, "'s beta2"), beta2);
         require_not_negative(text(name, "'s epsilon"), epsilon);
     }
 };
@@ -46,13 +46,13 @@ struct Moments {
 /// Adam's pass over each segment, with a decay that its averages see and one that they do not.
 template <class Device>
 void update_by_adam(const Update<Device>& u, const Moments& moments, double rate, double coupled, double decoupled) {
-    for_each_stretch(u, moments.epsilon > 0, [&](const Segment& segment) {
+    for_each_contiguous_segment(u, moments.epsilon > 0, [&](const Segment& segment) {
         const AdamConstants constants{
             .gradient = u.terms(segment, coupled),
             .step_size = static_cast<float>(rate / Moments::correction(moments.beta1, u.step)),
             .root_scale = moments.root_scale(u.step),
-            .first_share = static_cast<float>(1 - moments.beta1),
-            .second_share = static_cast<float>(1 - moments.beta2),
+            .first_fraction = static_cast<float>(1 - moments.beta1),
+            .second_fraction = static_cast<float>(1 - moments.beta2),
             .epsilon = static_cast<float>(moments.epsilon),
             .decoupled = static_cast<float>(rate * decoupled),
         };

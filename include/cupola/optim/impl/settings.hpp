@@ -21,7 +21,7 @@ namespace impl {
 }
 
 /// For what is kept of an average at each step.
-[[gnu::cold]] inline void require_share(std::string_view what, double value) {
+[[gnu::cold]] inline void require_fraction(std::string_view what, double value) {
     require(value >= 0 && value < 1, what, " is at least 0 and less than 1, not ", value);
 }
 

@@ -57,12 +57,12 @@ void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::
         for (int copy = 0; copy < set.copies(device); ++copy) {
             const std::vector<float> values = set.copied(set.network().parameter_elements, device,
                                                          [&](auto& state) { return state.worker.parameters(copy); });
-            const std::string found = non_finite_parameter(set.network().rows, values);
+            const std::string found = non_finite_parameter(set.network().layers, values);
             if (!found.empty()) throw_update_diverged(step, "parameter " + found);
         }
     }
     if (all_finite(running)) return;
-    const std::string found = invalid_buffer(set.network().rows, running);
+    const std::string found = invalid_buffer(set.network().layers, running);
     if (!found.empty()) throw_update_diverged(step, "running statistic " + found);
 }
 

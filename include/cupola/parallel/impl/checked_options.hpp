@@ -18,9 +18,9 @@ namespace impl {
 
 /// Returns `o`; throws InvalidArgument with what is wrong with it.
 template <class Options>
-[[gnu::cold]] const Options& checked_options(const Options& o, std::span<const Row> rows) {
-    constexpr int most = 1 << 20;
-    require(o.replicas >= 1 && o.replicas <= most, "a training has 1 to ", most, " replicas, not ", o.replicas);
+[[gnu::cold]] const Options& checked_options(const Options& o, std::span<const LayerInfo> layers) {
+    constexpr int limit = 1 << 20;
+    require(o.replicas >= 1 && o.replicas <= limit, "a training has 1 to ", limit, " replicas, not ", o.replicas);
     require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
             " devices, not ", o.devices);
     require(o.batch_size >= 1, "a batch has at least 1 sample, not ", o.batch_size);
@@ -30,16 +30,16 @@ template <class Options>
     }
     require(o.evaluation_batch_size >= 0, "evaluation_batch_size is 0 (that of training) or more, not ",
             o.evaluation_batch_size);
-    require(o.accumulation >= 1 && o.accumulation <= most, "a step adds up 1 to ", most, " batches of a replica, not ",
-            o.accumulation);
+    require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit, "a step adds up 1 to ", limit,
+            " batches of a replica, not ", o.gradient_accumulation_steps);
     require(o.check_every >= 0, "parameters are compared every 0 (never) or more steps, not ", o.check_every);
     o.moving_average.check();
     check_optimizer(o.optimizer);
     for (const NamedInitializer& named : o.initializers) {
         bool found = false;
-        for (std::size_t row = 0; row < rows.size(); ++row) {
-            for (std::size_t p = 0; p < rows[row].parameters.count; ++p) {
-                found = found || parameter_name(rows, row, p) == named.parameter;
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
+                found = found || parameter_name(layers, layer, p) == named.parameter;
             }
         }
         require(found, "an initialiser is given for ", named.parameter, ", which the network does not have");

@@ -73,8 +73,8 @@ public:
                 if (here == 0) continue;
                 rows.gradients.push_back(set_.row(r));
                 // Of several batches each was weighed as a part of full ones.
-                const std::int64_t full = set_.batch_size() * set_.accumulation();
-                rows.weights.push_back(static_cast<float>(set_.accumulation() > 1 ? full : here));
+                const std::int64_t full = set_.batch_size() * set_.gradient_accumulation_steps();
+                rows.weights.push_back(static_cast<float>(set_.gradient_accumulation_steps() > 1 ? full : here));
                 shape.samples_here += here;
             }
             collective_->begin(device, *state.queue, set_.context(device), shape);

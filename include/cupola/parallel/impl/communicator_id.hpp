@@ -54,7 +54,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
 
 /// Writes the file, under another name first. One that is there already is of another training, and is refused: a rank
 /// that read it would wait for ranks that are gone.
-[[gnu::cold]] inline void publish_communicator_id(const std::string& path, const CommunicatorId& id) {
+[[gnu::cold]] inline void write_communicator_id(const std::string& path, const CommunicatorId& id) {
     require<DeviceError>(
         access(path.c_str(), F_OK) != 0, "the file ", path,
         " is there already: each start of a training over several processes needs a name of its own for NCCL's id");

@@ -17,7 +17,7 @@
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/convert.hpp>
-#include <cupola/parallel/impl/counted_rows.hpp>
+#include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -32,7 +32,7 @@ struct NamedInitializer {
 namespace impl {
 
 /// A parameter arena's initial values.
-[[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
+[[nodiscard, gnu::cold]] std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
                                                                std::span<const NamedInitializer> named);
 
 template <class Device, class T>
@@ -48,9 +48,9 @@ public:
 
     using MakePlan = Plan<Device, T> (*)(Context&, const PlanOptions&);
 
-    /// Makes a plan unless there is one for its batch size and purpose. Plans of one lane share an arena: replicas that
-    /// run in step have a lane each.
-    [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t lane = 0);
+    /// Makes a plan unless there is one for its batch size and purpose. Plans of one workspace share an arena: replicas that
+    /// run in step have a workspace each.
+    [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t workspace = 0);
     [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
     /// The memory of the plan that needs the most.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
@@ -75,39 +75,40 @@ public:
 
     /// The plan for a batch, the weights of `parameters` packed; null if none was made. Plans share the arena, packed
     /// weights included: they are packed again when the parameters have changed or another plan has run.
-    [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
+    [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters,
+                                            std::size_t workspace = 0);
 
     /// The same, where the caller packs the weights: `packs` says whether that is to be done.
     struct Taken {
         Plan<Device, T>* plan = nullptr;
         bool packs = false;
     };
-    [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t lane = 0);
+    [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t workspace = 0);
 
     /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
     [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
 
-    /// Calls visit(row, values) with each layer's output for a batch; see PassBuffers for `merged`.
+    /// Calls visit(layer, values) with each layer's output for a batch; see PassBuffers for `merged`.
     template <class Visit>
-    void inspect(Plan<Device, T>& plan, const float* parameters, const float* samples, const PassKey& key,
+    void inspect(Plan<Device, T>& plan, const float* parameters, const float* samples, const RngKey& key,
                  const float* merged, Visit&& visit) {
         plan.prepare(*context_, parameters);
         plan.forward_each(
             *context_, samples, parameters, {.running = buffers(), .merged = merged}, key,
-            [&](std::size_t row, const T* values, std::int64_t elements) {
-                visit(row, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
+            [&](std::size_t layer, const T* values, std::int64_t elements) {
+                visit(layer, std::span<const float>(in_float(values, elements), static_cast<std::size_t>(elements)));
             });
     }
 
 private:
     struct BatchPlan {
         Plan<Device, T> plan;
-        std::size_t lane = 0;
+        std::size_t workspace = 0;
         /// The version of the parameters that its weights are packed from.
         std::int64_t prepared = -1;
         const float* packed_from = nullptr;
     };
-    struct Lane {
+    struct Workspace {
         typename Device::Arena arena;
         const BatchPlan* last = nullptr;
     };
@@ -120,14 +121,14 @@ private:
     /// The same values as float, until the next call.
     [[nodiscard, gnu::cold]] const float* in_float(const T* values, std::int64_t elements);
 
-    [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t lane);
+    [[nodiscard]] BatchPlan* find(const PlanOptions& options, std::size_t workspace);
 
     std::unique_ptr<Context> context_;
     std::vector<std::unique_ptr<BatchPlan>> plans_;
     PlanBytes largest_;
     std::unique_ptr<Plan<Device, T>> inspection_;
     typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_, converted_;
-    std::vector<Lane> lanes_;
+    std::vector<Workspace> workspaces_;
     StepTimes* times_ = nullptr;
     std::int64_t version_ = 0;
     int copies_ = 1;
@@ -149,14 +150,14 @@ void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Dev
 }
 
 template <class Device, class T>
-void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options, std::size_t lane) {
+void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options, std::size_t workspace) {
     const auto team = context_->team();
-    if (find(options, lane) != nullptr) return;
-    plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{make(*context_, options), lane}));
+    if (find(options, workspace) != nullptr) return;
+    plans_.push_back(std::unique_ptr<BatchPlan>(new BatchPlan{make(*context_, options), workspace}));
     const PlanBytes& bytes = plans_.back()->plan.bytes();
     if (bytes.total() > largest_.total()) largest_ = bytes;
-    if (lanes_.empty()) return;
-    typename Device::Arena& arena = lanes_[lane].arena;
+    if (workspaces_.empty()) return;
+    typename Device::Arena& arena = workspaces_[workspace].arena;
     require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
                          bytes_text(bytes.total()), ", and the arena has ", bytes_text(arena.size()));
     plans_.back()->plan.bind(arena.data());
@@ -185,11 +186,11 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
     state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
     averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
     buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
-    for (int lane = 0; lane < memory.arenas; ++lane) {
-        lanes_.push_back(
+    for (int workspace = 0; workspace < memory.arenas; ++workspace) {
+        workspaces_.push_back(
             {typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
     }
-    for (const auto& plan : plans_) plan->plan.bind(lanes_[plan->lane].arena.data());
+    for (const auto& plan : plans_) plan->plan.bind(workspaces_[plan->workspace].arena.data());
 }
 
 template <class Device, class T>
@@ -209,21 +210,22 @@ void DeviceWorker<Device, T>::set(float* arena, std::span<const float> values) {
 
 template <class Device, class T>
 Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters,
-                                                   std::size_t lane) {
-    const Taken taken = take_plan(options, parameters, lane);
+                                                   std::size_t workspace) {
+    const Taken taken = take_plan(options, parameters, workspace);
     if (taken.packs) taken.plan->prepare(*context_, parameters, buffers());
     return taken.plan;
 }
 
 template <class Device, class T>
-auto DeviceWorker<Device, T>::take_plan(const PlanOptions& options, const float* parameters, std::size_t lane)
+auto DeviceWorker<Device, T>::take_plan(const PlanOptions& options, const float* parameters, std::size_t workspace)
     -> Taken {
-    BatchPlan* const found = find(options, lane);
+    BatchPlan* const found = find(options, workspace);
     if (found == nullptr) return {};
-    const bool packs = lanes_[lane].last != found || found->prepared != version_ || found->packed_from != parameters;
+    const bool packs =
+        workspaces_[workspace].last != found || found->prepared != version_ || found->packed_from != parameters;
     found->prepared = version_;
     found->packed_from = parameters;
-    lanes_[lane].last = found;
+    workspaces_[workspace].last = found;
     return {&found->plan, packs};
 }
 
@@ -244,9 +246,9 @@ const float* DeviceWorker<Device, T>::in_float(const T* values, std::int64_t ele
 }
 
 template <class Device, class T>
-auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t lane) -> BatchPlan* {
+auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t workspace) -> BatchPlan* {
     for (const auto& plan : plans_) {
-        if (plan->lane == lane && plan->plan.options() == options) return plan.get();
+        if (plan->workspace == workspace && plan->plan.options() == options) return plan.get();
     }
     return nullptr;
 }
@@ -256,18 +258,18 @@ auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t lane)
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const Row> rows, std::uint64_t seed,
+CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const LayerInfo> layers, std::uint64_t seed,
                                                     std::span<const NamedInitializer> named) {
-    std::vector<float> values(static_cast<std::size_t>(arena_elements(rows)));
+    std::vector<float> values(static_cast<std::size_t>(arena_elements(layers)));
     std::uint32_t number = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        for (std::size_t p = 0; p < rows[i].parameters.count; ++p) {
-            const Parameter& parameter = rows[i].parameters.list[p];
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+            const Parameter& parameter = layers[i].parameters.list[p];
             Initializer initializer = parameter.initializer;
             for (const NamedInitializer& other : named) {
-                if (other.parameter == parameter_name(rows, i, p)) initializer = other.initializer;
+                if (other.parameter == parameter_name(layers, i, p)) initializer = other.initializer;
             }
-            initialize(std::span(values).subspan(static_cast<std::size_t>(rows[i].offsets[p]),
+            initialize(std::span(values).subspan(static_cast<std::size_t>(layers[i].offsets[p]),
                                                  static_cast<std::size_t>(parameter.shape.size())),
                        initializer, parameter.fan_in, parameter.fan_out, seed, number++);
         }

@@ -28,7 +28,7 @@ struct SearchedReplica {
     int part = -1, last_part = -1;
     /// That last batch, where the device reads it, and its random numbers.
     BatchView batch{};
-    PassKey key{};
+    RngKey key{};
 };
 
 template <class D, class T>
@@ -43,7 +43,7 @@ public:
         for (std::size_t r = 0; r < replicas.size(); ++r) {
             const int replica = static_cast<int>(r);
             if (replicas[r].samples == 0 || gradient_is_finite(replica)) continue;
-            std::string where = shown_culprit(where_not_finite(replica, replicas[r], set_.row(replica)));
+            std::string where = shown_origin(where_not_finite(replica, replicas[r], set_.row(replica)));
             if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
             throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
         }
@@ -67,7 +67,7 @@ private:
         if (found < 0) return;
         const SearchedReplica& origin = replicas[static_cast<std::size_t>(found)];
         if (origin.part >= 0) {
-            where = origin.part == origin.last_part ? shown_culprit(std::move(where))
+            where = origin.part == origin.last_part ? shown_origin(std::move(where))
                                                     : text("it is that of batch ", origin.part + 1, " of ", parts_);
         }
         throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
@@ -90,7 +90,7 @@ private:
             auto& state = set_.at(device);
             const auto team = state.worker.context().team();
             state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
-            where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().rows,
+            where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
                                      state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, gradient);
         });
         return where;

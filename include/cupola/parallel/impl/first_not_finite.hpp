@@ -29,7 +29,7 @@ namespace impl {
 }
 
 /// A result of `first_not_finite` for a sentence.
-[[nodiscard, gnu::cold]] inline std::string shown_culprit(std::string found) {
+[[nodiscard, gnu::cold]] inline std::string shown_origin(std::string found) {
     return found.empty() ? "every layer's output is finite" : std::move(found);
 }
 
@@ -38,27 +38,29 @@ namespace impl {
 /// `all_finite` is found by the device's context.
 template <class Device, class T>
 [[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan,
-                                           std::span<const Row> rows, const float* parameters, const BatchView& batch,
-                                           const PassKey& key, const float* gradient) {
+                                           std::span<const LayerInfo> layers, const float* parameters,
+                                           const BatchView& batch, const RngKey& key, const float* gradient) {
     auto& context = worker.context();
     const auto finite = [&](const float* values, std::int64_t count) {
         return all_finite(context, std::span<const float>(values, static_cast<std::size_t>(count)));
     };
-    const std::int64_t elements = rows.front().input.size();
+    const std::int64_t elements = layers.front().input.size();
     for (std::int64_t i = 0; i < batch.size; ++i) {
         if (!finite(batch.samples + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
     }
     std::string found;
-    worker.inspect(plan, parameters, batch.samples, key, nullptr, [&](std::size_t row, std::span<const float> values) {
-        if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
-        found = text("the output of layer ", row + 1, " (", rows[row].name, rows[row].name.empty() ? "" : ", ",
-                     rows[row].type, ") is the first that is not finite");
-    });
+    worker.inspect(
+        plan, parameters, batch.samples, key, nullptr, [&](std::size_t layer, std::span<const float> values) {
+            if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
+            found =
+                text("the output of layer ", layer + 1, " (", layers[layer].name,
+                     layers[layer].name.empty() ? "" : ", ", layers[layer].type, ") is the first that is not finite");
+        });
     if (!found.empty()) return found;
-    for (std::size_t row = rows.size(); gradient != nullptr && row-- > 0;) {
-        for (std::size_t p = 0; p < rows[row].parameters.count; ++p) {
-            if (finite(gradient + rows[row].offsets[p], rows[row].parameters.list[p].shape.size())) continue;
-            return text("every output is finite; the gradient of ", parameter_name(rows, row, p), " is not");
+    for (std::size_t layer = layers.size(); gradient != nullptr && layer-- > 0;) {
+        for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
+            if (finite(gradient + layers[layer].offsets[p], layers[layer].parameters.list[p].shape.size())) continue;
+            return text("every output is finite; the gradient of ", parameter_name(layers, layer, p), " is not");
         }
     }
     return {};

@@ -78,8 +78,8 @@ struct NcclCalls {
     /// Runs `job` in a thread that nobody waits for.
     void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
     /// Ends the process at once: destructors and what is registered for its end would wait for the device.
-    [[noreturn, gnu::cold]] void end_process(const std::string& sentence) {
-        const std::string line = text("error: ", sentence, '\n');
+    [[noreturn, gnu::cold]] void end_process(const std::string& message) {
+        const std::string line = text("error: ", message, '\n');
         [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
         std::_Exit(EXIT_FAILURE);
     }
@@ -170,7 +170,7 @@ public:
         }
         check(mine_[0], work, "ncclGroupEnd", ended);
         started_ = true;
-        for (Member& member : mine_) settle(member, work, limits_.start_seconds, true);
+        for (Member& member : mine_) synchronize(member, work, limits_.start_seconds, true);
     }
 
     /// Queues data[i] = the sum of all ranks' data[i] on `stream`, for the `index`-th of this process's ranks.
@@ -179,7 +179,7 @@ public:
         member.watch.restart(calls_.now());
         check(member, work, "ncclAllReduce",
               while_alive(member, [&] { return calls_.sum(data, count, member.communicator, stream); }));
-        settle(member, work, limits_.step_seconds);
+        synchronize(member, work, limits_.step_seconds);
     }
 
     /// Waits until `event`, which was recorded behind `work`, has happened.
@@ -234,7 +234,7 @@ public:
         if (!std::exchange(started_, false) || failed()) return;
         const NcclWork work{"the end of the communicator"};
         for (Member& member : mine_) check(member, work, "ncclCommFinalize", calls_.finalize(member.communicator));
-        for (Member& member : mine_) settle(member, work, limits_.step_seconds, true);
+        for (Member& member : mine_) synchronize(member, work, limits_.step_seconds, true);
         for (Member& member : mine_) {
             calls_.destroy(std::exchange(member.communicator, nullptr));
         }
@@ -294,11 +294,11 @@ private:
         }
         if (status != cudaErrorNotReady)
             fail(member, work, text("CUDA's cudaEventQuery failed with ", cudaGetErrorString(status)));
-        [[maybe_unused]] const bool settled = settled_now(member, work);
+        [[maybe_unused]] const bool completed = is_completed(member, work);
         return false;
     }
-    /// Whether NCCL has settled what was called last; an error ends it.
-    [[nodiscard]] bool settled_now(Member& member, const NcclWork& work) {
+    /// Whether NCCL has completed what was called last; an error ends it.
+    [[nodiscard]] bool is_completed(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;
         check(member, work, "ncclCommGetAsyncError",
               while_alive(member, [&] { return calls_.state(member.communicator, &state); }));
@@ -306,26 +306,26 @@ private:
         check(member, work, "last call", state);
         return true;
     }
-    void settle(Member& member, const NcclWork& work, double seconds, bool for_all = false) {
+    void synchronize(Member& member, const NcclWork& work, double seconds, bool for_all = false) {
         Wait wait(*this, member, work, seconds, for_all);
-        while (!settled_now(member, work)) wait.turn();
+        while (!is_completed(member, work)) wait.turn();
         beats_.beat(member.place.rank);
     }
 
     void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
         if (status == ncclSuccess || status == ncclInProgress) [[likely]]
             return;
-        std::string sentence = text("NCCL's ", call, " failed with ", calls_.meaning(status));
+        std::string message = text("NCCL's ", call, " failed with ", calls_.meaning(status));
         while_alive(member, [&] {
             const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
-            if (more != nullptr && *more != '\0') sentence += text(" (", more, ')');
+            if (more != nullptr && *more != '\0') message += text(" (", more, ')');
             return status;
         });
         // These are of this rank alone; of any other NCCL does not say whose fault it is, where there are other
         // processes.
         const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
                          status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
-        fail(member, work, sentence, own ? Others::no_matter : Others::to_be_watched);
+        fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
     }
     [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
         fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
@@ -354,7 +354,7 @@ private:
                                       Others others = Others::no_matter) {
         {
             const std::lock_guard guard(failing_);
-            if (failed()) throw DeviceError(sentence_);
+            if (failed()) throw DeviceError(message_);
             const double start = calls_.now();
             double now = start;
             member.watch.look(now);
@@ -365,20 +365,20 @@ private:
                 now = calls_.now();
                 member.watch.look(now);
             }
-            sentence_ = text(who(member, work), ": ", what);
+            message_ = text(who(member, work), ": ", what);
             if (others != Others::no_matter)
-                sentence_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
+                message_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
             failed_.store(true, std::memory_order_release);
             abort_all();
         }
-        throw DeviceError(sentence_);
+        throw DeviceError(message_);
     }
     /// Aborts this process's communicators together. Returns when NCCL has, or ends the process.
     [[gnu::cold]] void abort_all() {
         const double start = calls_.now();
         const auto pause_until_deadline = [&](const char* call) {
             if (calls_.now() - start >= limits_.abort_seconds) {
-                calls_.end_process(text(sentence_, "; ", call, " had not returned ", limits_.abort_seconds,
+                calls_.end_process(text(message_, "; ", call, " had not returned ", limits_.abort_seconds,
                                         " s later, and this process was ended"));
             }
             calls_.pause();
@@ -406,7 +406,7 @@ private:
     }
     [[nodiscard, gnu::cold]] std::string failure() {
         const std::lock_guard guard(failing_);
-        return sentence_;
+        return message_;
     }
 
     int ranks_;
@@ -417,7 +417,7 @@ private:
     bool started_ = false;
     std::atomic<bool> failed_ = false;
     std::mutex failing_;
-    std::string sentence_;
+    std::string message_;
 };
 
 /// The number of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or
@@ -431,7 +431,7 @@ template <class Calls>
             path, seconds, [&] { return calls.now(); }, [&] { calls.pause(); });
     }
     const CommunicatorId id = communicators.make_id();
-    if (!path.empty()) publish_communicator_id(path, id);
+    if (!path.empty()) write_communicator_id(path, id);
     return id;
 }
 

@@ -16,7 +16,7 @@ namespace impl {
 
 template <class Kernels, class T>
 struct NetworkInfo {
-    std::span<const Row> rows{};
+    std::span<const LayerInfo> layers{};
     Shape input{};
     std::int64_t parameter_elements = 0, buffer_elements = 0, input_elements = 0, output_elements = 0;
     bool fusion = true;
@@ -28,7 +28,7 @@ struct NetworkInfo {
 template <Network Net, class Kernels>
 [[nodiscard]] NetworkInfo<Kernels, typename Net::Precision::Activation> network_info() {
     using T = typename Net::Precision::Activation;
-    return {.rows = Net::rows,
+    return {.layers = Net::layers,
             .input = Net::input,
             .parameter_elements = Net::parameter_elements,
             .buffer_elements = Net::buffer_elements,

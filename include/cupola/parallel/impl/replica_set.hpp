@@ -16,12 +16,12 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/queue.hpp>
-#include <cupola/parallel/impl/counted_rows.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
+#include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -31,7 +31,7 @@ namespace impl {
 /// What a replica set is made for.
 template <class DeviceOptions>
 struct ReplicaSetup {
-    int replicas = 1, devices = 1, accumulation = 1;
+    int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
     DeviceOptions device{};
     std::int64_t batch_size = 0;
     std::span<const std::int64_t> other_batch_sizes{};
@@ -39,7 +39,7 @@ struct ReplicaSetup {
     std::int64_t evaluation_batch_size = 0;
     int state_arenas = 0;
     bool moving_average = false;
-    /// Whether the replicas stop inside a pass to exchange statistics: each then has an arena of activations.
+    /// Whether the replicas stop inside a pass to all-reduce statistics: each then has an arena of activations.
     bool synchronized = false;
     /// Whether the average is apart from the gradient even of a single replica, as other processes have replicas too.
     bool separate_average = false;
@@ -64,7 +64,7 @@ struct DeviceState {
     /// From the update of its parameters on, until every device has queued its update.
     bool updating = false;
     /// For its calls of the policies, one per step in flight.
-    std::array<CountedRows, static_cast<std::size_t>(D::max_steps_in_flight)> counted_rows;
+    std::array<WeightedRows, static_cast<std::size_t>(D::max_steps_in_flight)> weighted_rows_of_step;
 
     /// Devices wait for each other equally often: what one throws is kept until they have, and the rest of its work is
     /// left out.
@@ -103,7 +103,7 @@ public:
     [[nodiscard]] int replicas() const { return setup_.replicas; }
     [[nodiscard]] int device_count() const { return setup_.devices; }
     [[nodiscard]] std::int64_t batch_size() const { return setup_.batch_size; }
-    [[nodiscard]] int accumulation() const { return setup_.accumulation; }
+    [[nodiscard]] int gradient_accumulation_steps() const { return setup_.gradient_accumulation_steps; }
     [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
     // Which replica is where.
@@ -149,12 +149,13 @@ public:
     template <class SamplesOf>
     [[nodiscard]] GradientRows gradient_rows(int device, std::int64_t step, std::int64_t begin, std::int64_t end,
                                              SamplesOf&& samples_of) {
-        CountedRows& counted = at(device).counted_rows[static_cast<std::size_t>(step % D::max_steps_in_flight)];
-        counted.clear();
-        for (int r = 0; r < setup_.replicas; ++r) counted.add(row(r) + begin, samples_of(r));
-        return {.rows = counted.rows(),
-                .samples = counted.samples(),
-                .total_samples = counted.total_samples(),
+        WeightedRows& weighted =
+            at(device).weighted_rows_of_step[static_cast<std::size_t>(step % D::max_steps_in_flight)];
+        weighted.clear();
+        for (int r = 0; r < setup_.replicas; ++r) weighted.add(row(r) + begin, samples_of(r));
+        return {.rows = weighted.rows(),
+                .samples = weighted.samples(),
+                .total_samples = weighted.total_samples(),
                 .columns = end - begin};
     }
 
@@ -206,8 +207,8 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
       threads_(setup.devices),
       devices_(static_cast<std::size_t>(setup.devices)) {
     for (int device = 0; device < setup.devices; ++device) {
-        const auto batches =
-            static_cast<std::size_t>((first_replica(device + 1) - first_replica(device)) * setup.accumulation);
+        const auto batches = static_cast<std::size_t>((first_replica(device + 1) - first_replica(device)) *
+                                                      setup.gradient_accumulation_steps);
         status_.emplace_back(setup.regularized, batches, network.buffer_elements);
     }
     threads_.run([&](int device) { make_plans(device); });
@@ -225,15 +226,15 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     MemoryReport memory;
     memory.devices = setup_.devices;
     memory.replicas = setup_.replicas;
-    const int most_per_device = (setup_.replicas + setup_.devices - 1) / setup_.devices;
-    const std::size_t copied = arena * static_cast<std::size_t>(setup_.own_parameters ? most_per_device : 1);
+    const int max_per_device = (setup_.replicas + setup_.devices - 1) / setup_.devices;
+    const std::size_t copied = arena * static_cast<std::size_t>(setup_.own_parameters ? max_per_device : 1);
     memory.parameters = copied;
     memory.optimizer_state = copied * static_cast<std::size_t>(setup_.state_arenas);
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
-    if (setup_.synchronized) memory.arenas = most_per_device;
-    memory.statistics =
-        memory.buffers * static_cast<std::size_t>(setup_.replicas) * static_cast<std::size_t>(setup_.accumulation);
+    if (setup_.synchronized) memory.arenas = max_per_device;
+    memory.statistics = memory.buffers * static_cast<std::size_t>(setup_.replicas) *
+                        static_cast<std::size_t>(setup_.gradient_accumulation_steps);
     memory.gradients = gradients_.row_bytes();
     memory.average = gradients_.average_bytes();
     if (!D::host_memory) {
@@ -242,7 +243,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
         memory.batches = batch * static_cast<std::size_t>(setup_.replicas);
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
-    memory.plan.activations = planned_activation_bytes(network_.rows, network_.fusion, setup_.batch_size, sizeof(T));
+    memory.plan.activations = planned_activation_bytes(network_.layers, network_.fusion, setup_.batch_size, sizeof(T));
     return memory;
 }
 
@@ -260,17 +261,17 @@ template <class D, class T>
 void ReplicaSet<D, T>::make_plans(int device) {
     State& state = at(device);
     state.worker.start(device, setup_.devices, setup_.device);
-    for (int lane = 0; lane < memory_.arenas; ++lane) {
-        state.worker.add_plan(network_.make, plan_options(setup_.batch_size), static_cast<std::size_t>(lane));
+    for (int workspace = 0; workspace < memory_.arenas; ++workspace) {
+        state.worker.add_plan(network_.make, plan_options(setup_.batch_size), static_cast<std::size_t>(workspace));
         for (const std::int64_t size : setup_.other_batch_sizes) {
-            state.worker.add_plan(network_.make, plan_options(size), static_cast<std::size_t>(lane));
+            state.worker.add_plan(network_.make, plan_options(size), static_cast<std::size_t>(workspace));
         }
     }
     // Where normalisations are folded, their weights in float can make evaluation's plan the larger one.
     const std::int64_t evaluated = std::max(setup_.batch_size, setup_.evaluation_batch_size);
     if (network_.buffer_elements > 0 || evaluated > setup_.batch_size)
         state.worker.add_plan(network_.make, {.batch = evaluated, .training = false});
-    for (CountedRows& rows : state.counted_rows) rows.reserve(static_cast<std::size_t>(setup_.replicas));
+    for (WeightedRows& rows : state.weighted_rows_of_step) rows.reserve(static_cast<std::size_t>(setup_.replicas));
 }
 
 template <class D, class T>

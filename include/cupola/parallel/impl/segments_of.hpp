@@ -16,15 +16,15 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// One segment a parameter, with what the regularisers add to its gradient.
-[[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const Row> rows,
+[[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const LayerInfo> layers,
                                                                  std::span<const RegularizedParameter> regularized) {
     std::vector<Segment> segments;
-    for (const Row& row : rows) {
-        for (std::size_t p = 0; p < row.parameters.count; ++p) {
+    for (const LayerInfo& layer : layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
             double l2 = 0;
-            for (const RegularizedParameter& r : regularized) l2 += r.offset == row.offsets[p] ? r.coefficient : 0.0;
-            const Shape& shape = row.parameters.list[p].shape;
-            segments.push_back({row.offsets[p], shape.size(), l2, shape.rank});
+            for (const RegularizedParameter& r : regularized) l2 += r.offset == layer.offsets[p] ? r.coefficient : 0.0;
+            const Shape& shape = layer.parameters.list[p].shape;
+            segments.push_back({layer.offsets[p], shape.size(), l2, shape.rank});
         }
     }
     return segments;

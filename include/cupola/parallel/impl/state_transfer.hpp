@@ -51,14 +51,14 @@ public:
                                        })});
         }
         state.buffers = running;
-        state.tensors = state_tensors(set_.network().rows);
+        state.tensors = state_tensors(set_.network().layers);
         return state;
     }
 
     /// Throws InvalidArgument if a state is not one of this network, optimizer and moving average.
     void require_fitting(const TrainingState& state) const {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
-        if (!state.tensors.empty()) require_tensors_of(set_.network().rows, state.tensors);
+        if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
         const std::int64_t wanted = set_.network().parameter_elements * (own_ ? set_.replicas() : 1);
         require_elements("parameter arena", state.parameters.size(), wanted);
         require(state.averages.empty() != averages_,
@@ -83,7 +83,7 @@ public:
             for (const OptimizerState& kept : state.optimizer)
                 one.optimizer.push_back({kept.name, part(kept.values, r)});
             one.buffers = state.buffers;
-            const std::string found = non_finite_part(set_.network().rows, one);
+            const std::string found = non_finite_part(set_.network().layers, one);
             require(found.empty(), "a training goes on from finite numbers, and the state's ", found);
         }
     }
@@ -114,7 +114,7 @@ public:
     /// Gives every replica these parameters.
     void set_parameters(std::span<const float> values) {
         require_elements("parameter arena", values.size(), set_.network().parameter_elements);
-        const std::string found = non_finite_parameter(set_.network().rows, values);
+        const std::string found = non_finite_parameter(set_.network().layers, values);
         require(found.empty(), "parameters are finite, and ", found);
         set_.threads().run([&](int device) {
             auto& worker = set_.at(device).worker;

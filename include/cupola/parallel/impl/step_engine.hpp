@@ -32,11 +32,11 @@
 #include <cupola/parallel/impl/finite_search.hpp>
 #include <cupola/parallel/impl/flushed_denormals.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
-#include <cupola/parallel/impl/replicas_in_step.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
-#include <cupola/parallel/impl/step_tally.hpp>
+#include <cupola/parallel/impl/step_report_builder.hpp>
 #include <cupola/parallel/impl/step_trace.hpp>
+#include <cupola/parallel/impl/sync_batch_norm_group.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -78,21 +78,22 @@ public:
           set_(set),
           agreement_(options.averaging, set),
           regularized_(regularized.begin(), regularized.end()),
-          segments_(segments_of(set.network().rows, regularized)),
-          statistics_layers_(running_statistics(set.network().rows)),
-          counts_(set.replicas(), options.accumulation, D::max_steps_in_flight),
+          segments_(segments_of(set.network().layers, regularized)),
+          statistics_layers_(running_statistics(set.network().layers)),
+          counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
           taken_(static_cast<std::size_t>(set.replicas())),
           recordings_(static_cast<std::size_t>(set.device_count())),
           marked_(recordings_.size(), -1),
-          tallies_(static_cast<std::size_t>(D::max_steps_in_flight), StepTally(set.replicas(), loss_name, regularized)),
+          tallies_(static_cast<std::size_t>(D::max_steps_in_flight),
+                   StepReportBuilder(set.replicas(), loss_name, regularized)),
           regularization_(regularized.size()),
           synchronized_(synchronized) {
         statistics_rows_.reserve(taken_.size());
         if (!synchronized) return;
-        in_step_.make(set.replicas(), set.at(0).worker.first_plan());
+        sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
         begun_together_.resize(taken_.size());
         merged_.resize(recordings_.size());
-        for (auto& merged : merged_) merged.resize(in_step_.largest());
+        for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
     }
 
     /// The step that is queued next.
@@ -115,15 +116,15 @@ public:
     /// The report of the oldest step that was not collected, if more than `max_in_flight` steps are not; else null. Valid
     /// until max_steps_in_flight - 1 more steps are queued. Throws what became of that step.
     const StepReport* poll(std::int64_t max_in_flight) {
-        if (step_ - collected_ <= max_in_flight) return nullptr;
-        while (checked_ <= collected_) check_step();
-        return &tally_of(collected_++).report();
+        if (step_ - reported_ <= max_in_flight) return nullptr;
+        while (checked_ <= reported_) check_step();
+        return &tally_of(reported_++).report();
     }
 
     /// Waits for all steps, and returns the report of the last.
     const StepReport& last_report() {
         synchronize();
-        collected_ = step_;
+        reported_ = step_;
         return tally_of(step_ - 1).report();
     }
 
@@ -217,11 +218,11 @@ private:
     /// A replica's last batch of the step, where the device reads it, for the search of what is not finite.
     struct TakenBatch {
         BatchView batch{};
-        PassKey key{};
+        RngKey key{};
         const float* statistics = nullptr;
     };
 
-    [[nodiscard]] StepTally& tally_of(std::int64_t step) {
+    [[nodiscard]] StepReportBuilder& tally_of(std::int64_t step) {
         return tallies_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
     }
     [[nodiscard]] TakenBatch& taken(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
@@ -240,7 +241,7 @@ private:
         state.error = nullptr;
         state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
         note(device, "slot");
-        for (int part = 0; part < options_.accumulation; ++part) {
+        for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
             if (synchronized_) {
                 if (!queue_together(device, part, batches)) return leave(state);
             } else {
@@ -283,7 +284,7 @@ private:
     Begun begin_batch(int device, int replica, int part, BatchSource batches, std::size_t slot = 0) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
-        const std::int64_t place = step_ * options_.accumulation + part;
+        const std::int64_t place = step_ * options_.gradient_accumulation_steps + part;
         note(device, "batch");
         const BatchView given = [&] {
             const Stopwatch watch(state.worker.times(), StepPart::data);
@@ -295,18 +296,19 @@ private:
         require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
                 options_.batch_size, " and other_batch_sizes only");
         // Each batch's gradient is weighed by its samples before the replicas' sums are merged: equal weights cancel.
-        require(!synchronized_ || options_.accumulation == 1 || given.size == options_.batch_size,
+        require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
                 "with synchronised statistics and accumulation every batch has batch_size samples, ",
                 options_.batch_size, ", or none, not ", given.size);
         const bool accumulates = counts_.of_replica(step_, replica) > 0;
         counts_.of(step_, part, replica) = given.size;
         const std::size_t number = batch_number(replica, part);
         std::byte* const block = state.queue->status();
-        const PassKey key = key_of(place, replica);
+        const RngKey key = key_of(place, replica);
         state.queue->write(StatusBlock::step(block), key.step);
         taken(replica) = {state.queue->take(set_.local(replica), given), key,
                           set_.status(device).statistics(block, number)};
-        const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.accumulation;
+        const bool last =
+            replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
         return {plan, packs, accumulates, last, number};
     }
 
@@ -356,9 +358,9 @@ private:
         }
         // The loss's gradient is that of the mean over this batch; several batches count by their samples.
         double weight = static_cast<double>(set_.network().loss_scale);
-        if (options_.accumulation > 1) {
-            weight *=
-                static_cast<double>(batch.size) / static_cast<double>(options_.batch_size * options_.accumulation);
+        if (options_.gradient_accumulation_steps > 1) {
+            weight *= static_cast<double>(batch.size) /
+                      static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
         }
         if (weight == 1) return;
         const std::int64_t count = batch.size * set_.network().output_elements;
@@ -370,21 +372,22 @@ private:
     bool queue_together(int device, int part, BatchSource batches) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
-        const std::size_t exchanges = in_step_.exchanges();
+        const std::size_t all_reduces = sync_batch_norm_.all_reduces();
         const int first = set_.first_replica(device);
-        for (int replica = first; replica < set_.first_replica(device + 1); ++replica) in_step_.plan(replica) = nullptr;
+        for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
+            sync_batch_norm_.plan(replica) = nullptr;
         for_each_replica(device, [&](int replica) {
             const auto slot = static_cast<std::size_t>(replica - first);
             Begun& begun = begun_together_[static_cast<std::size_t>(replica)];
             begun = begin_batch(device, replica, part, batches, slot);
             if (begun.packs) begun.plan->prepare(context, parameters_of(replica), state.worker.buffers());
-            in_step_.plan(replica) = begun.plan;
+            sync_batch_norm_.plan(replica) = begun.plan;
         });
         note(device, "forward");
         const double* merged = nullptr;
-        for (std::size_t k = 0; k <= exchanges; ++k) {
+        for (std::size_t k = 0; k <= all_reduces; ++k) {
             for_each_replica(device, [&](int replica) {
-                Plan<Kernels, T>* const plan = in_step_.plan(replica);
+                Plan<Kernels, T>* const plan = sync_batch_norm_.plan(replica);
                 if (plan == nullptr) return;
                 const Begun& begun = begun_together_[static_cast<std::size_t>(replica)];
                 const TakenBatch& batch = taken(replica);
@@ -392,38 +395,39 @@ private:
                                           .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
                 const float* const logits =
                     plan->forward_segment(context, k, batch.batch.samples, parameters_of(replica), batch.key, buffers,
-                                          merged, in_step_.partial(k, replica));
-                if (k == exchanges) queue_loss_of(device, begun, batch.batch, logits);
+                                          merged, sync_batch_norm_.partial(k, replica));
+                if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
             });
-            if (k < exchanges && !exchange(device, Direction::forward, k, k, merged)) return false;
+            if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
         }
         note(device, "loss");
         note(device, "backward");
-        for (std::size_t k = 0; k <= exchanges; ++k) {
+        for (std::size_t k = 0; k <= all_reduces; ++k) {
             for_each_replica(device, [&](int replica) {
-                Plan<Kernels, T>* const plan = in_step_.plan(replica);
+                Plan<Kernels, T>* const plan = sync_batch_norm_.plan(replica);
                 if (plan == nullptr) return;
                 const Begun& begun = begun_together_[static_cast<std::size_t>(replica)];
                 const TakenBatch& batch = taken(replica);
                 plan->backward_segment(context, k, batch.batch.samples, parameters_of(replica), set_.row(replica),
-                                       batch.key, begun.accumulates, merged, in_step_.partial(exchanges + k, replica));
-                if (k < exchanges) return;
+                                       batch.key, begun.accumulates, merged,
+                                       sync_batch_norm_.partial(all_reduces + k, replica));
+                if (k < all_reduces) return;
                 ops::TrainingStep<Kernels>::poison(
                     context, &set_.status(device).report(state.queue->status(), begun.number)->sum, set_.row(replica));
             });
-            if (k < exchanges && !exchange(device, Direction::backward, k, exchanges + k, merged)) return false;
+            if (k < all_reduces && !all_reduce(device, Direction::backward, k, all_reduces + k, merged)) return false;
         }
         return true;
     }
 
     /// An all-reduce of the replicas' sums on all devices: each device merges them for itself. False where one failed.
-    bool exchange(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged) {
+    bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged) {
         State& state = set_.at(device);
         const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
-        for (int replica = first; replica < last; ++replica) in_step_.publish(turn, replica, !state.error);
+        for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
         if (!arrive_and_wait(state)) return false;
         std::vector<double>& sums = merged_[static_cast<std::size_t>(device)];
-        state.attempt([&] { in_step_.merge(direction, k, turn, first, last, sums); });
+        state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
         merged = sums.data();
         return true;
     }
@@ -436,8 +440,8 @@ private:
     /// Completes a replica's gradient where its batches were smaller than they were weighed for.
     void weigh(int device, int replica) {
         const std::int64_t samples = counts_.of_replica(step_, replica),
-                           expected = options_.batch_size * options_.accumulation;
-        if (options_.accumulation == 1 || samples == 0 || samples == expected) return;
+                           expected = options_.batch_size * options_.gradient_accumulation_steps;
+        if (options_.gradient_accumulation_steps == 1 || samples == 0 || samples == expected) return;
         const double factor = static_cast<double>(expected) / static_cast<double>(samples);
         set_.at(device).queue->queue([this, device, row = std::span(set_.row(replica), set_.elements()), factor] {
             scale(set_.context(device), row, factor);
@@ -552,7 +556,7 @@ private:
             step_, context, queue.on_host(context, weights, set_.elements(), parameters),
             queue.on_host(context, agreement_.gradient_of(0, replica), set_.elements(), gradient), shown, batch.key,
             this,
-            [](void* object, const BatchView& view, const PassKey& key, void* visitor,
+            [](void* object, const BatchView& view, const RngKey& key, void* visitor,
                typename Inspection<Kernels>::VisitOutput visit) {
                 static_cast<StepEngine*>(object)->visit_outputs(view, key, visitor, visit);
             });
@@ -563,7 +567,7 @@ private:
         }
     }
 
-    void visit_outputs(const BatchView& view, const PassKey& key, void* visitor,
+    void visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
                        typename Inspection<Kernels>::VisitOutput visit) {
         if (view.size == 0) return;
         State& state = set_.at(0);
@@ -587,7 +591,7 @@ private:
 
     /// Before a step is queued: its slot is that of the oldest report, which is dropped if nobody asked for it.
     void reserve_slot() {
-        if (step_ - collected_ == D::max_steps_in_flight) (void)poll(0);
+        if (step_ - reported_ == D::max_steps_in_flight) (void)poll(0);
     }
 
     /// Waits for the next step, and makes its report of what landed.
@@ -621,11 +625,11 @@ private:
     bool read_report(std::int64_t step, int replica) {
         const int device = set_.device_of(replica);
         std::byte* const landed = set_.at(device).queue->landed(step);
-        StepTally& tally = tally_of(step);
-        tally.begin(replica);
-        ReplicaReport& report = tally.of(replica);
+        StepReportBuilder& report_builder = tally_of(step);
+        report_builder.begin(replica);
+        ReplicaReport& report = report_builder.of(replica);
         bool finite = true;
-        for (int part = 0; part < options_.accumulation; ++part) {
+        for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
             if (counts_.of(step, part, replica) == 0) continue;
             const LossReport& of_batch = *set_.status(device).report(landed, batch_number(replica, part));
             report.correct += of_batch.correct;
@@ -636,7 +640,7 @@ private:
             regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(landed)[i];
         }
         const std::int64_t samples = counts_.of_replica(step, replica);
-        if (samples > 0) tally.complete(replica, samples, regularization_);
+        if (samples > 0) report_builder.complete(replica, samples, regularization_);
         return finite && std::isfinite(report.total);
     }
 
@@ -645,7 +649,7 @@ private:
     void update_statistics(std::int64_t step) {
         const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
         const FlushedDenormals scope;
-        for (int part = 0; part < options_.accumulation; ++part) {
+        for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
             statistics_rows_.clear();
             for (int r = 0; r < set_.replicas(); ++r) {
                 const int device = set_.device_of(r);
@@ -669,7 +673,7 @@ private:
         });
         std::exception_ptr error;
         try {
-            find_mistake(step);
+            find_error(step);
         } catch (...) {
             error = std::current_exception();
         }
@@ -678,11 +682,11 @@ private:
         std::rethrow_exception(error);
     }
 
-    [[noreturn, gnu::cold]] void find_mistake(std::int64_t step) {
+    [[noreturn, gnu::cold]] void find_error(std::int64_t step) {
         std::vector<SearchedReplica> replicas;
         for (int r = 0; r < set_.replicas(); ++r) {
             SearchedReplica found{.samples = counts_.of_replica(step, r), .total = tally_of(step).of(r).total};
-            for (int part = 0; part < options_.accumulation; ++part) {
+            for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
                 if (counts_.of(step, part, r) == 0) continue;
                 const int device = set_.device_of(r);
                 const LossReport& report =
@@ -696,14 +700,14 @@ private:
             const int part = std::max(found.last_part, 0);
             found.batch = taken(r).batch;
             found.batch.size = counts_.of(step, part, r);
-            found.key = key_of(step * options_.accumulation + part, r);
+            found.key = key_of(step * options_.gradient_accumulation_steps + part, r);
             replicas.push_back(found);
         }
-        FiniteSearch<D, T>(set_, step, options_.accumulation).throw_first(replicas);
+        FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
     }
 
     void forget_steps() {
-        collected_ = checked_ = step_;
+        reported_ = checked_ = step_;
         set_.threads().run([&](int device) {
             Queue& queue = *set_.at(device).queue;
             queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
@@ -717,7 +721,7 @@ private:
         const int here = set_.first_replica(device + 1) - set_.first_replica(device);
         return static_cast<std::size_t>(part * here + set_.local(replica));
     }
-    [[nodiscard]] PassKey key_of(std::int64_t place, int replica) const {
+    [[nodiscard]] RngKey key_of(std::int64_t place, int replica) const {
         return {.seed = options_.seed,
                 .step = static_cast<std::uint32_t>(place),
                 .first_sample = (agreement_.first_replica() + replica) * options_.batch_size};
@@ -745,14 +749,14 @@ private:
     std::vector<Recordings> recordings_;
     /// The step whose last backward marks the buckets on each device.
     std::vector<std::int64_t> marked_;
-    std::vector<StepTally> tallies_;
+    std::vector<StepReportBuilder> tallies_;
     std::vector<double> regularization_;
-    CountedRows statistics_rows_;
+    WeightedRows statistics_rows_;
     std::vector<float> running_;
     bool running_changed_ = false, synchronized_ = false;
-    ReplicasInStep<Kernels, T> in_step_;
+    SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
     std::vector<Begun> begun_together_;
-    /// Merged sums of the replicas that run in step, per device.
+    /// Pooled sums of the replicas that run in step, per device.
     std::vector<std::vector<double>> merged_;
     struct {
         int replica = 0;
@@ -762,7 +766,7 @@ private:
     StepTrace* trace_ = nullptr;
     /// The step that is queued next, the oldest that has not been waited for, and the oldest whose report was not
     /// collected.
-    std::int64_t step_ = 0, checked_ = 0, collected_ = 0;
+    std::int64_t step_ = 0, checked_ = 0, reported_ = 0;
 };
 
 }  // namespace impl

@@ -33,8 +33,8 @@ class TrainingParts {
 
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
-        : regularized_(Loss::regularized(Net::rows)),
-          set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::rows), regularized_.size())),
+        : regularized_(Loss::regularized(Net::layers)),
+          set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::layers), regularized_.size())),
           engine_(options, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(set_, names_of(options.optimizer), options.moving_average.on(), Engine::own_parameters) {
@@ -53,7 +53,7 @@ private:
     [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized) {
         return {.replicas = options.replicas,
                 .devices = options.devices,
-                .accumulation = options.accumulation,
+                .gradient_accumulation_steps = options.gradient_accumulation_steps,
                 .device = options.device,
                 .batch_size = options.batch_size,
                 .other_batch_sizes = options.other_batch_sizes,
@@ -74,8 +74,8 @@ private:
         return names;
     }
     [[nodiscard]] TrainingState initial_state(const Options& options) const {
-        TrainingState state{.buffers = initial_buffers(Net::rows)};
-        const std::vector<float> one = initial_parameters(Net::rows, options.seed, options.initializers);
+        TrainingState state{.buffers = initial_buffers(Net::layers)};
+        const std::vector<float> one = initial_parameters(Net::layers, options.seed, options.initializers);
         const auto repeat = [&](const std::vector<float>& values) {
             std::vector<float> all;
             for (int r = 0; r < (Engine::own_parameters ? options.replicas : 1); ++r)

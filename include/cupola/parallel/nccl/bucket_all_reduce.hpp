@@ -273,9 +273,9 @@ private:
     }
     /// The other ranks wait for what will not come.
     [[noreturn, gnu::cold]] void misused(const std::string& what) {
-        const std::string sentence = text("device ", device_, ": ", what);
-        if (!group_.failed()) break_off(sentence);
-        throw InvalidArgument(sentence);
+        const std::string message = text("device ", device_, ": ", what);
+        if (!group_.failed()) break_off(message);
+        throw InvalidArgument(message);
     }
     void wait_for_broken_off() {
         if (cudaEventRecord(last_.get(), stream_.get()) == cudaSuccess)

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cudnn/training_step.hpp>
+#include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/cuda_queue.hpp>
 #include <cupola/parallel/nccl/bucket_all_reduce.hpp>
@@ -59,7 +59,7 @@ public:
         const std::span<float> to = member.values().subspan(begin, static_cast<std::size_t>(bucket.end) - begin);
         member.give(bucket, queue.bucket_event(k), [&](cudaStream_t stream) {
             const CudaContext::StreamScope scope(context, stream);
-            std::array<const float*, WeightedSumAt::most_rows> parts{};
+            std::array<const float*, WeightedSumAt::max_rows> parts{};
             require(rows.rows.size() <= parts.size(), "NcclAllReduce adds the gradients of at most ", parts.size(),
                     " replicas of a device, not of ", rows.rows.size());
             for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;

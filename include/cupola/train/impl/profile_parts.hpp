@@ -21,12 +21,12 @@ namespace impl {
 
 /// What a profile has to know of a training.
 struct ProfiledTraining {
-    std::span<const Row> rows;
+    std::span<const LayerInfo> layers;
     bool fusion = true;
     /// Of an activation.
     std::size_t element_bytes = sizeof(float);
     int replicas = 1, devices = 1;
-    double samples_a_step = 0;
+    double samples_per_step = 0;
     int state_arenas = 0;
     std::int64_t parameter_elements = 0, regularized_elements = 0;
 };
@@ -47,19 +47,19 @@ private:
 class ProfileParts {
 public:
     ProfileParts(const StepTimes& times, const ProfiledTraining& training)
-        : times_(times), training_(training), stages_(training.rows.size()), rests_(times.steps()) {
-        stages_.resize(fuse(training.rows, training.fusion, stages_));
+        : times_(times), training_(training), nodes_(training.layers.size()), rests_(times.steps()) {
+        nodes_.resize(fuse(training.layers, training.fusion, nodes_));
         for (std::size_t step = 0; step < rests_.size(); ++step) rests_[step] = times.seconds(step);
     }
 
-    [[gnu::cold]] StepProfile find(const MachineRates& rates) {
+    [[gnu::cold]] StepProfile find(const PeakRates& rates) {
         const double parameters = sizeof(float) * static_cast<double>(training_.parameter_elements);
         const double replicas = training_.replicas;
         add(StepPart::data, "data", 0);
         add(StepPart::packing, "packing of weights", 0);
-        for (std::size_t i = 0; i < stages_.size(); ++i) add(Direction::forward, i);
+        for (std::size_t i = 0; i < nodes_.size(); ++i) add(Direction::forward, i);
         add(StepPart::loss, "loss", 0);
-        for (std::size_t i = stages_.size(); i-- > 0;) add(Direction::backward, i);
+        for (std::size_t i = nodes_.size(); i-- > 0;) add(Direction::backward, i);
         add(StepPart::waiting, "waiting for other devices", 0);
         // Each device's slice: all rows are read and the mean is written, if there is more than one, and it is checked.
         add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
@@ -72,7 +72,7 @@ public:
         std::vector<double> steps;
         for (std::size_t step = 0; step < times_.steps(); ++step) steps.push_back(times_.seconds(step));
         return {.steps = static_cast<std::int64_t>(times_.steps()),
-                .samples_a_step = training_.samples_a_step,
+                .samples_per_step = training_.samples_per_step,
                 .seconds = median(std::move(steps)),
                 .rest = median(rests_),
                 .rates = rates,
@@ -110,51 +110,51 @@ private:
     }
 
     void add(Direction direction, std::size_t i) {
-        const StageInfo& stage = stages_[i];
-        ProfiledPart named{.name = std::string(training_.rows[stage.row].name),
+        const NodeInfo& node = nodes_[i];
+        ProfiledPart named{.name = std::string(training_.layers[node.layer].name),
                            .what = {},
                            .pass = direction == Direction::forward ? "forward" : "backward"};
-        for (std::size_t row = stage.row; row < stage.row + stage.rows; ++row) {
-            named.what += text(row > stage.row ? " + " : "", training_.rows[row].type);
+        for (std::size_t layer = node.layer; layer < node.layer + node.layers; ++layer) {
+            named.what += text(layer > node.layer ? " + " : "", training_.layers[layer].type);
         }
         add_part(
             std::move(named), [&](std::size_t step) -> const auto& { return times_.at(step, direction, i); },
-            [&](ProfiledPart& part, double calls) { find_work(part, stage, direction, calls); });
+            [&](ProfiledPart& part, double calls) { find_work(part, node, direction, calls); });
     }
 
-    /// What a stage has to do in a step, of all batches of the first device together.
-    void find_work(ProfiledPart& part, const StageInfo& stage, Direction direction, double calls) const {
+    /// What a node has to do in a step, of all batches of the first device together.
+    void find_work(ProfiledPart& part, const NodeInfo& node, Direction direction, double calls) const {
         const int own_replicas = training_.replicas / training_.devices;
-        const double samples = training_.samples_a_step * own_replicas / training_.replicas;
+        const double samples = training_.samples_per_step * own_replicas / training_.replicas;
         const auto activations = [&](const Shape& shape) {
             return samples * static_cast<double>(shape.size()) * static_cast<double>(training_.element_bytes);
         };
         double multiply_adds = 0, parameters = 0;
-        for (std::size_t i = stage.row; i < stage.row + stage.rows; ++i) {
-            const Row& row = training_.rows[i];
-            multiply_adds += static_cast<double>(row.multiply_adds);
-            for (std::size_t p = 0; p < row.parameters.count; ++p) {
-                parameters += sizeof(float) * static_cast<double>(row.parameters.list[p].shape.size());
+        for (std::size_t i = node.layer; i < node.layer + node.layers; ++i) {
+            const LayerInfo& layer = training_.layers[i];
+            multiply_adds += static_cast<double>(layer.multiply_adds);
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+                parameters += sizeof(float) * static_cast<double>(layer.parameters.list[p].shape.size());
             }
         }
-        const double inputs = activations(stage.input) * (stage.also_reads == no_value ? 1 : 2),
-                     output = activations(stage.output);
+        const double inputs = activations(node.input) * (node.also_reads == no_value ? 1 : 2),
+                     output = activations(node.output);
         if (direction == Direction::forward) {
             part.operations = 2 * multiply_adds * samples;
             part.bytes = inputs + output + calls * parameters;
             return;
         }
-        const bool wanted = stage.reads > lowest_stage(stages_, false), read = !stage.view;
+        const bool wanted = node.reads > lowest_node(nodes_, false), read = !node.view;
         part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
-        part.bytes = output * (stage.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients in, and out
+        part.bytes = output * (node.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients in, and out
         if (wanted) part.bytes += inputs + calls * parameters;
-        if (read && stage.backward_reads_input) part.bytes += activations(stage.input);
-        if (read && stage.backward_reads_output) part.bytes += output;
+        if (read && node.backward_reads_input) part.bytes += activations(node.input);
+        if (read && node.backward_reads_output) part.bytes += output;
     }
 
     const StepTimes& times_;
     ProfiledTraining training_;
-    std::vector<StageInfo> stages_;
+    std::vector<NodeInfo> nodes_;
     /// What is left of each step's time.
     std::vector<double> rests_;
     std::vector<ProfiledPart> parts_;

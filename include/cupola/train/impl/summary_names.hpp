@@ -14,21 +14,22 @@
 namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
-/// "conv1"; the row's number for a layer without a name. Dots separate levels in Cupola, slashes in TensorBoard.
-[[nodiscard]] inline std::string layer_tag(std::span<const Row> rows, std::size_t row) {
-    std::string result = rows[row].name.empty() ? text(row) : std::string(rows[row].name);
+/// "conv1"; the layer's number for a layer without a name. Dots separate levels in Cupola, slashes in TensorBoard.
+[[nodiscard]] inline std::string layer_tag(std::span<const LayerInfo> layers, std::size_t layer) {
+    std::string result = layers[layer].name.empty() ? text(layer) : std::string(layers[layer].name);
     for (char& c : result) c = c == '.' ? '/' : c;
     return result;
 }
 
 /// "conv1/weights" for conv1.weight; "bn1/gamma" for bn1.weight.
-[[nodiscard]] inline std::string parameter_tag(std::span<const Row> rows, std::size_t row, std::size_t parameter) {
-    const std::string_view name = rows[row].parameters.list[parameter].name;
-    const bool normalization = rows[row].type.starts_with("BatchNorm");
+[[nodiscard]] inline std::string parameter_tag(std::span<const LayerInfo> layers, std::size_t layer,
+                                               std::size_t parameter) {
+    const std::string_view name = layers[layer].parameters.list[parameter].name;
+    const bool normalization = layers[layer].type.starts_with("BatchNorm");
     std::string_view tag = name;
     if (name == "weight") tag = normalization ? "gamma" : "weights";
     if (name == "bias") tag = normalization ? "beta" : "biases";
-    return text(layer_tag(rows, row), '/', tag);
+    return text(layer_tag(layers, layer), '/', tag);
 }
 
 /// "local3/weight_loss" for the part weight_decay/local3; other parts keep their names.
@@ -37,13 +38,13 @@ namespace impl {
     return part.starts_with(decay) ? text(part.substr(decay.size()), "/weight_loss") : std::string(part);
 }
 
-/// The row whose output is the activation of the layer `row`: the activation function that reads its output, if the
-/// next row is one.
-[[nodiscard]] inline std::size_t activation_row(std::span<const Row> rows, std::size_t row) {
-    const std::size_t next = row + 1;  // also the number of the value that `row` makes
+/// The layer whose output is the activation of layer `layer`: the activation function that reads its output, if the
+/// next layer is one.
+[[nodiscard]] inline std::size_t activation_layer(std::span<const LayerInfo> layers, std::size_t layer) {
+    const std::size_t next = layer + 1;  // also the number of the value that `layer` makes
     const bool followed =
-        next < rows.size() && rows[next].traits.activation != Activation::none && rows[next].reads == next;
-    return followed ? next : row;
+        next < layers.size() && layers[next].traits.activation != Activation::none && layers[next].reads == next;
+    return followed ? next : layer;
 }
 
 }  // namespace impl

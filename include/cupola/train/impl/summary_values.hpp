@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gathers what is shown of a step from the network's rows and the step's values, under the tutorial's tags.
+// Gathers what is shown of a step from the network's layers and the step's values, under the tutorial's tags.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace impl {
 
 class SummaryValues {
 public:
-    explicit SummaryValues(std::span<const Row> rows) : rows_(rows) {}
+    explicit SummaryValues(std::span<const LayerInfo> layers) : layers_(layers) {}
 
     [[nodiscard]] const StepSummary& summary() const { return summary_; }
     void clear() { summary_.clear(); }
@@ -29,18 +29,18 @@ public:
     void add_scalar(std::string tag, double value) { summary_.scalars.push_back({std::move(tag), value}); }
 
     [[gnu::cold]] void add_parameters(std::span<const float> arena, const char* suffix) {
-        for (std::size_t r = 0; r < rows_.size(); ++r) {
-            for (std::size_t p = 0; p < rows_[r].parameters.count; ++p) {
-                add_histogram(text(parameter_tag(rows_, r, p), suffix), parameter(arena, r, p));
+        for (std::size_t r = 0; r < layers_.size(); ++r) {
+            for (std::size_t p = 0; p < layers_[r].parameters.count; ++p) {
+                add_histogram(text(parameter_tag(layers_, r, p), suffix), parameter(arena, r, p));
             }
         }
     }
 
-    [[gnu::cold]] void add_images(const BatchView& batch, std::int64_t most) {
-        const Shape& input = rows_.front().input;
+    [[gnu::cold]] void add_images(const BatchView& batch, std::int64_t max_images) {
+        const Shape& input = layers_.front().input;
         if (shows_as_image(input)) {
             const auto size = static_cast<std::size_t>(input.size());
-            for (std::int64_t i = 0; i < std::min(most, batch.size); ++i) {
+            for (std::int64_t i = 0; i < std::min(max_images, batch.size); ++i) {
                 const std::span sample(batch.samples + static_cast<std::size_t>(i) * size, size);
                 summary_.images.push_back({text("images/image/", i), sample_image(sample, input)});
             }
@@ -49,23 +49,24 @@ public:
 
     /// The first layer's, if they can be seen: later ones do not look at the samples.
     [[gnu::cold]] void add_filters(std::span<const float> parameters) {
-        for (std::size_t r = 0; r < rows_.size(); ++r) {
-            if (rows_[r].parameters.count == 0) continue;
-            const Shape& shape = rows_[r].parameters.list[0].shape;
+        for (std::size_t r = 0; r < layers_.size(); ++r) {
+            if (layers_[r].parameters.count == 0) continue;
+            const Shape& shape = layers_[r].parameters.list[0].shape;
             if (!shows_as_filters(shape)) return;
             summary_.images.push_back(
-                {text(layer_tag(rows_, r), "/filters"), filter_grid(parameter(parameters, r, 0), shape)});
+                {text(layer_tag(layers_, r), "/filters"), filter_grid(parameter(parameters, r, 0), shape)});
             return;
         }
     }
 
-    [[gnu::cold]] void add_activation(std::size_t row, std::span<const float> values) {
-        for (std::size_t r = row > 0 ? row - 1 : 0; r <= row; ++r) {
-            if (rows_[r].name.empty() || rows_[r].parameters.count == 0 || activation_row(rows_, r) != row) continue;
-            const std::string layer = layer_tag(rows_, r);
-            add_histogram(text(layer, "/activations"), values);
+    [[gnu::cold]] void add_activation(std::size_t layer, std::span<const float> values) {
+        for (std::size_t r = layer > 0 ? layer - 1 : 0; r <= layer; ++r) {
+            if (layers_[r].name.empty() || layers_[r].parameters.count == 0 || activation_layer(layers_, r) != layer)
+                continue;
+            const std::string tag = layer_tag(layers_, r);
+            add_histogram(text(tag, "/activations"), values);
             const double zeros = static_cast<double>(summary_.histograms.back().value.zeros);
-            add_scalar(text(layer, "/sparsity"), zeros / static_cast<double>(values.size()));
+            add_scalar(text(tag, "/sparsity"), zeros / static_cast<double>(values.size()));
         }
     }
 
@@ -76,12 +77,13 @@ private:
         if (histogram.not_finite > 0) add_scalar(text(tag, "/not_finite"), static_cast<double>(histogram.not_finite));
     }
 
-    [[nodiscard]] std::span<const float> parameter(std::span<const float> arena, std::size_t row, std::size_t p) const {
-        return arena.subspan(static_cast<std::size_t>(rows_[row].offsets[p]),
-                             static_cast<std::size_t>(rows_[row].parameters.list[p].shape.size()));
+    [[nodiscard]] std::span<const float> parameter(std::span<const float> arena, std::size_t layer,
+                                                   std::size_t p) const {
+        return arena.subspan(static_cast<std::size_t>(layers_[layer].offsets[p]),
+                             static_cast<std::size_t>(layers_[layer].parameters.list[p].shape.size()));
     }
 
-    std::span<const Row> rows_;
+    std::span<const LayerInfo> layers_;
     HistogramMaker maker_;
     StepSummary summary_;
 };

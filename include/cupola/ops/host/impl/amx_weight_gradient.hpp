@@ -84,7 +84,7 @@ public:
         const bool full = by_channels(shape) && shape.in_channels >= 64 ? 2 * batch >= places : 8 * batch >= 7 * places;
         const std::int64_t weights = shape.height.window * shape.width.window * shape.in_channels * shape.out_channels;
         return full && inner(shape).window >= 2 && shape.height.output > 0 && shape.width.output > 0 &&
-               weights * threads <= most_sums;
+               weights * threads <= max_sums;
     }
 
     AmxWeightGradient(const ConvolutionShape& shape, std::int64_t batch, int threads)
@@ -131,7 +131,7 @@ public:
 
 private:
     /// 128 MB.
-    static constexpr std::int64_t most_sums = 1 << 25;
+    static constexpr std::int64_t max_sums = 1 << 25;
     /// 768 KB for the operands of a block, in a second-level cache of 2 MB beside the sums and what is read.
     static constexpr std::int64_t block_budget = 3 << 18;
 

@@ -13,8 +13,8 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/host/impl/avx512.hpp>
+#include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/local_response_norm.hpp>
-#include <cupola/ops/onednn/impl/element.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include <cupola/ops/host/impl/avx512.hpp>
-#include <cupola/ops/onednn/impl/element.hpp>
+#include <cupola/ops/host/impl/element.hpp>
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -46,18 +46,18 @@ public:
     template <class T, class Row, class Then>
     void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, Then then) const {
         const std::int64_t top = first_input(i), bottom = last_input(i);
-        Taps<T> taps{.rows = {},
-                     .count = static_cast<int>(bottom - top),
-                     .stride = channels_,
-                     .across = static_cast<int>(width_.window)};
-        for (std::int64_t a = top; a < bottom; ++a) taps.rows[a - top] = row(a);
+        Window<T> window{.rows = {},
+                         .count = static_cast<int>(bottom - top),
+                         .stride = channels_,
+                         .across = static_cast<int>(width_.window)};
+        for (std::int64_t a = top; a < bottom; ++a) window.rows[a - top] = row(a);
         const auto above = static_cast<int>((top - start(i)) * width_.window);
         for (std::int64_t j = 0; j < width_.output; ++j) {
             const std::int64_t left = j * width_.stride - width_.pad_begin, begin = std::max(std::int64_t{0}, left);
-            taps.at = begin * channels_;
-            taps.columns = static_cast<int>(std::min(width_.input, left + width_.window) - begin);
-            taps.first = above + static_cast<int>(begin - left);
-            pixel(taps, y, places, mask);
+            window.at = begin * channels_;
+            window.columns = static_cast<int>(std::min(width_.input, left + width_.window) - begin);
+            window.first = above + static_cast<int>(begin - left);
+            pixel(window, y, places, mask);
             then(j);
             y += channels_;
             if (places != nullptr) places += channels_;
@@ -70,21 +70,21 @@ public:
         const std::int64_t bottom = last_output(at);
         std::int64_t top =
             std::max(std::int64_t{0}, at + height_.pad_begin - height_.window + height_.stride) / height_.stride;
-        Givers<T> givers{.dy = dy, .places = places};
-        givers.down = output_row();
-        givers.across = channels_;
-        givers.tap_down = static_cast<int>(height_.stride * width_.window);
-        givers.tap_across = static_cast<int>(width_.stride);
-        givers.rows = static_cast<int>(std::max(std::int64_t{0}, bottom - top + 1));
-        const std::int64_t tap_row = (at - start(top)) * width_.window;
+        ContributingOutputs<T> outputs{.dy = dy, .places = places};
+        outputs.down = output_row();
+        outputs.across = channels_;
+        outputs.offset_down = static_cast<int>(height_.stride * width_.window);
+        outputs.offset_across = static_cast<int>(width_.stride);
+        outputs.rows = static_cast<int>(std::max(std::int64_t{0}, bottom - top + 1));
+        const std::int64_t offset_row = (at - start(top)) * width_.window;
         std::int64_t left = 0, right = -1;  // the columns of the output whose windows hold x
         for (std::int64_t x = 0; x < width_.input; ++x) {
             while (left * width_.stride - width_.pad_begin + width_.window <= x) ++left;
             while (right + 1 < width_.output && (right + 1) * width_.stride - width_.pad_begin <= x) ++right;
-            givers.at = (top * width_.output + left) * channels_;
-            givers.columns = static_cast<int>(std::max(std::int64_t{0}, right - left + 1));
-            givers.tap = static_cast<int>(tap_row + x - (left * width_.stride - width_.pad_begin));
-            gather(givers, dx);
+            outputs.at = (top * width_.output + left) * channels_;
+            outputs.columns = static_cast<int>(std::max(std::int64_t{0}, right - left + 1));
+            outputs.offset = static_cast<int>(offset_row + x - (left * width_.stride - width_.pad_begin));
+            gather(outputs, dx);
             dx += channels_;
         }
     }
@@ -95,7 +95,7 @@ private:
 
     /// The inputs of one window: `count` rows of `columns` pixels from element `at` of each row.
     template <class T>
-    struct Taps {
+    struct Window {
         const T* rows[max_rows];
         int count, columns = 0;
         std::int64_t at = 0, stride;
@@ -103,56 +103,56 @@ private:
     };
     /// The windows that one input lies in: `rows` x `columns` of them from element `at`, and its place in the first.
     template <class T>
-    struct Givers {
+    struct ContributingOutputs {
         const T* dy;
         const std::uint8_t* places;
         int rows = 0, columns = 0;
         std::int64_t at = 0, down = 0, across = 0;
-        int tap = 0, tap_down = 0, tap_across = 0;
+        int offset = 0, offset_down = 0, offset_across = 0;
     };
 
     [[nodiscard]] std::int64_t start(std::int64_t i) const { return i * height_.stride - height_.pad_begin; }
 
     template <class T>
-    void pixel(const Taps<T>& taps, T* y, std::uint8_t* places, bool mask) const {
+    void pixel(const Window<T>& window, T* y, std::uint8_t* places, bool mask) const {
         std::int64_t c = 0;
 #if defined(CUPOLA_HOST_AVX512)
-        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) maxima<4>(taps, c, 0xFFFF, y, places, mask);
-        for (; c < channels_; c += vector_lanes) maxima<1>(taps, c, first_lanes(channels_ - c), y, places, mask);
+        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) maxima<4>(window, c, 0xFFFF, y, places, mask);
+        for (; c < channels_; c += vector_lanes) maxima<1>(window, c, first_lanes(channels_ - c), y, places, mask);
 #else
-        for (; c < channels_; c += block) plain_maxima(taps, c, std::min(block, channels_ - c), y, places, mask);
+        for (; c < channels_; c += block) plain_maxima(window, c, std::min(block, channels_ - c), y, places, mask);
 #endif
     }
 
     template <class T>
-    void gather(const Givers<T>& givers, T* dx) const {
+    void gather(const ContributingOutputs<T>& outputs, T* dx) const {
         std::int64_t c = 0;
 #if defined(CUPOLA_HOST_AVX512)
-        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) gathered<4>(givers, c, 0xFFFF, dx);
-        for (; c < channels_; c += vector_lanes) gathered<1>(givers, c, first_lanes(channels_ - c), dx);
+        for (; c + 4 * vector_lanes <= channels_; c += 4 * vector_lanes) gathered<4>(outputs, c, 0xFFFF, dx);
+        for (; c < channels_; c += vector_lanes) gathered<1>(outputs, c, first_lanes(channels_ - c), dx);
 #else
-        for (; c < channels_; c += block) plain_gathered(givers, c, std::min(block, channels_ - c), dx);
+        for (; c < channels_; c += block) plain_gathered(outputs, c, std::min(block, channels_ - c), dx);
 #endif
     }
 
     /// Channels [c, c + count) of one window, count <= block.
     template <class T>
-    static void plain_maxima(const Taps<T>& taps, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places,
+    static void plain_maxima(const Window<T>& window, std::int64_t c, std::int64_t count, T* y, std::uint8_t* places,
                              bool mask) {
         float best[block];
         std::int32_t place[block];
-        const T* x = taps.rows[0] + taps.at + c;
+        const T* x = window.rows[0] + window.at + c;
         for (std::int64_t k = 0; k < count; ++k) {
             best[k] = static_cast<float>(x[k]);
-            place[k] = taps.first;
+            place[k] = window.first;
         }
-        for (int a = 0; a < taps.count; ++a) {
-            for (int b = 0; b < taps.columns; ++b) {
-                const T* tap = taps.rows[a] + taps.at + b * taps.stride + c;
-                const std::int32_t here = taps.first + a * taps.across + b;
+        for (int a = 0; a < window.count; ++a) {
+            for (int b = 0; b < window.columns; ++b) {
+                const T* offset = window.rows[a] + window.at + b * window.stride + c;
+                const std::int32_t here = window.first + a * window.across + b;
 #pragma omp simd
                 for (std::int64_t k = 0; k < count; ++k) {
-                    const auto value = static_cast<float>(tap[k]);
+                    const auto value = static_cast<float>(offset[k]);
                     const bool larger = (value > best[k]) | ((value != value) & (best[k] == best[k]));
                     best[k] = larger ? value : best[k];
                     place[k] = larger ? here : place[k];
@@ -167,18 +167,18 @@ private:
     }
 
     template <class T>
-    static void plain_gathered(const Givers<T>& givers, std::int64_t c, std::int64_t count, T* dx) {
+    static void plain_gathered(const ContributingOutputs<T>& outputs, std::int64_t c, std::int64_t count, T* dx) {
         float sum[block] = {};
-        for (int i = 0; i < givers.rows; ++i) {
-            for (int j = 0; j < givers.columns; ++j) {
-                const int tap = givers.tap - i * givers.tap_down - j * givers.tap_across;
-                const std::int64_t at = givers.at + i * givers.down + j * givers.across + c;
-                const T* dy = givers.dy + at;
-                const std::uint8_t* places = givers.places + at;
+        for (int i = 0; i < outputs.rows; ++i) {
+            for (int j = 0; j < outputs.columns; ++j) {
+                const int offset = outputs.offset - i * outputs.offset_down - j * outputs.offset_across;
+                const std::int64_t at = outputs.at + i * outputs.down + j * outputs.across + c;
+                const T* dy = outputs.dy + at;
+                const std::uint8_t* places = outputs.places + at;
 #pragma omp simd
                 for (std::int64_t k = 0; k < count; ++k) {
                     const auto value = static_cast<float>(dy[k]);
-                    sum[k] += static_cast<int>(places[k]) == tap ? value : 0.0F;
+                    sum[k] += static_cast<int>(places[k]) == offset ? value : 0.0F;
                 }
             }
         }
@@ -189,22 +189,22 @@ private:
 #if defined(CUPOLA_HOST_AVX512)
     /// n vectors of channels from c, the last of them with the lanes of `last`.
     template <int n, class T>
-    static void maxima(const Taps<T>& taps, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
+    static void maxima(const Window<T>& window, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
         __m512 best[n];
         __m128i place[n];
         __mmask16 numbers = 0xFFFF;  // no NaN so far; two vectors are looked at by one comparison
-        const T* x = taps.rows[0] + taps.at + c;
+        const T* x = window.rows[0] + window.at + c;
         unrolled<n>([&](auto k) {
             best[k] = load<n>(x, k, last);
-            place[k] = _mm_set1_epi8(static_cast<char>(taps.first));
+            place[k] = _mm_set1_epi8(static_cast<char>(window.first));
         });
-        for (int a = 0; a < taps.count; ++a) {
-            const T* tap = taps.rows[a] + taps.at + c;
-            int here = taps.first + a * taps.across;
-            for (int b = 0; b < taps.columns; ++b, ++here, tap += taps.stride) {
+        for (int a = 0; a < window.count; ++a) {
+            const T* offset = window.rows[a] + window.at + c;
+            int here = window.first + a * window.across;
+            for (int b = 0; b < window.columns; ++b, ++here, offset += window.stride) {
                 __m512 value[n];
                 unrolled<n>([&](auto k) {
-                    value[k] = load<n>(tap, k, last);
+                    value[k] = load<n>(offset, k, last);
                     const __mmask16 larger = _mm512_cmp_ps_mask(value[k], best[k], _CMP_GT_OQ);
                     best[k] = _mm512_maskz_max_ps(0xFFFF, value[k], best[k]);
                     place[k] = _mm_mask_mov_epi8(place[k], larger, _mm_set1_epi8(static_cast<char>(here)));
@@ -216,7 +216,7 @@ private:
         }
         if (numbers != 0xFFFF) [[unlikely]] {
             for (std::int64_t k = 0; k < n; ++k) {
-                plain_maxima(taps, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places,
+                plain_maxima(window, c + k * vector_lanes, n == 1 ? __builtin_popcount(last) : vector_lanes, y, places,
                              mask);
             }
             return;
@@ -233,19 +233,19 @@ private:
     }
 
     template <int n, class T>
-    static void gathered(const Givers<T>& givers, std::int64_t c, __mmask16 last, T* dx) {
+    static void gathered(const ContributingOutputs<T>& outputs, std::int64_t c, __mmask16 last, T* dx) {
         __m512 sum[n];
         unrolled<n>([&](auto k) { sum[k] = _mm512_setzero_ps(); });
-        for (int i = 0; i < givers.rows; ++i) {
-            int tap = givers.tap - i * givers.tap_down;
-            std::int64_t at = givers.at + i * givers.down + c;
-            for (int j = 0; j < givers.columns; ++j, tap -= givers.tap_across, at += givers.across) {
-                const __m128i here = _mm_set1_epi8(static_cast<char>(tap));
+        for (int i = 0; i < outputs.rows; ++i) {
+            int offset = outputs.offset - i * outputs.offset_down;
+            std::int64_t at = outputs.at + i * outputs.down + c;
+            for (int j = 0; j < outputs.columns; ++j, offset -= outputs.offset_across, at += outputs.across) {
+                const __m128i here = _mm_set1_epi8(static_cast<char>(offset));
                 unrolled<n>([&](auto k) {
                     const __m128i place =
-                        _mm_maskz_loadu_epi8(n == 1 ? last : 0xFFFF, givers.places + at + k * vector_lanes);
+                        _mm_maskz_loadu_epi8(n == 1 ? last : 0xFFFF, outputs.places + at + k * vector_lanes);
                     const __mmask16 from_here = _mm_cmpeq_epi8_mask(place, here);
-                    sum[k] = _mm512_mask_add_ps(sum[k], from_here, sum[k], load<n>(givers.dy + at, k, last));
+                    sum[k] = _mm512_mask_add_ps(sum[k], from_here, sum[k], load<n>(outputs.dy + at, k, last));
                 });
             }
         }

@@ -29,11 +29,11 @@ namespace impl {
 }
 
 /// Tiles a block, so that what a tile needs stays in `budget` floats.
-[[nodiscard]] constexpr std::int64_t tiles_a_block(std::int64_t tiles, int threads, std::int64_t floats_a_tile,
-                                                   std::int64_t budget, std::int64_t multiple) {
-    const std::int64_t fitting = std::max<std::int64_t>(budget / floats_a_tile / multiple, 1) * multiple;
-    const std::int64_t share = ((tiles + threads - 1) / threads + multiple - 1) / multiple * multiple;
-    return std::min(fitting, share);
+[[nodiscard]] constexpr std::int64_t tiles_per_block(std::int64_t tiles, int threads, std::int64_t floats_per_tile,
+                                                     std::int64_t budget, std::int64_t multiple) {
+    const std::int64_t fitting = std::max<std::int64_t>(budget / floats_per_tile / multiple, 1) * multiple;
+    const std::int64_t fraction = ((tiles + threads - 1) / threads + multiple - 1) / multiple * multiple;
+    return std::min(fitting, fraction);
 }
 
 /// to[point] = M d M' for the square d of pixels in `rows`, channels c and on.
@@ -72,8 +72,8 @@ public:
         : map_(map),
           threads_(threads),
           tiles_(map),
-          block_(
-              tiles_a_block(tiles_.count, threads, points * (map.in + product_columns), block_budget, product_rows)) {}
+          block_(tiles_per_block(tiles_.count, threads, points * (map.in + product_columns), block_budget,
+                                 product_rows)) {}
 
     /// Of the transformed filters.
     [[nodiscard]] std::size_t packed_floats() const {

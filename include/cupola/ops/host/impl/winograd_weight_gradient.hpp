@@ -33,7 +33,7 @@ public:
           row_parts_(std::min((threads + segments_ - 1) / segments_, side)),
           out_parts_(std::min((threads + segments_ * side - 1) / (segments_ * side), map.out / 16)),
           rows_at_once_(segments_ == 1 ? side / 2 : side),
-          block_(tiles_a_block(tiles_.count, 1, rows_at_once_ * side * (map.in + map.out), block_budget, 1)) {}
+          block_(tiles_per_block(tiles_.count, 1, rows_at_once_ * side * (map.in + map.out), block_budget, 1)) {}
 
     [[nodiscard]] std::size_t scratch_floats() const {
         return static_cast<std::size_t>(zero_floats() + segments_ * (sum_floats() + map_.out) +

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OnDevice<Device, Layers...>: these layers of a network run on the device that is named, wherever the rest of it runs: an
+// operation that a GPU lacks, or one that is better beside its data (TensorFlow's soft placement, asked for by name).
+//
+//   MaxPool2d<3, 2>, OnDevice<Host, LocalResponseNorm<4>>, Named<"conv2", Conv2d<64, 5>>
+//
+// Each layer's tensors are copied there and back, which the network's summary shows; where the network runs on that
+// device anyway nothing is copied. A layer that is placed is not fused with its neighbours, and one that keeps
+// statistics of its batch cannot be placed: replicas could not exchange them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/offloaded.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// One layer of OnDevice.
+template <class Device, class L>
+struct OffloadedLayer {
+    static constexpr LayerTraits traits = [] {
+        LayerTraits traits = traits_of<L>();
+        if (traits.view) return traits;  // nothing is computed, and so nowhere
+        traits.activation = Activation::none;
+        traits.absorbs_relu = traits.absorbs_norm = traits.can_apply_relu_mask = false;
+        traits.pools = traits.normalizes_locally = false;
+        traits.runs_on = Device::name;
+        return traits;
+    }();
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (buffers_of<L>(input).count > 0)
+            return ShapeError{"keeps statistics of its batch, so OnDevice cannot place it on another device"};
+        return L::output(input);
+    }
+    static constexpr Parameters parameters(const Shape& input) { return parameters_of<L>(input); }
+    static constexpr std::int64_t multiply_adds(const Shape& input) { return multiply_adds_of<L>(input); }
+
+    template <class BuildContext>
+        requires(HasOperation<L, Device, typename BuildContext::Element> &&
+                 (std::is_same_v<typename BuildContext::DeviceType, Device> ||
+                  std::is_same_v<typename BuildContext::Element, float>))
+    static auto operation(const BuildContext& build) {
+        using Here = typename BuildContext::DeviceType;
+        if constexpr (std::is_same_v<Here, Device> || traits.view) {
+            return L::operation(build);
+        } else {
+            using Op = OperationOf<L, Device>;
+            std::array<std::int64_t, max_parameters> sizes{};
+            const Parameters parameters = parameters_of<L>(build.input);
+            for (std::size_t p = 0; p < parameters.count; ++p) sizes[p] = parameters.list[p].shape.size();
+            return ops::Offloaded<Here, Device, Op>(
+                build, [](const cupola::BuildContext<Device>& there) -> Op { return L::operation(there); }, sizes);
+        }
+    }
+};
+
+}  // namespace impl
+
+/// See the head of this file.
+template <class Device, class... Layers>
+struct OnDevice {
+    using OffloadDevice = Device;
+    template <template <class...> class List>
+    using Modules = List<Layers...>;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OptionAShortcut<channels, stride = 1>: the shortcut of option A around a residual block that changes the extents: an
+// average pool whose window is its stride, then channels of zeros, as many before the input's as after them. It has no
+// parameters.
+//
+//   input   height x width x fewer channels
+//   output  ceil(height / stride) x ceil(width / stride) x channels
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/option_a_shortcut.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t channels, std::int64_t stride = 1>
+struct OptionAShortcut {
+    static constexpr bool is_shortcut = true;
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+
+    static constexpr OptionAShortcutShape shape(const Shape& input) {
+        return {window_axis(input.height(), stride, stride, Padding::same),
+                window_axis(input.width(), stride, stride, Padding::same), input.channels(), channels,
+                (channels - input.channels()) / 2};
+    }
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (channels < 1 || stride < 1) return ShapeError{"has a size of zero"};
+        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (channels < input.channels()) return ShapeError{"has fewer channels than its input, and can only add some"};
+        if ((channels - input.channels()) % 2 != 0) {
+            return ShapeError{
+                "adds as many channels before the input's as after them, and here the number to add is odd"};
+        }
+        const OptionAShortcutShape s = shape(input);
+        return Shape{s.height.output, s.width.output, channels};
+    }
+
+    template <class BuildContext>
+    static ops::OptionAShortcut<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+        const BuildContext& build) {
+        return {build, shape(build.input)};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Directional derivatives along some directions, from differences and from backward, and what their disagreement looks like.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/core/philox.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Random figures for check number `stream`: normal ones.
+[[nodiscard]] inline std::vector<float> check_normal(std::uint64_t seed, std::uint32_t stream, std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto words = RandomStream(seed, RngDomain::user, stream, i).words(0);
+        values[i] = static_cast<float>(standard_normal(words[0], words[1]));
+    }
+    return values;
+}
+
+/// The root of the mean of the squares; 1 where all are zero, so that a step has a size.
+[[nodiscard]] inline double check_size(const std::vector<float>& values) {
+    double squares = 0;
+    for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
+    return squares > 0 ? std::sqrt(squares / static_cast<double>(values.size())) : 1.0;
+}
+
+class DirectionalDerivatives {
+public:
+    /// `noise` is what rounding may have done to `numeric`.
+    void add(double numeric, double analytic, double noise) {
+        numeric_ += numeric * numeric;
+        analytic_ += analytic * analytic;
+        product_ += numeric * analytic;
+        difference_ += (numeric - analytic) * (numeric - analytic);
+        noise_ += noise * noise;
+    }
+
+    /// The norm of the difference over the norm of the numeric derivatives (of the analytic ones where those are noise).
+    [[nodiscard]] double error() const {
+        return difference_ == 0 ? 0.0 : std::sqrt(difference_ / (numeric_ > noise_ ? numeric_ : analytic_));
+    }
+    /// Written so that a NaN agrees with nothing.
+    [[nodiscard]] bool agree(double tolerance) const {
+        return std::sqrt(difference_) <= tolerance * std::sqrt(numeric_) + std::sqrt(noise_);
+    }
+
+    /// Whether rounding is at most this fraction of the derivatives.
+    [[nodiscard]] bool clear(double fraction) const { return std::sqrt(noise_) <= fraction * std::sqrt(numeric_); }
+
+    /// Completes "the gradient of weight ...".
+    [[nodiscard]] std::string diagnosis(double tolerance) const {
+        if (!std::isfinite(difference_)) return "is not a number";
+        if (analytic_ == 0) return "is zero, and the result depends on it";
+        if (numeric_ <= noise_) return "is not zero, and the result does not depend on it";
+        constexpr double parallel = 0.995, near_one = 0.05;
+        const double ratio = product_ / numeric_;
+        const std::string off = text(" (off by ", two_digits(error()), ", allowed ", two_digits(tolerance), ")");
+        if (std::abs(product_) < parallel * std::sqrt(numeric_ * analytic_) || std::abs(ratio - 1) < near_one) {
+            return "is not the derivative" + off;
+        }
+        if (std::abs(ratio + 1) < near_one) return "has the wrong sign" + off;
+        return text("is ", two_digits(ratio), " times what it should be", off);
+    }
+
+    /// Measured figures are not known to more.
+    [[nodiscard]] static double two_digits(double value) {
+        if (value == 0 || !std::isfinite(value)) return value;
+        const double scale = std::pow(10.0, 1.0 - std::floor(std::log10(std::abs(value))));
+        return std::round(value * scale) / scale;
+    }
+
+private:
+    double numeric_ = 0, analytic_ = 0, product_ = 0, difference_ = 0, noise_ = 0;
+};
+
+/// The element with the largest disagreement, as "element 17 (1, 0, 2): backward says ..., differences say ...".
+class WorstElement {
+public:
+    void add(std::size_t at, double numeric, double analytic) {
+        const double difference = std::abs(numeric - analytic);
+        if (difference <= difference_) return;
+        *this = {};
+        at_ = at, numeric_ = numeric, analytic_ = analytic,
+        difference_ = std::isnan(difference) ? INFINITY : difference;
+    }
+    /// `shape` is the tensor's, the batch not counted; the first index of an input is its sample.
+    [[nodiscard]] std::string describe(const Shape& shape, bool batched) const {
+        std::string place;
+        auto rest = static_cast<std::int64_t>(at_);
+        for (std::size_t i = shape.rank; i-- > 0; rest /= shape[i]) {
+            place = text(rest % shape[i], place.empty() ? "" : ", ", place);
+        }
+        if (batched) place = text("sample ", rest, ": ", place);
+        return text("element ", at_, " (", place, "): backward says ", analytic_, ", differences say ", numeric_);
+    }
+
+private:
+    std::size_t at_ = 0;
+    double numeric_ = 0, analytic_ = 0, difference_ = -1;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

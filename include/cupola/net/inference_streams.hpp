@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a network without training it, from several threads at once: a fixed number of streams, each with a context,
+// plans and memory of its own, that share one copy of the parameters. A caller takes a free stream, or waits for one.
+//
+// A stream has plans for the largest batch and for a quarter of it, and so on down to one sample; a batch is run in
+// pieces of these sizes, the largest first: 100 samples of at most 128 are 32 + 32 + 32 + 2 + 2. So none is filled up
+// with samples that nobody asked for. Everything is made before the first sample. Instantiated for each device, not for
+// each network.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/net/plan.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <class D, class T = float>
+class InferenceStreams {
+public:
+    struct Options {
+        std::int64_t max_batch = 1;
+        int streams = 1;
+        typename D::Options device;
+    };
+
+    /// Throws InvalidArgument for options that cannot be, DeviceError, or OutOfMemory before memory is taken that is
+    /// not there.
+    template <Network Net>
+    [[gnu::cold]] static InferenceStreams make(const Options& options, std::span<const float> parameters,
+                                               std::span<const float> buffers) {
+        return InferenceStreams(options, Net::input_shape.size(), Net::output_shape.size(),
+                                &Plan<D, T>::template make<Net>, parameters, buffers);
+    }
+
+    /// Runs the network on `count` samples of host memory, at most `max_batch`. Any number of threads may call it at
+    /// once.
+    void run(const float* samples, std::int64_t count, float* outputs) const {
+        const Taken taken(*shared_);
+        Stream& stream = *taken.stream;
+        for (auto sized = stream.plans.begin(); sized != stream.plans.end(); ++sized) {
+            for (; count >= sized->batch; count -= sized->batch) {
+                forward(stream, *sized, samples, outputs);
+                samples += sized->batch * sample_size_;
+                outputs += sized->batch * output_size_;
+            }
+        }
+    }
+
+    [[nodiscard]] int streams() const { return static_cast<int>(shared_->streams.size()); }
+    /// Bytes of device memory of all streams, parameters included.
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+private:
+    using Make = Plan<D, T> (*)(typename D::Context&, const PlanOptions&);
+
+    struct SizedPlan {
+        Plan<D, T> plan;
+        std::int64_t batch;
+        typename D::Arena arena;
+    };
+    struct Stream {
+        std::unique_ptr<typename D::Context> context;
+        std::vector<SizedPlan> plans;
+        typename D::Arena samples;
+    };
+    struct Shared {
+        std::vector<Stream> streams;
+        typename D::Arena parameters, buffers;
+        std::mutex mutex;
+        std::condition_variable freed;
+        std::vector<Stream*> free;
+    };
+
+    /// A stream for as long as this lives.
+    struct Taken {
+        explicit Taken(Shared& from) : shared(from) {
+            std::unique_lock lock(shared.mutex);
+            shared.freed.wait(lock, [&] { return !shared.free.empty(); });
+            stream = shared.free.back();
+            shared.free.pop_back();
+        }
+        Taken(const Taken&) = delete;
+        Taken& operator=(const Taken&) = delete;
+        ~Taken() {
+            {
+                const std::lock_guard lock(shared.mutex);
+                shared.free.push_back(stream);
+            }
+            shared.freed.notify_one();
+        }
+        Shared& shared;
+        Stream* stream = nullptr;
+    };
+
+    [[gnu::cold]] InferenceStreams(const Options& options, std::int64_t sample_size, std::int64_t output_size,
+                                   Make make_plan, std::span<const float> parameters, std::span<const float> buffers)
+        : shared_(std::make_unique<Shared>()), sample_size_(sample_size), output_size_(output_size) {
+        constexpr std::int64_t max_samples = 1'000'000;
+        constexpr int max_streams = 4096;
+        require(options.max_batch >= 1 && options.max_batch <= max_samples, "the largest batch has 1 to ", max_samples,
+                " samples, not ", options.max_batch);
+        require(options.streams >= 1 && options.streams <= max_streams, "there are 1 to ", max_streams,
+                " streams, not ", options.streams);
+        bytes_ = parameters.size_bytes() + buffers.size_bytes();
+        const std::size_t sample_bytes = static_cast<std::size_t>(options.max_batch * sample_size_) * sizeof(float);
+        for (int i = 0; i < options.streams; ++i) {
+            Stream stream{
+                .context = std::make_unique<typename D::Context>(i, options.device), .plans = {}, .samples = {}};
+            const auto team = stream.context->team();
+            for (std::int64_t batch = options.max_batch;; batch /= 4) {
+                stream.plans.push_back({make_plan(*stream.context, {.batch = batch, .training = false}), batch, {}});
+                bytes_ += stream.plans.back().plan.bytes().total();
+                if (batch == 1) break;
+                if (batch < 4) batch = 4;
+            }
+            bytes_ += sample_bytes;
+            shared_->streams.push_back(std::move(stream));
+        }
+        const std::size_t available = D::available_memory();
+        require<OutOfMemory>(bytes_ <= available, options.streams, options.streams == 1 ? " stream" : " streams",
+                             " of at most ", options.max_batch, options.max_batch == 1 ? " sample" : " samples",
+                             " need ", bytes_text(bytes_), ", and ", bytes_text(available), " are available");
+        allocate(sample_bytes, parameters, buffers);
+    }
+
+    [[gnu::cold]] void allocate(std::size_t sample_bytes, std::span<const float> parameters,
+                                std::span<const float> buffers) {
+        Shared& s = *shared_;
+        s.parameters = typename D::Arena(parameters.size_bytes(), "the parameters");
+        s.buffers = typename D::Arena(buffers.size_bytes(), "the running statistics");
+        typename D::Context& first = *s.streams.front().context;
+        D::copy_from_host(first, s.parameters.data(), reinterpret_cast<const std::byte*>(parameters.data()),
+                          parameters.size_bytes());
+        D::copy_from_host(first, s.buffers.data(), reinterpret_cast<const std::byte*>(buffers.data()),
+                          buffers.size_bytes());
+        s.free.reserve(s.streams.size());
+        for (Stream& stream : s.streams) {
+            const auto team = stream.context->team();
+            stream.samples = typename D::Arena(sample_bytes, text("the samples of stream ", stream.context->ordinal()));
+            for (SizedPlan& sized : stream.plans) {
+                sized.arena = typename D::Arena(sized.plan.bytes().total(),
+                                                text("the activations of stream ", stream.context->ordinal()));
+                sized.plan.bind(sized.arena.data());
+                sized.plan.prepare(*stream.context, reinterpret_cast<const float*>(s.parameters.data()),
+                                   reinterpret_cast<const float*>(s.buffers.data()));
+            }
+            s.free.push_back(&stream);
+        }
+    }
+
+    void forward(Stream& stream, SizedPlan& sized, const float* samples, float* outputs) const {
+        typename D::Context& context = *stream.context;
+        const auto team = context.team();
+        auto* const input = stream.samples.data();
+        D::copy_from_host(context, input, reinterpret_cast<const std::byte*>(samples),
+                          static_cast<std::size_t>(sized.batch * sample_size_) * sizeof(float));
+        const float* const result = sized.plan.forward(
+            context, reinterpret_cast<const float*>(input), reinterpret_cast<const float*>(shared_->parameters.data()),
+            {.training = false}, {.running = reinterpret_cast<const float*>(shared_->buffers.data())});
+        D::copy_to_host(context, reinterpret_cast<std::byte*>(outputs), reinterpret_cast<const std::byte*>(result),
+                        static_cast<std::size_t>(sized.batch * output_size_) * sizeof(float));
+    }
+
+    std::unique_ptr<Shared> shared_;
+    std::int64_t sample_size_, output_size_;
+    std::size_t bytes_ = 0;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

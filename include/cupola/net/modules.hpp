@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands in a network's list beside layers: its Input, and names.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/layers/on_device.hpp>
+#include <cupola/net/residual.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The extents of one sample, channels last: the first module of a `Sequential`.
+template <std::int64_t... extents>
+struct Input {
+    static constexpr Shape shape{extents...};
+};
+
+/// A layer, or a residual block, with a name: parameters are "name.weight" and so on, in reports and in checkpoints.
+template <FixedString layer_name, class L>
+struct Named : L {
+    static constexpr std::string_view name = layer_name.view();
+    using Unnamed = L;
+};
+
+namespace impl {
+
+template <class Module>
+inline constexpr bool is_input = false;
+template <std::int64_t... extents>
+inline constexpr bool is_input<Input<extents...>> = true;
+
+/// The layer itself, without its name: equal layers share one instantiation.
+template <class L>
+struct Unnamed {
+    using Type = L;
+};
+template <FixedString name, class L>
+struct Unnamed<Named<name, L>> {
+    using Type = L;
+};
+
+/// The layers of an OnDevice, each as the network's table has it.
+template <class Module>
+concept IsOffloaded = requires { typename Module::OffloadDevice; };
+template <class Module>
+using OffloadedModules = typename Module::template Modules<ModuleList>;
+template <class Device, class Module>
+using OffloadedLayerOf = OffloadedLayer<Device, typename Unnamed<Module>::Type>;
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An operation behind one interface, so that a plan is a plain list. A call through it costs nanoseconds; a step has
+// one a layer and direction.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/operation.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A direction of the pass.
+enum class Direction : std::uint8_t { forward, backward };
+
+template <class Device, class T = float>
+class PlanNode {
+public:
+    PlanNode() = default;
+    PlanNode(const PlanNode&) = delete;
+    PlanNode& operator=(const PlanNode&) = delete;
+    virtual ~PlanNode() = default;
+    [[nodiscard]] virtual MemoryNeeds needs() const = 0;
+    /// Called when the parameters have changed, before the next forward.
+    virtual void prepare(const PassArgs<Device, T>& args) = 0;
+    virtual void forward(const PassArgs<Device, T>& args) = 0;
+    virtual void backward(const PassArgs<Device, T>& args) = 0;
+    /// For an operation with ReducesStatistics; the others all-reduce nothing.
+    [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }
+    virtual void write_sums(Direction, const PassArgs<Device, T>&, double* /*sums*/) {}
+    virtual void apply_sums(Direction, const PassArgs<Device, T>&, const double* /*sums*/) {}
+    virtual void merge_sums(Direction, std::span<const double* const> /*parts*/, double* /*merged*/) const {}
+};
+
+namespace impl {
+
+template <class Device, class T, class Op>
+class OperationNode : public PlanNode<Device, T> {
+public:
+    OperationNode(Op (*make)(const BuildContext<Device, T>&), const BuildContext<Device, T>& build)
+        : op_(make(build)) {}
+    /// Of an operation that is made from more than a layer says.
+    template <class... Shapes>
+    OperationNode(const BuildContext<Device, T>& build, const Shapes&... shapes) : op_(build, shapes...) {}
+    [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
+    void prepare([[maybe_unused]] const PassArgs<Device, T>& args) override {
+        if constexpr (requires { op_.prepare(args); }) op_.prepare(args);
+    }
+    void forward(const PassArgs<Device, T>& args) override { op_.forward(args); }
+    void backward(const PassArgs<Device, T>& args) override {
+        // A layer without a backward is refused where it would be trained; it can still be run forward.
+        if constexpr (HasBackward<Op, Device, T>) op_.backward(args);
+    }
+
+protected:
+    Op op_;
+};
+
+template <class Device, class T, class Op>
+class ReducingNode final : public OperationNode<Device, T, Op> {
+public:
+    using OperationNode<Device, T, Op>::OperationNode;
+    [[nodiscard]] std::int64_t statistics_size() const override { return this->op_.statistics_size(); }
+    void write_sums(Direction direction, const PassArgs<Device, T>& args, double* sums) override {
+        if (direction == Direction::forward) {
+            this->op_.forward_statistics(args, sums);
+        } else {
+            this->op_.backward_statistics(args, sums);
+        }
+    }
+    void apply_sums(Direction direction, const PassArgs<Device, T>& args, const double* sums) override {
+        if (direction == Direction::forward) {
+            this->op_.forward_apply(args, sums);
+        } else {
+            this->op_.backward_apply(args, sums);
+        }
+    }
+    void merge_sums(Direction direction, std::span<const double* const> parts, double* merged) const override {
+        if (direction == Direction::forward) {
+            Op::merge_forward(parts, this->op_.statistics_size(), merged);
+        } else {
+            Op::merge_backward(parts, this->op_.statistics_size(), merged);
+        }
+    }
+};
+
+template <class Device, class T, class Op>
+struct NodeTypeOf {
+    using Type = OperationNode<Device, T, Op>;
+};
+template <class Device, class T, ReducesStatistics Op>
+struct NodeTypeOf<Device, T, Op> {
+    using Type = ReducingNode<Device, T, Op>;
+};
+
+/// The node of an operation: a function of its own, so that all layers with one operation share it.
+template <class Op, class Device, class T>
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_of(Op (*make)(const BuildContext<Device, T>&),
+                                                           const BuildContext<Device, T>& build) {
+    // Not make_unique, which would instantiate a second pointer type for each operation.
+    return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(make, build));
+}
+
+}  // namespace impl
+
+/// Makes the node of layer `L`.
+template <class L, class Device, class T = float>
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> make_node(const BuildContext<Device, T>& build) {
+    using Op = OperationOf<L, Device, T>;
+    return impl::node_of<Op, Device, T>([](const BuildContext<Device, T>& s) -> Op { return L::operation(s); }, build);
+}
+
+template <class Device, class T = float>
+using NodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(const BuildContext<Device, T>&);
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation on `Cuda`: kernels of our own. In training forward is three: the sums of blocks of rows, all
+// blocks' and what follows from them a channel, and the values; so is backward. cuDNN's cannot be cut in two between
+// the reduction and the rest, which synchronised statistics need, and reads running statistics that it changes.
+//
+// The sums that replicas all-reduce are in the host's memory: those four functions copy them there and back and wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/cuda/impl/batch_norm_kernels.cuh>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Called for each channel: from the running statistics.
+struct NormFromRunning {
+    NormSaved state;
+    const float *mean, *variance, *weight;
+    double epsilon;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t c) const {
+        state.set(c, static_cast<double>(mean[c]), static_cast<double>(variance[c]), epsilon, weight);
+    }
+};
+
+/// Called for each channel: from the batch's moments. `mean` and `variance` are where the batch's go, or null.
+struct NormFromMoments {
+    NormSaved state;
+    float *mean, *variance;
+    const float* weight;
+    double epsilon;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t c, const NormMoments& moments) const {
+        const double of_variance = moments.squares / moments.count;
+        state.set(c, moments.mean, of_variance, epsilon, weight);
+        if (mean != nullptr) mean[c] = static_cast<float>(moments.mean);
+        if (variance != nullptr) variance[c] = static_cast<float>(of_variance);
+    }
+};
+
+/// The merged sums of all replicas, of which there may be more than of this one.
+struct NormFromSums {
+    NormFromMoments each;
+    const double* sums;
+    std::int64_t channels;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t c) const {
+        each(c, {sums[0], sums[1 + c], sums[1 + channels + c]});
+    }
+};
+struct NormFactorsFromSums {
+    NormGradients to;
+    const double* sums;
+    std::int64_t channels;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t c) const {
+        to.write_factors(c, sums[1 + c], sums[1 + channels + c]);
+    }
+};
+
+/// Where nothing is to be done yet.
+struct NormKeepSums {
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t, const NormMoments&) const {}
+};
+
+}  // namespace impl
+
+namespace ops {
+
+template <impl::CudaElement T>
+class BatchNorm<Cuda, T> {
+public:
+    [[gnu::cold]] BatchNorm(const BuildContext<Cuda, T>& build, const BatchNormShape& shape)
+        : blocks_(build.batch * build.input.size() / shape.channels, shape.channels),
+          epsilon_(shape.epsilon),
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          training_(build.training) {}
+
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows for each
+    /// block, and two rows of factors.
+    [[nodiscard]] MemoryNeeds needs() const {
+        const std::size_t saved = 3 * row_bytes();
+        return {.saved = training_ ? saved : 0,
+                .scratch = sums_bytes() + static_cast<std::size_t>(3 * blocks_.blocks + 2) * row_bytes() +
+                           (training_ ? 0 : saved)};
+    }
+
+    void forward(const PassArgs<Cuda, T>& args) const {
+        if (args.training) {
+            queue_moments(args, from_moments(args));
+        } else {
+            impl::launch(
+                args.context, blocks_.channels,
+                impl::NormFromRunning{state_of(args), args.buffers[0], args.buffers[1], args.parameters[0], epsilon_});
+        }
+        apply(args);
+    }
+
+    void backward(const PassArgs<Cuda, T>& args) const {
+        queue_gradient_sums(args);
+        if (args.input_gradient != nullptr) apply_backward(args);
+    }
+
+    // See ops/batch_norm.hpp. The sums are in the host's memory.
+    [[nodiscard]] std::int64_t statistics_size() const { return batch_norm_sums(blocks_.channels); }
+    static void merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged) {
+        merge_moments(parts, size, merged);
+    }
+    static void merge_backward(std::span<const double* const> parts, std::int64_t size, double* merged) {
+        merge_gradient_sums(parts, size, merged);
+    }
+
+    void forward_statistics(const PassArgs<Cuda, T>& args, double* sums) const {
+        queue_moments(args, impl::NormKeepSums{});
+        fetch(args, sums);
+    }
+    void forward_apply(const PassArgs<Cuda, T>& args, const double* sums) const {
+        send(args, sums);
+        impl::launch(args.context, blocks_.channels,
+                     impl::NormFromSums{from_moments(args), sums_of(args), blocks_.channels});
+        apply(args);
+    }
+    /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
+    void backward_statistics(const PassArgs<Cuda, T>& args, double* sums) const {
+        queue_gradient_sums(args);
+        fetch(args, sums);
+    }
+    void backward_apply(const PassArgs<Cuda, T>& args, const double* sums) const {
+        if (args.input_gradient == nullptr) return;
+        send(args, sums);
+        impl::launch(args.context, blocks_.channels,
+                     impl::NormFactorsFromSums{gradients_of(args), sums_of(args), blocks_.channels});
+        apply_backward(args);
+    }
+
+private:
+    [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(blocks_.channels) * sizeof(float); }
+    [[nodiscard]] std::size_t sums_bytes() const {
+        return aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double));
+    }
+    [[nodiscard]] double* sums_of(const PassArgs<Cuda, T>& args) const {
+        return reinterpret_cast<double*>(args.scratch);
+    }
+    [[nodiscard]] float* partials(const PassArgs<Cuda, T>& args) const {
+        return reinterpret_cast<float*>(args.scratch + sums_bytes());
+    }
+    [[nodiscard]] float* factors(const PassArgs<Cuda, T>& args) const {
+        return partials(args) + 3 * blocks_.blocks * blocks_.channels;
+    }
+    [[nodiscard]] impl::NormSaved state_of(const PassArgs<Cuda, T>& args) const {
+        float* const mean = training_ ? reinterpret_cast<float*>(args.saved) : factors(args) + 2 * blocks_.channels;
+        return {mean, mean + blocks_.channels, mean + 2 * blocks_.channels};
+    }
+    [[nodiscard]] impl::NormFromMoments from_moments(const PassArgs<Cuda, T>& args) const {
+        return {state_of(args), args.statistics[0], args.statistics[1], args.parameters[0], epsilon_};
+    }
+    [[nodiscard]] impl::NormGradients gradients_of(const PassArgs<Cuda, T>& args) const {
+        float* const offset = factors(args);
+        return {state_of(args), args.parameter_gradients[0],      args.parameter_gradients[1],
+                offset,         offset + blocks_.channels,        args.accumulate,
+                args.training,  static_cast<double>(blocks_.rows)};
+    }
+    [[nodiscard]] unsigned merging_blocks() const {
+        return static_cast<unsigned>((blocks_.channels + impl::merged_channels - 1) / impl::merged_channels);
+    }
+    [[nodiscard]] bool packs(const T* x, const T* other) const {
+        return blocks_.channels % 4 == 0 && impl::aligned_for_packs(x, other);
+    }
+
+    void fetch(const PassArgs<Cuda, T>& args, double* to) const {
+        Cuda::copy_to_host(args.context, reinterpret_cast<std::byte*>(to), args.scratch,
+                           static_cast<std::size_t>(statistics_size()) * sizeof(double));
+    }
+    void send(const PassArgs<Cuda, T>& args, const double* from) const {
+        Cuda::copy_from_host(args.context, args.scratch, reinterpret_cast<const std::byte*>(from),
+                             static_cast<std::size_t>(statistics_size()) * sizeof(double));
+    }
+
+    template <class Finish>
+    void queue_moments(const PassArgs<Cuda, T>& args, Finish finish) const {
+        const cudaStream_t stream = args.context.stream();
+        float* const partial = partials(args);
+        auto* const moments =
+            packs(args.input, args.input) ? &impl::norm_moments_kernel<T, 4> : &impl::norm_moments_kernel<T, 1>;
+        impl::launch_kernel(moments, blocks_.grid(), impl::norm_threads, stream, args.input, blocks_, partial);
+        auto* const merge = &impl::norm_merge_moments_kernel<Finish>;
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
+                            finish);
+    }
+    void apply(const PassArgs<Cuda, T>& args) const {
+        auto* const kernel =
+            packs(args.input, args.output) ? &impl::norm_apply_kernel<T, 4> : &impl::norm_apply_kernel<T, 1>;
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context.stream(), args.input, args.output,
+                            blocks_, state_of(args), args.parameters[1], relu_);
+    }
+    void queue_gradient_sums(const PassArgs<Cuda, T>& args) const {
+        const cudaStream_t stream = args.context.stream();
+        float* const partial = partials(args);
+        auto* const kernel = packs(args.input, args.output_gradient) ? &impl::norm_gradient_sums_kernel<T, 4>
+                                                                     : &impl::norm_gradient_sums_kernel<T, 1>;
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, stream, args.input, args.output_gradient,
+                            blocks_, state_of(args), args.parameters[1], mask_, partial);
+        auto* const merge = &impl::norm_merge_gradients_kernel<impl::NormGradients>;
+        impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
+                            gradients_of(args));
+    }
+    void apply_backward(const PassArgs<Cuda, T>& args) const {
+        const float *const offset = factors(args), *const slope = offset + blocks_.channels;
+        const bool in_packs = packs(args.input, args.output_gradient) && impl::aligned_for_packs(args.input_gradient);
+        auto* const kernel = in_packs ? &impl::norm_backward_kernel<T, 4> : &impl::norm_backward_kernel<T, 1>;
+        impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context.stream(), args.input,
+                            args.output_gradient, args.input_gradient, blocks_, state_of(args), args.parameters[1],
+                            mask_, offset, slope);
+    }
+
+    impl::NormBlocks blocks_;
+    double epsilon_;
+    bool relu_, mask_, training_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sum of the squares of a gradient on `Cuda`, in double and in an order that depends on the count alone.
+// sum_of_squares() waits for the stream, and a step that calls it cannot be captured; the others leave what they find
+// on the device.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/launch_update.cuh>
+#include <cupola/ops/cuda/impl/sums.hpp>
+#include <cupola/ops/cuda/impl/update_elements.hpp>
+#include <cupola/ops/gradient_norm.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct GradientNorm<Cuda> {
+    [[nodiscard]] static double sum_of_squares(const CudaContext& context, const float* w, const float* gradient,
+                                               std::int64_t count, const GradientTerms& terms) {
+        [[maybe_unused]] const auto scope = context.team();
+        queue_sum_of_squares(context, w, gradient, count, terms, impl::result_of_sum<double>(context));
+        return impl::read_result<double>(context);
+    }
+    /// `to` is on the device.
+    static void queue_sum_of_squares(const CudaContext& context, const float* w, const float* gradient,
+                                     std::int64_t count, const GradientTerms& terms, double* to) {
+        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms}, impl::SumTo<double>{to});
+    }
+
+    /// The squares of one span of a gradient, after those of the others of which the first sets the sum.
+    static void queue_squares(const CudaContext& context, const float* w, const float* gradient, std::int64_t count,
+                              const GradientTerms& terms, bool first) {
+        if (!impl::update_launches(context)) return;
+        impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
+                             impl::AddSumTo{clipping(context), first});
+    }
+    /// Where the scale will be, on the device, that clips a gradient of those squares to `max_norm`, times *before if
+    /// that is given. For the update that is queued next: there is one such place.
+    [[nodiscard]] static const float* queue_clip_scale(const CudaContext& context, double max_norm,
+                                                       const float* before) {
+        double* const squares = clipping(context);
+        auto* const scale = reinterpret_cast<float*>(squares + 1);
+        if (impl::update_launches(context)) {
+            impl::launch(context, 1, impl::ClipScaleTo{squares, max_norm, before, scale});
+        }
+        return scale;
+    }
+
+private:
+    /// The last bytes of the context's memory for sums, which no sum and no result of one reaches.
+    [[nodiscard]] static double* clipping(const CudaContext& context) {
+        return reinterpret_cast<double*>(context.sums() + CudaContext::sums_bytes) - 2;
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

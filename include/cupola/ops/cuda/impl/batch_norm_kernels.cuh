@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of batch normalisation: over blocks of rows, a row being the channels of one pixel, as on `Host`.
+//
+// A block of 256 threads takes up to 32 channels of a block of rows; a thread takes V neighbouring channels, 4 or 1,
+// of rows that lie as far apart as the block has rows of threads. Threads of a row read neighbours in memory. Each
+// block's sums are added over its threads by halves, then the blocks' sums in double: each in a fixed order, which
+// depends on the shape alone. Deviations are from a value near the block's mean, so nothing cancels, whatever the mean.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/batch_norm_blocks.hpp>
+#include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Where a normalised value is positive, forward and backward have to agree: the product is rounded with the sum, in
+/// both.
+[[nodiscard]] __device__ inline float norm_value(float x, float mean, float scale, float bias) {
+    return fmaf(x - mean, scale, bias);
+}
+
+/// What a thread has to know of its V channels.
+template <int V>
+struct NormChannels {
+    float mean[V], scale[V], shift[V];
+
+    __device__ NormChannels(const NormSaved& state, const float* bias, std::int64_t channel) {
+        CUPOLA_UNROLL
+        for (int k = 0; k < V; ++k) {
+            mean[k] = state.mean[channel + k];
+            scale[k] = state.scale[channel + k];
+            shift[k] = bias[channel + k];
+        }
+    }
+    [[nodiscard]] __device__ float normalised(int k, float x) const {
+        return norm_value(x, mean[k], scale[k], shift[k]);
+    }
+    /// dy, 0 where a fused ReLU was.
+    [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
+        return !relu || normalised(k, x) > 0.0F ? dy : 0.0F;
+    }
+};
+
+/// Each thread's values added over the rows of threads, for each lane in its first row; `shared` is of norm_threads for
+/// each of the values. Called by all threads of the block.
+template <int values>
+__device__ void norm_block_sums(float (&value)[values], float (&shared)[values][norm_threads], int lanes, int step) {
+    const int t = static_cast<int>(threadIdx.x);
+    __syncthreads();  // what the last call wrote has been read
+    CUPOLA_UNROLL
+    for (int k = 0; k < values; ++k) shared[k][t] = value[k];
+    for (int half = step / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half * lanes) {
+            CUPOLA_UNROLL
+            for (int k = 0; k < values; ++k) shared[k][t] += shared[k][t + half * lanes];
+        }
+    }
+    __syncthreads();
+    CUPOLA_UNROLL
+    for (int k = 0; k < values; ++k) value[k] = shared[k][t % lanes];
+}
+
+/// Three rows for each block: a value near each channel's mean, the sum of the deviations from it, and the sum of their
+/// squares.
+template <class T, int V>
+__global__ void __launch_bounds__(norm_threads)
+    norm_moments_kernel(const T* __restrict__ x, NormBlocks b, float* partial) {
+    __shared__ float shared[2 * V][norm_threads];
+    const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
+    // The mean of the first rows; of so few that the sum is as good as its terms.
+    float near[2 * V] = {};
+    const std::int64_t few = me.rows < me.step ? me.rows : me.step;
+    if (me.there && me.row < few) load_floats<V>(x + me.first + me.row * b.channels, near);
+    norm_block_sums(near, shared, me.lanes, me.step);
+    float sums[2 * V] = {};
+    CUPOLA_UNROLL
+    for (int k = 0; k < V; ++k) near[k] /= static_cast<float>(few);
+    if (me.there) {
+#pragma unroll 4
+        for (std::int64_t r = me.row; r < me.rows; r += me.step) {
+            float value[V];
+            load_floats<V>(x + me.first + r * b.channels, value);
+            CUPOLA_UNROLL
+            for (int k = 0; k < V; ++k) {
+                const float deviation = value[k] - near[k];
+                sums[k] += deviation;
+                sums[V + k] = fmaf(deviation, deviation, sums[V + k]);
+            }
+        }
+    }
+    norm_block_sums(sums, shared, me.lanes, me.step);
+    if (me.row != 0 || !me.there) return;
+    float* const to = partial + static_cast<std::int64_t>(blockIdx.x) * 3 * b.channels + me.channel;
+    CUPOLA_UNROLL
+    for (int k = 0; k < V; ++k) {
+        to[k] = near[k];
+        to[b.channels + k] = sums[k];
+        to[2 * b.channels + k] = sums[V + k];
+    }
+}
+
+/// Channels and threads a channel of the kernels that add the blocks' sums.
+inline constexpr int merged_channels = 8, merging_threads = norm_threads / merged_channels;
+
+/// sums = [count, means, squares] of all blocks; finish(channel, moments) for each.
+template <class Finish>
+__global__ void __launch_bounds__(norm_threads)
+    norm_merge_moments_kernel(const float* partial, NormBlocks b, double* sums, Finish finish) {
+    __shared__ double count[norm_threads], mean[norm_threads], squares[norm_threads];
+    const int t = static_cast<int>(threadIdx.x), part = t / merged_channels;
+    const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * merged_channels + t % merged_channels;
+    NormMoments moments;
+    if (c < b.channels) {
+        for (std::int64_t block = part; block < b.blocks; block += merging_threads) {
+            const float* const from = partial + block * 3 * b.channels + c;
+            moments.merge(NormMoments::of(static_cast<double>(b.rows_of(block)), from[0], from[b.channels],
+                                          from[2 * b.channels]));
+        }
+    }
+    for (int half = merging_threads / 2; half > 0; half /= 2) {
+        count[t] = moments.count;
+        mean[t] = moments.mean;
+        squares[t] = moments.squares;
+        __syncthreads();
+        if (part < half) {
+            const int other = t + half * merged_channels;
+            moments.merge({count[other], mean[other], squares[other]});
+        }
+        __syncthreads();
+    }
+    if (part != 0 || c >= b.channels) return;
+    if (c == 0) sums[0] = static_cast<double>(b.rows);
+    sums[1 + c] = moments.mean;
+    sums[1 + b.channels + c] = moments.squares;
+    finish(c, moments);
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(norm_threads)
+    norm_apply_kernel(const T* __restrict__ x, T* __restrict__ y, NormBlocks b, NormSaved state, const float* bias,
+                      bool relu) {
+    const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
+    if (!me.there) return;
+    const NormChannels<V> channels(state, bias, me.channel);
+#pragma unroll 4
+    for (std::int64_t r = me.row; r < me.rows; r += me.step) {
+        float value[V];
+        load_floats<V>(x + me.first + r * b.channels, value);
+        CUPOLA_UNROLL
+        for (int k = 0; k < V; ++k) {
+            value[k] = channels.normalised(k, value[k]);
+            if (relu && value[k] < 0.0F) value[k] = 0.0F;
+        }
+        store_floats<V>(y + me.first + r * b.channels, value);
+    }
+}
+
+/// Two rows for each block: the sums of dy and of dy (x - mean), dy masked where a ReLU is fused.
+template <class T, int V>
+__global__ void __launch_bounds__(norm_threads)
+    norm_gradient_sums_kernel(const T* __restrict__ x, const T* __restrict__ dy, NormBlocks b, NormSaved state,
+                              const float* bias, bool relu, float* partial) {
+    __shared__ float shared[2 * V][norm_threads];
+    const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
+    float sums[2 * V] = {};
+    if (me.there) {
+        const NormChannels<V> channels(state, bias, me.channel);
+#pragma unroll 2
+        for (std::int64_t r = me.row; r < me.rows; r += me.step) {
+            float value[V], gradient[V];
+            load_floats<V>(x + me.first + r * b.channels, value);
+            load_floats<V>(dy + me.first + r * b.channels, gradient);
+            CUPOLA_UNROLL
+            for (int k = 0; k < V; ++k) {
+                const float masked = channels.masked(k, value[k], gradient[k], relu);
+                sums[k] += masked;
+                sums[V + k] = fmaf(masked, value[k] - channels.mean[k], sums[V + k]);
+            }
+        }
+    }
+    norm_block_sums(sums, shared, me.lanes, me.step);
+    if (me.row != 0 || !me.there) return;
+    float* const to = partial + static_cast<std::int64_t>(blockIdx.x) * 2 * b.channels + me.channel;
+    CUPOLA_UNROLL
+    for (int k = 0; k < V; ++k) {
+        to[k] = sums[k];
+        to[b.channels + k] = sums[V + k];
+    }
+}
+
+/// sums = [count, sums of dy, sums of dy xhat] of all blocks, and what NormGradients makes of them.
+template <class Gradients>
+__global__ void __launch_bounds__(norm_threads)
+    norm_merge_gradients_kernel(const float* partial, NormBlocks b, double* sums, Gradients to) {
+    __shared__ double sum[norm_threads], product[norm_threads];
+    const int t = static_cast<int>(threadIdx.x), part = t / merged_channels;
+    const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * merged_channels + t % merged_channels;
+    double s = 0, p = 0;
+    if (c < b.channels) {
+        for (std::int64_t block = part; block < b.blocks; block += merging_threads) {
+            s += static_cast<double>(partial[block * 2 * b.channels + c]);
+            p += static_cast<double>(partial[(block * 2 + 1) * b.channels + c]);
+        }
+    }
+    sum[t] = s;
+    product[t] = p;
+    for (int half = merging_threads / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (part < half) {
+            sum[t] += sum[t + half * merged_channels];
+            product[t] += product[t + half * merged_channels];
+        }
+    }
+    if (part != 0 || c >= b.channels) return;
+    s = sum[t];
+    p = product[t] * static_cast<double>(to.state.inverse[c]);
+    if (c == 0) sums[0] = static_cast<double>(b.rows);
+    sums[1 + c] = s;
+    sums[1 + b.channels + c] = p;
+    to.write_parameters(c, s, p);
+    to.write_factors(c, s, p);
+}
+
+/// dx = scale dy - offset - (x - mean) slope.
+template <class T, int V>
+__global__ void __launch_bounds__(norm_threads)
+    norm_backward_kernel(const T* __restrict__ x, const T* __restrict__ dy, T* __restrict__ dx, NormBlocks b,
+                         NormSaved state, const float* bias, bool relu, const float* offset, const float* slope) {
+    const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
+    if (!me.there) return;
+    const NormChannels<V> channels(state, bias, me.channel);
+    float o[V], d[V];
+    CUPOLA_UNROLL
+    for (int k = 0; k < V; ++k) {
+        o[k] = offset[me.channel + k];
+        d[k] = slope[me.channel + k];
+    }
+#pragma unroll 2
+    for (std::int64_t r = me.row; r < me.rows; r += me.step) {
+        float value[V], gradient[V];
+        load_floats<V>(x + me.first + r * b.channels, value);
+        load_floats<V>(dy + me.first + r * b.channels, gradient);
+        CUPOLA_UNROLL
+        for (int k = 0; k < V; ++k) {
+            const float masked = channels.masked(k, value[k], gradient[k], relu);
+            gradient[k] = channels.scale[k] * masked - o[k] - (value[k] - channels.mean[k]) * d[k];
+        }
+        store_floats<V>(dx + me.first + r * b.channels, gradient);
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

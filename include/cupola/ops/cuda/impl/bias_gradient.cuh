@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bias_gradient[c] = (or +=) the sum over the rows of gradient[r, c], in a fixed order; where `output` is given,
+// gradient is first set to zero where output is not positive: the mask of a fused ReLU.
+//
+// A block of threads takes eight columns, which are a sector of memory or two to a row, and 128 rows at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+inline constexpr int bias_columns = 8, bias_rows = 128;
+
+/// `output` and `bias_gradient` may be null.
+template <class T>
+__global__ void __launch_bounds__(bias_columns* bias_rows)
+    bias_gradient_kernel(const T* output, T* gradient, float* bias_gradient, std::int64_t rows, std::int64_t columns,
+                         bool accumulate) {
+    constexpr int at_once = 4;  // reads in flight a thread
+    __shared__ float sums[bias_rows][bias_columns];
+    const int lane = static_cast<int>(threadIdx.x) % bias_columns, row = static_cast<int>(threadIdx.x) / bias_columns;
+    for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * bias_columns; first < columns;
+         first += static_cast<std::int64_t>(gridDim.x) * bias_columns) {
+        const std::int64_t column = first + lane;
+        float sum = 0;
+        if (column < columns) {
+            for (std::int64_t r = row; r < rows; r += at_once * bias_rows) {
+                T g[at_once], y[at_once];
+                for (int k = 0; k < at_once; ++k) {
+                    const std::int64_t here = r + k * bias_rows;
+                    if (here >= rows) break;
+                    g[k] = gradient[here * columns + column];
+                    if (output != nullptr) y[k] = output[here * columns + column];
+                }
+                for (int k = 0; k < at_once; ++k) {
+                    const std::int64_t here = r + k * bias_rows;
+                    if (here >= rows) break;
+                    if (output != nullptr && !(static_cast<float>(y[k]) > 0.0F)) {
+                        g[k] = T{};
+                        gradient[here * columns + column] = g[k];
+                    }
+                    sum += static_cast<float>(g[k]);
+                }
+            }
+        }
+        sums[row][lane] = sum;
+        __syncthreads();
+        for (int half = bias_rows / 2; half > 0; half /= 2) {
+            if (row < half) sums[row][lane] += sums[row + half][lane];
+            __syncthreads();
+        }
+        if (row == 0 && column < columns && bias_gradient != nullptr) {
+            bias_gradient[column] = accumulate ? bias_gradient[column] + sums[0][lane] : sums[0][lane];
+        }
+        __syncthreads();  // before the next columns' sums
+    }
+}
+
+template <CudaElement T>
+void queue_bias_gradient(const CudaContext& context, const T* output, T* gradient, float* bias_gradient,
+                         std::int64_t rows, std::int64_t columns, bool accumulate) {
+    constexpr std::int64_t max_blocks = 1 << 20;
+    const auto grid = static_cast<unsigned>(std::min((columns + bias_columns - 1) / bias_columns, max_blocks));
+    launch_kernel(bias_gradient_kernel<T>, grid, bias_columns * bias_rows, context.stream(), output, gradient,
+                  bias_gradient, rows, columns, accumulate);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What cuDNN leaves to do in a convolution's backward: the mask of the fused ReLU on the gradient of the output and, in
+// the same pass over it, its sum over all positions, which is the gradient of the bias. The sum is added in one order
+// whatever the GPU: within slabs of rows, whose number depends on the rows alone, and then over the slabs.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/convolution_rows.hpp>
+#include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// gradient = 0 where `masked` and output is not positive; partial[slab, channel] = the sum of gradient over the slab's
+/// rows.
+template <int n, bool masked, class T>
+__global__ void __launch_bounds__(row_sum_threads)
+    sum_slabs_kernel(const T* output, T* gradient, RowSlabs rows, float* partial) {
+    __shared__ float sums[n * row_sum_threads];
+    const int thread = static_cast<int>(threadIdx.x);
+    const int columns = rows.columns(n), lane = thread / columns, lanes = row_sum_threads / columns;
+    const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.y) * columns + thread % columns) * n;
+    float sum[n] = {};
+    if (channel < rows.channels) {
+        const std::int64_t end = rows.end(blockIdx.x);
+        for (std::int64_t row = rows.begin(blockIdx.x) + lane; row < end; row += lanes) {
+            const std::int64_t at = row * rows.channels + channel;
+            float value[n];
+            load_floats<n>(gradient + at, value);
+            if constexpr (masked) {
+                float y[n];
+                load_floats<n>(output + at, y);
+                CUPOLA_UNROLL
+                for (int k = 0; k < n; ++k) value[k] = y[k] > 0.0F ? value[k] : 0.0F;
+                store_floats<n>(gradient + at, value);
+            }
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k) sum[k] += value[k];
+        }
+    }
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) sums[k * row_sum_threads + thread] = sum[k];
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (lane < step) {
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k)
+                sums[k * row_sum_threads + thread] += sums[k * row_sum_threads + thread + step * columns];
+        }
+    }
+    if (lane == 0 && channel < rows.channels) {
+        float* const to = partial + static_cast<std::int64_t>(blockIdx.x) * rows.channels + channel;
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) to[k] = sums[k * row_sum_threads + thread];
+    }
+}
+
+/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block takes `slab_lanes` channels, with as many
+/// lanes for each.
+template <int slab_lanes>
+__global__ void __launch_bounds__(slab_lanes* slab_lanes)
+    add_slabs_kernel(const float* partial, std::int64_t slabs, std::int64_t channels, bool accumulate, float* sum) {
+    __shared__ float sums[slab_lanes][slab_lanes];
+    const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * slab_lanes + threadIdx.x;
+    float mine = 0;
+    if (channel < channels) {
+        for (std::int64_t slab = threadIdx.y; slab < slabs; slab += slab_lanes)
+            mine += partial[slab * channels + channel];
+    }
+    sums[threadIdx.y][threadIdx.x] = mine;
+    for (unsigned step = slab_lanes / 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (threadIdx.y < step) sums[threadIdx.y][threadIdx.x] += sums[threadIdx.y + step][threadIdx.x];
+    }
+    if (threadIdx.y == 0 && channel < channels)
+        sum[channel] = accumulate ? sum[channel] + sums[0][threadIdx.x] : sums[0][threadIdx.x];
+}
+
+template <int n, class T>
+void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, float* partial) {
+    const dim3 grid(static_cast<unsigned>(rows.slabs), static_cast<unsigned>(rows.column_blocks(n)));
+    if (output != nullptr) {
+        launch_kernel(sum_slabs_kernel<n, true, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
+                      partial);
+    } else {
+        launch_kernel(sum_slabs_kernel<n, false, T>, grid, row_sum_threads, context.stream(), output, gradient, rows,
+                      partial);
+    }
+}
+
+/// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the
+/// rows, added to what is there where `accumulate` is set. `gradient` and `output` are at multiples of 16 bytes;
+/// `partial` has rows.partial_bytes() bytes.
+template <class T>
+void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, bool accumulate,
+                       float* sum, std::byte* scratch) {
+    auto* const partial = reinterpret_cast<float*>(scratch);
+    if (rows.channels % pack_size<T> == 0) {
+        launch_sum_slabs<pack_size<T>>(context, rows, output, gradient, partial);
+    } else {
+        launch_sum_slabs<1>(context, rows, output, gradient, partial);
+    }
+    constexpr int slab_lanes = 32;
+    const auto blocks = static_cast<unsigned>((rows.channels + slab_lanes - 1) / slab_lanes);
+    launch_kernel(add_slabs_kernel<slab_lanes>, blocks, dim3(slab_lanes, slab_lanes), context.stream(), partial,
+                  rows.slabs, rows.channels, accumulate, sum);
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The three directions of a convolution as graphs of cuDNN's, and the plans chosen for them:
+//
+//   forward           y  = relu(x * w + b), without what it has not      tensors x, w, y, and b where there is one
+//   backward data     dx from dy and w                                    tensors dx, w, dy
+//   backward weights  dw from x and dy                                    tensors x, dw, dy
+//
+// All tensors, the weights and the bias too, are of the activations' element type: cuDNN 9.19 has no engine for weight
+// gradients in float from bfloat16 or half, and for a float bias among those only ones compiled at run time. Sums are
+// float.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/cuda/impl/cudnn_engines.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+enum class ConvolutionDirection : std::uint8_t { forward, backward_data, backward_weights };
+
+/// One graph: what a plan is for.
+struct ConvolutionProblem {
+    ConvolutionDirection direction = ConvolutionDirection::forward;
+    std::int64_t batch = 1;
+    ConvolutionShape shape;
+    ElementType element = ElementType::float32;
+    /// In forward, after it: `shape.bias` says whether a bias is added.
+    bool relu = false;
+};
+
+/// "forward, bias, ReLU of a convolution in float32: 128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1,
+/// padding 2 2 2 2": a sentence's subject, and a choice's key. Padding is of height before and after, then of width.
+[[nodiscard, gnu::cold]] inline std::string describe(const ConvolutionProblem& problem) {
+    const auto& [h, w, in, out, bias] = problem.shape;
+    const bool forward = problem.direction == ConvolutionDirection::forward;
+    const std::string_view name = forward                                                    ? "forward"
+                                  : problem.direction == ConvolutionDirection::backward_data ? "input gradient"
+                                                                                             : "weight gradient";
+    return text(name, forward && bias ? ", bias" : "", forward && problem.relu ? ", ReLU" : "", " of a convolution in ",
+                to_string(problem.element), ": ", problem.batch, " x ", h.input, " x ", w.input, " x ", in, " -> ",
+                h.output, " x ", w.output, " x ", out, ", window ", h.window, " x ", w.window, ", stride ", h.stride,
+                " x ", w.stride, ", padding ", h.pad_begin, ' ', h.pad_end, ' ', w.pad_begin, ' ', w.pad_end);
+}
+
+[[nodiscard]] constexpr cudnnDataType_t cudnn_type(ElementType element) {
+    return element == ElementType::bfloat16  ? CUDNN_DATA_BFLOAT16
+           : element == ElementType::float16 ? CUDNN_DATA_HALF
+                                             : CUDNN_DATA_FLOAT;
+}
+
+/// The graph; its tensors are numbered in the order of this file's head.
+[[nodiscard, gnu::cold]] inline CudnnDescriptor convolution_graph(const CudnnTarget& target,
+                                                                  const ConvolutionProblem& problem) {
+    const ConvolutionShape& shape = problem.shape;
+    const auto& [h, w] = std::pair(shape.height, shape.width);
+    const cudnnDataType_t type = cudnn_type(problem.element);
+    const std::array<std::int64_t, 4> outputs{problem.batch, shape.out_channels, h.output, w.output};
+    const CudnnDescriptor x = cudnn_tensor(0, type, {problem.batch, shape.in_channels, h.input, w.input});
+    const CudnnDescriptor weights = cudnn_tensor(1, type, {shape.out_channels, shape.in_channels, h.window, w.window});
+    const CudnnDescriptor y = cudnn_tensor(2, type, outputs);
+    const CudnnDescriptor convolution =
+        cudnn_convolution({h.stride, w.stride}, {h.pad_begin, w.pad_begin}, {h.pad_end, w.pad_end});
+    std::vector<CudnnDescriptor> operations;
+    if (problem.direction != ConvolutionDirection::forward) {
+        const bool data = problem.direction == ConvolutionDirection::backward_data;
+        const CudnnConvolutionNames& names = data ? cudnn_backward_data_names : cudnn_backward_weights_names;
+        operations.push_back(cudnn_convolution_operation(names, convolution, x, weights, y));
+        return cudnn_operation_graph(target, operations);
+    }
+    const CudnnDescriptor bias = cudnn_tensor(3, type, {1, shape.out_channels, 1, 1});
+    const CudnnDescriptor sum = cudnn_tensor(4, CUDNN_DATA_FLOAT, outputs, true);
+    const CudnnDescriptor biased = cudnn_tensor(5, CUDNN_DATA_FLOAT, outputs, true);
+    operations.push_back(cudnn_convolution_operation(cudnn_forward_names, convolution, x, weights,
+                                                     shape.bias || problem.relu ? sum : y));
+    if (shape.bias)
+        operations.push_back(cudnn_pointwise_operation(CUDNN_POINTWISE_ADD, sum, &bias, problem.relu ? biased : y));
+    if (problem.relu)
+        operations.push_back(
+            cudnn_pointwise_operation(CUDNN_POINTWISE_RELU_FWD, shape.bias ? biased : sum, nullptr, y));
+    return cudnn_operation_graph(target, operations);
+}
+
+/// The rules for an element type: float is float32 throughout unless `tf32` allows its factors to be rounded.
+[[nodiscard]] constexpr EngineRules convolution_rules(ElementType element, bool tf32, bool deterministic) {
+    return {.rounded_factors = element != ElementType::float32 || tf32, .deterministic = deterministic};
+}
+
+/// What a choice is kept under: cuDNN, the device, the rules, and the problem.
+[[nodiscard, gnu::cold]] inline std::string plan_key(const CudnnTarget& target, const ConvolutionProblem& problem,
+                                                     const EngineRules& rules) {
+    const bool tf32 = problem.element == ElementType::float32 && rules.rounded_factors;
+    return text("cuDNN ", static_cast<std::int64_t>(cudnnGetVersion()), ", ", target.device_name, ", ",
+                tf32 ? "TF32, " : "", rules.deterministic ? "deterministic, " : "", describe(problem));
+}
+
+/// Throws DeviceError with the problem and what was passed over where no engine is left.
+[[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
+                                                            const ConvolutionProblem& problem, const EngineRules& rules,
+                                                            PlanChoices* choices = nullptr) {
+    ChosenPlan result =
+        choose_plan(target, convolution_graph(target, problem), rules, choices, plan_key(target, problem, rules));
+    require<DeviceError>(static_cast<bool>(result), "cuDNN has no engine on ", target.device_name, " for the ",
+                         describe(problem), "; ", result.dropped.to_text());
+    return result;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

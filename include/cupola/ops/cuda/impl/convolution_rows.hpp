@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the sum over the rows of a matrix of rows x channels is cut up for a GPU: the part of a convolution's kernels
+// that the host can run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/pack.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Threads of a block that sums rows.
+inline constexpr int row_sum_threads = 256;
+
+/// The rows in slabs of equal size, the last ones shorter or empty. A block takes one slab of up to 32 packs of n
+/// channels.
+struct RowSlabs {
+    /// Two blocks for each of a large GPU's multiprocessors, with room.
+    static constexpr std::int64_t max_slabs = 512;
+    static constexpr std::int64_t fewest_rows = 32;
+
+    std::int64_t rows, channels, slabs, rows_per_slab;
+
+    RowSlabs(std::int64_t of_rows, std::int64_t of_channels) : rows(of_rows), channels(of_channels) {
+        const std::int64_t wanted = (rows + fewest_rows - 1) / fewest_rows;
+        slabs = wanted < 1 ? 1 : wanted > max_slabs ? max_slabs : wanted;
+        rows_per_slab = (rows + slabs - 1) / slabs;
+    }
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t begin(std::int64_t slab) const { return slab * rows_per_slab; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t end(std::int64_t slab) const {
+        const std::int64_t end = (slab + 1) * rows_per_slab;
+        return end < rows ? end : rows;
+    }
+    /// Threads side by side, each with n channels: a power of two, so that the lanes are one too.
+    [[nodiscard]] CUPOLA_HOST_DEVICE int columns(int n) const {
+        int result = 1;
+        while (result < 32 && static_cast<std::int64_t>(result) * n < channels) result *= 2;
+        return result;
+    }
+    /// Blocks side by side.
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t column_blocks(int n) const {
+        const std::int64_t width = static_cast<std::int64_t>(columns(n)) * n;
+        return (channels + width - 1) / width;
+    }
+    [[nodiscard]] std::size_t partial_bytes() const {
+        return static_cast<std::size_t>(slabs * channels) * sizeof(float);
+    }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How our own kernels are queued: one over `count` elements, and sums that are the same bits each time.
+//
+// A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count),
+// in no order, by a grid of a few blocks a multiprocessor that strides over them. A sum is added within each of a fixed
+// number of blocks, in a fixed order, and then over the blocks in theirs: it depends on the count alone, not on the
+// GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/launch.cuh>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+inline constexpr int block_threads = 256;
+/// 2,048 threads, all that a multiprocessor holds.
+inline constexpr int blocks_per_multiprocessor = 8;
+
+/// How many blocks of `threads` a grid over `count` elements has where each thread takes one at a time.
+[[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int threads = block_threads) {
+    const std::int64_t limit =
+        std::int64_t{context.multiprocessors()} * blocks_per_multiprocessor * block_threads / threads;
+    return static_cast<unsigned>(std::max<std::int64_t>(1, std::min((count + threads - 1) / threads, limit)));
+}
+
+template <class Functor>
+__global__ void __launch_bounds__(block_threads) strided_kernel(std::int64_t count, Functor functor) {
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+        functor(i);
+}
+
+/// Queues functor(i) for each i in [0, count).
+template <class Functor>
+void launch(const CudaContext& context, std::int64_t count, Functor functor) {
+    if (count <= 0) return;
+    launch_kernel(strided_kernel<Functor>, grid_of(context, count), block_threads, context.stream(), count, functor);
+}
+
+/// The value of the thread `by` further on in the warp. A struct goes by words of 8 bytes.
+template <class V>
+__device__ V shuffled_down(V value, unsigned by) {
+    if constexpr (std::is_arithmetic_v<V>) {
+        return __shfl_down_sync(0xFFFF'FFFFU, value, by);
+    } else {
+        static_assert(sizeof(V) % sizeof(unsigned long long) == 0);
+        struct Words {
+            unsigned long long word[sizeof(V) / sizeof(unsigned long long)];
+        };
+        Words words = __builtin_bit_cast(Words, value);
+        for (unsigned long long& word : words.word) word = __shfl_down_sync(0xFFFF'FFFFU, word, by);
+        return __builtin_bit_cast(V, words);
+    }
+}
+
+/// The sum of the block's values of `value`, in thread 0: a tree over the threads of each warp, then over the warps.
+/// Called by all threads of the block, of which there are `threads`, a multiple of 32.
+template <int threads, class V>
+__device__ V block_sum(V value) {
+    static_assert(threads % 32 == 0 && threads <= 1024);
+    for (unsigned step = 16; step > 0; step /= 2) value += shuffled_down(value, step);
+    if constexpr (threads == 32) return value;
+    __shared__ V of_warp[threads / 32];
+    __syncthreads();  // the last call's values have been read
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        value = threadIdx.x < threads / 32 ? of_warp[threadIdx.x] : V{};
+        for (unsigned step = 16; step > 0; step /= 2) value += shuffled_down(value, step);
+    }
+    return value;
+}
+
+/// The most partial sums that a sum over a whole array has.
+inline constexpr std::int64_t max_partial_sums = 1024;
+/// The elements that each thread takes before another block is worth it.
+inline constexpr std::int64_t elements_per_thread = 4;
+
+/// How many partial sums a sum over `count` elements has: the same on each GPU.
+[[nodiscard]] constexpr std::int64_t partial_sums(std::int64_t count) {
+    const std::int64_t blocks =
+        (count + block_threads * elements_per_thread - 1) / (block_threads * elements_per_thread);
+    return blocks < 1 ? 1 : blocks > max_partial_sums ? max_partial_sums : blocks;
+}
+
+/// Bytes of scratch that `reduce` of values `V` needs for `sums` sums of at most `count` elements each.
+template <class V>
+[[nodiscard]] constexpr std::size_t reduce_scratch(std::int64_t count, std::int64_t sums = 1) {
+    return static_cast<std::size_t>(partial_sums(count) * sums) * sizeof(V);
+}
+
+template <class V, class Functor>
+__global__ void __launch_bounds__(block_threads) partial_sums_kernel(std::int64_t count, Functor functor, V* partial) {
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+    V sum{};
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+        sum += functor(i, static_cast<std::int64_t>(blockIdx.y));
+    }
+    sum = block_sum<block_threads>(sum);
+    if (threadIdx.x == 0) partial[static_cast<std::int64_t>(blockIdx.y) * gridDim.x + blockIdx.x] = sum;
+}
+
+template <class V, class Finish>
+__global__ void __launch_bounds__(block_threads)
+    add_partial_sums_kernel(std::int64_t partials, const V* partial, Finish finish) {
+    const V* const of_sum = partial + static_cast<std::int64_t>(blockIdx.x) * partials;
+    V sum{};
+    for (std::int64_t i = threadIdx.x; i < partials; i += blockDim.x) sum += of_sum[i];
+    sum = block_sum<block_threads>(sum);
+    if (threadIdx.x == 0) finish(static_cast<std::int64_t>(blockIdx.x), sum);
+}
+
+/// Queues finish(s, sum of functor(i, s) over i in [0, count)) for each s in [0, sums), by one thread each. `V` is an
+/// arithmetic type, or a trivial struct with +=; `scratch` is of reduce_scratch<V>(count, sums)
+/// bytes, aligned for V. `sums` is at most 65,535, the second extent of a grid.
+template <class V, class Functor, class Finish>
+void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, Functor functor, Finish finish,
+            std::byte* scratch) {
+    if (sums <= 0) return;
+    auto* const partial = reinterpret_cast<V*>(scratch);
+    const std::int64_t blocks = partial_sums(count);
+    launch_kernel(partial_sums_kernel<V, Functor>, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(sums)),
+                  block_threads, context.stream(), count, functor, partial);
+    launch_kernel(add_partial_sums_kernel<V, Finish>, static_cast<unsigned>(sums), block_threads, context.stream(),
+                  blocks, partial, finish);
+}
+
+/// Where in the context's memory for sums the results lie: behind the partial sums of values of up to 16 bytes.
+inline constexpr std::size_t results_offset = static_cast<std::size_t>(max_partial_sums) * 16;
+static_assert(results_offset < CudaContext::sums_bytes);
+
+/// The same for one sum, with its partial sums in the context's own memory.
+template <class V, class Functor, class Finish>
+void reduce(const CudaContext& context, std::int64_t count, Functor functor, Finish finish) {
+    static_assert(sizeof(V) <= 16);
+    reduce<V>(context, count, 1, functor, finish, context.sums());
+}
+
+/// A result in the context's own memory, for what is queued next.
+template <class V>
+[[nodiscard]] V* result_of_sum(const CudaContext& context) {
+    return reinterpret_cast<V*>(context.sums() + results_offset);
+}
+
+/// Waits for it.
+template <class V>
+[[nodiscard]] V read_result(const CudaContext& context) {
+    V result{};
+    check_cuda(cudaMemcpyAsync(&result, result_of_sum<V>(context), sizeof(V), cudaMemcpyDeviceToHost, context.stream()),
+               "cudaMemcpyAsync");
+    context.synchronize();
+    return result;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

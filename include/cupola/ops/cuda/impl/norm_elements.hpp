@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of local response normalisation do for 8 channels of a pixel. A thread reads the neighbours that its
+// windows hold too, from the first-level cache, and computes their powers anew: nothing is shared, nothing waits. That
+// is for windows of 5 and 9 channels and for channels in eights; a slower kernel takes everything else.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/divisor.hpp>
+#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/local_response_norm.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Channels a thread.
+inline constexpr int norm_chunk = 8;
+
+/// Whether the kernels for chunks take this.
+[[nodiscard]] constexpr bool norm_in_chunks(const LocalResponseNormShape& shape) {
+    return shape.channels % norm_chunk == 0 && (shape.radius == 2 || shape.radius == 4);
+}
+
+/// The powers of scale = bias + alpha * (sum of the squares in the window): of the power 3/4 by square roots.
+struct NormPowers {
+    NormPowers() = default;
+    explicit NormPowers(const LocalResponseNormShape& shape)
+        : bias(shape.bias),
+          alpha(shape.alpha),
+          beta(shape.beta),
+          factor(2.0F * shape.alpha * shape.beta),
+          three_quarters(shape.beta == 0.75F) {}
+
+    float bias = 1, alpha = 0, beta = 0, factor = 0;
+    bool three_quarters = false;
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE static float inverse_fourth_root(float s) {
+#ifdef __CUDA_ARCH__
+        return rsqrtf(s * rsqrtf(s));
+#else
+        return 1.0F / std::sqrt(std::sqrt(s));
+#endif
+    }
+    /// scale^-beta, and scale^(-beta - 1) in `next`.
+    [[nodiscard]] CUPOLA_HOST_DEVICE float power(float squares, float& next) const {
+        const float scale = bias + alpha * squares;
+        if (three_quarters) {
+            const float r = inverse_fourth_root(scale), square = r * r, result = square * r;
+            next = result * (square * square);
+            return result;
+        }
+        const float result = std::pow(scale, -beta);
+        next = result / scale;
+        return result;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE float power(float squares) const {
+        float next;
+        return power(squares, next);
+    }
+};
+
+/// sum[k] = values[k] + ... + values[k + 2 radius], of sums of 2, 4 and 8: each value enters the sums that hold it
+/// alone, so a NaN goes no further.
+template <int radius, int n>
+CUPOLA_HOST_DEVICE inline void window_sums(const float (&values)[n + 2 * radius], float (&sum)[n]) {
+    static_assert(radius == 2 || radius == 4);
+    constexpr int quads = n + 2 * radius - 3;
+    float quad[quads];
+    CUPOLA_UNROLL
+    for (int k = 0; k < quads; ++k) quad[k] = (values[k] + values[k + 1]) + (values[k + 2] + values[k + 3]);
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) {
+        if constexpr (radius == 4) {
+            sum[k] = (quad[k] + quad[k + 4]) + values[k + 8];
+        } else {
+            sum[k] = quad[k] + values[k + 4];
+        }
+    }
+}
+
+/// The channels [c - halo, c + 8 + halo) of a pixel, 0 outside of its channels.
+template <int halo, class T>
+CUPOLA_HOST_DEVICE inline void load_chunk(const T* pixel, std::int64_t c, std::int64_t channels,
+                                          float (&to)[norm_chunk + 2 * halo]) {
+    CUPOLA_UNROLL
+    for (int k = 0; k < halo; ++k) to[k] = to[halo + norm_chunk + k] = 0.0F;
+    if (c > 0) load_floats<halo>(pixel + c - halo, to);
+    load_floats<norm_chunk>(pixel + c, to + halo);
+    if (c + norm_chunk < channels) load_floats<halo>(pixel + c + norm_chunk, to + halo + norm_chunk);
+}
+
+/// y of 8 channels, from theirs and `radius` on both sides.
+template <int radius>
+CUPOLA_HOST_DEVICE inline void normed_chunk(const NormPowers& powers, const float (&x)[norm_chunk + 2 * radius],
+                                            float (&y)[norm_chunk]) {
+    float square[norm_chunk + 2 * radius], sum[norm_chunk];
+    CUPOLA_UNROLL
+    for (int k = 0; k < norm_chunk + 2 * radius; ++k) square[k] = x[k] * x[k];
+    window_sums<radius, norm_chunk>(square, sum);
+    CUPOLA_UNROLL
+    for (int k = 0; k < norm_chunk; ++k) y[k] = x[radius + k] * powers.power(sum[k]);
+}
+
+/// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels,
+/// of a pixel whose channels begin with them, or end; with `mask`, 0 where x is not positive.
+template <int radius>
+CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormPowers& powers, const float (&x)[norm_chunk + 4 * radius],
+                                                   const float (&dy)[norm_chunk + 2 * radius], bool begins, bool ends,
+                                                   bool mask, float (&dx)[norm_chunk]) {
+    constexpr int wide = norm_chunk + 2 * radius;
+    float square[norm_chunk + 4 * radius], sum[wide], product[wide], power[norm_chunk], around[norm_chunk];
+    CUPOLA_UNROLL
+    for (int k = 0; k < norm_chunk + 4 * radius; ++k) square[k] = x[k] * x[k];
+    window_sums<radius, wide>(square, sum);
+    CUPOLA_UNROLL
+    for (int k = 0; k < wide; ++k) {
+        float next;
+        const float here = powers.power(sum[k], next);
+        if (k >= radius && k < radius + norm_chunk) power[k - radius] = here;
+        // Outside of the channels it is 0 even if the power there is not finite.
+        const bool outside = (begins && k < radius) || (ends && k >= radius + norm_chunk);
+        product[k] = outside ? 0.0F : dy[k] * x[radius + k] * next;
+    }
+    window_sums<radius, norm_chunk>(product, around);
+    CUPOLA_UNROLL
+    for (int k = 0; k < norm_chunk; ++k) {
+        const float xk = x[2 * radius + k];
+        const float d = dy[radius + k] * power[k] - powers.factor * xk * around[k];
+        dx[k] = !mask || xk > 0.0F ? d : 0.0F;
+    }
+}
+
+/// The i-th chunk of an array of pixels.
+struct ChunkPlaces {
+    ChunkPlaces() = default;
+    explicit ChunkPlaces(std::int64_t all) : channels(all), chunks(all / norm_chunk) {}
+
+    std::int64_t channels = 0;
+    Divisor chunks;
+};
+
+template <class T, int radius>
+struct NormForward {
+    NormPowers powers;
+    ChunkPlaces places;
+    const T* x;
+    T* y;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const Divisor::Parts at = places.chunks.divide(i);
+        float value[norm_chunk + 2 * radius], result[norm_chunk];
+        load_chunk<radius>(x + at.quotient * places.channels, at.remainder * norm_chunk, places.channels, value);
+        normed_chunk<radius>(powers, value, result);
+        store_floats<norm_chunk>(y + i * norm_chunk, result);
+    }
+};
+
+template <class T, int radius>
+struct NormBackward {
+    NormPowers powers;
+    ChunkPlaces places;
+    const T *x, *dy;
+    T* dx;
+    bool mask;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const Divisor::Parts at = places.chunks.divide(i);
+        const std::int64_t pixel = at.quotient * places.channels, c = at.remainder * norm_chunk;
+        float value[norm_chunk + 4 * radius], gradient[norm_chunk + 2 * radius], result[norm_chunk];
+        load_chunk<2 * radius>(x + pixel, c, places.channels, value);
+        load_chunk<radius>(dy + pixel, c, places.channels, gradient);
+        norm_gradient_chunk<radius>(powers, value, gradient, c == 0, c + norm_chunk == places.channels, mask, result);
+        store_floats<norm_chunk>(dx + i * norm_chunk, result);
+    }
+};
+
+/// Any window and any number of channels, an element a thread.
+template <class T>
+struct AnyNorm {
+    NormPowers powers;
+    std::int64_t channels, radius;
+    Divisor by_channels;
+    const T *x, *dy;
+
+    AnyNorm() = default;
+    AnyNorm(const LocalResponseNormShape& shape, const T* from, const T* gradient)
+        : powers(shape),
+          channels(shape.channels),
+          radius(shape.radius),
+          by_channels(shape.channels),
+          x(from),
+          dy(gradient) {}
+
+    /// The power around channel c.
+    [[nodiscard]] CUPOLA_HOST_DEVICE float power(const T* pixel, std::int64_t c, float& next) const {
+        float sum = 0.0F;
+        const std::int64_t end = c + radius + 1 < channels ? c + radius + 1 : channels;
+        for (std::int64_t k = c > radius ? c - radius : 0; k < end; ++k) {
+            const auto value = static_cast<float>(pixel[k]);
+            sum += value * value;
+        }
+        return powers.power(sum, next);
+    }
+};
+
+template <class T>
+struct AnyNormForward : AnyNorm<T> {
+    T* y;
+    AnyNormForward(const LocalResponseNormShape& shape, const T* from, T* to)
+        : AnyNorm<T>(shape, from, nullptr), y(to) {}
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const Divisor::Parts at = this->by_channels.divide(i);
+        float next;
+        const float own = this->power(this->x + at.quotient * this->channels, at.remainder, next);
+        y[i] = T(static_cast<float>(this->x[i]) * own);
+    }
+};
+
+template <class T>
+struct AnyNormBackward : AnyNorm<T> {
+    T* dx;
+    bool mask;
+    AnyNormBackward(const LocalResponseNormShape& shape, const T* from, const T* gradient, T* to, bool masks)
+        : AnyNorm<T>(shape, from, gradient), dx(to), mask(masks) {}
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const Divisor::Parts at = this->by_channels.divide(i);
+        const T *const pixel = this->x + at.quotient * this->channels, *const gradient =
+                                                                           this->dy + at.quotient * this->channels;
+        const std::int64_t c = at.remainder, past = c + this->radius + 1,
+                           end = past < this->channels ? past : this->channels;
+        float around = 0.0F, own = 0.0F;
+        for (std::int64_t k = c > this->radius ? c - this->radius : 0; k < end; ++k) {
+            float next;
+            const float here = this->power(pixel, k, next);
+            if (k == c) own = here;
+            around += static_cast<float>(gradient[k]) * static_cast<float>(pixel[k]) * next;
+        }
+        const auto xc = static_cast<float>(pixel[c]);
+        const float d = static_cast<float>(gradient[c]) * own - this->powers.factor * xc * around;
+        dx[i] = T(!mask || xc > 0.0F ? d : 0.0F);
+    }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

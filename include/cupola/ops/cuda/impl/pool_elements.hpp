@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of pooling do for n channels of one pixel. The place of a maximum in its window, the first of equal
+// ones in row order, is kept for backward, which gathers: each input's gradient is written once, its sum in the order
+// of the windows. A NaN is larger than everything.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/divisor.hpp>
+#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A pooling's extents as a kernel takes them, for threads of `n` channels each.
+struct PoolExtents {
+    PoolExtents() = default;
+    PoolExtents(const PoolingShape& shape, int channels_per_thread)
+        : channels(shape.channels),
+          groups(shape.channels / channels_per_thread),
+          n(channels_per_thread),
+          height(shape.height),
+          width(shape.width) {}
+
+    struct Axis {
+        Axis() = default;
+        explicit Axis(const WindowAxis& axis)
+            : input(static_cast<int>(axis.input)),
+              output(static_cast<int>(axis.output)),
+              window(static_cast<int>(axis.window)),
+              stride(static_cast<int>(axis.stride)),
+              pad(static_cast<int>(axis.pad_begin)),
+              by_input(axis.input),
+              by_output(axis.output),
+              by_stride(axis.stride) {}
+
+        int input = 0, output = 0, window = 0, stride = 1, pad = 0;
+        Divisor by_input, by_output, by_stride;
+
+        /// The first input of an output's window, before the image where there is padding.
+        [[nodiscard]] CUPOLA_HOST_DEVICE int start(int at) const { return at * stride - pad; }
+        /// The outputs [first, last] whose windows hold input `at`; none where first > last.
+        [[nodiscard]] CUPOLA_HOST_DEVICE int first(int at) const {
+            const int past = at + pad - window;  // a window that starts here, or before, does not reach `at`
+            return past < 0 ? 0 : by_stride.quotient(past) + 1;
+        }
+        [[nodiscard]] CUPOLA_HOST_DEVICE int last(int at) const {
+            const int by_start = by_stride.quotient(at + pad);
+            return by_start < output ? by_start : output - 1;
+        }
+        /// How many inputs an output's window holds.
+        [[nodiscard]] CUPOLA_HOST_DEVICE int inside(int at) const {
+            const int begin = start(at), end = begin + window;
+            return (end < input ? end : input) - (begin > 0 ? begin : 0);
+        }
+    };
+
+    /// Where a thread stands.
+    struct Place {
+        std::int64_t image, channel;
+        int row, column;
+    };
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE Place output(std::int64_t i) const {
+        return place(i, height.by_output, width.by_output);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE Place input(std::int64_t i) const {
+        return place(i, height.by_input, width.by_input);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t output_pixel(std::int64_t image, int row, int column) const {
+        return (image * height.output + row) * width.output + column;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t input_pixel(std::int64_t image, int row, int column) const {
+        return (image * height.input + row) * width.input + column;
+    }
+    /// How many threads there are.
+    [[nodiscard]] std::int64_t outputs(std::int64_t batch) const {
+        return batch * height.output * width.output * (channels / n);
+    }
+    [[nodiscard]] std::int64_t inputs(std::int64_t batch) const {
+        return batch * height.input * width.input * (channels / n);
+    }
+
+    std::int64_t channels = 0;
+    Divisor groups;
+    int n = 1;
+    Axis height, width;
+
+private:
+    [[nodiscard]] CUPOLA_HOST_DEVICE Place place(std::int64_t i, const Divisor& rows, const Divisor& columns) const {
+        const Divisor::Parts pixel = groups.divide(i), row = columns.divide(pixel.quotient),
+                             image = rows.divide(row.quotient);
+        return {image.quotient, pixel.remainder * n, static_cast<int>(image.remainder),
+                static_cast<int>(row.remainder)};
+    }
+};
+
+/// A maximum that is not positive has this place where its gradient ends at a ReLU before.
+template <class Offset>
+inline constexpr Offset no_offset = static_cast<Offset>(255);
+template <>
+inline constexpr std::int32_t no_offset<std::int32_t> = -1;
+
+/// The maxima of n channels over the window of `at`, and their offsets. source(pixel, values) gives the channels of a
+/// pixel of the input. `window` is the window's extent both ways where it is known, else 0.
+template <int n, int window, class Source>
+CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExtents::Place& at, const Source& source,
+                                             float (&best)[n], int (&offset)[n]) {
+    const int top = e.height.start(at.row), left = e.width.start(at.column);
+    const int rows = window > 0 ? window : e.height.window, columns = window > 0 ? window : e.width.window;
+    const int first = (top < 0 ? -top : 0) * columns + (left < 0 ? -left : 0);
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) {
+        best[k] = -__builtin_huge_valf();
+        offset[k] = first;
+    }
+    const auto row_of_offsets = [&](int a) {
+        if (top + a < 0 || top + a >= e.height.input) return;
+        const auto one = [&](int b) {
+            if (left + b < 0 || left + b >= e.width.input) return;
+            float value[n];
+            source(e.input_pixel(at.image, top + a, left + b), value);
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k) {
+                const bool larger = value[k] > best[k] || (value[k] != value[k] && best[k] == best[k]);
+                best[k] = larger ? value[k] : best[k];
+                offset[k] = larger ? a * columns + b : offset[k];
+            }
+        };
+        if constexpr (window > 0) {
+            CUPOLA_UNROLL
+            for (int b = 0; b < window; ++b) one(b);
+        } else {
+            for (int b = 0; b < columns; ++b) one(b);
+        }
+    };
+    if constexpr (window > 0) {
+        CUPOLA_UNROLL
+        for (int a = 0; a < window; ++a) row_of_offsets(a);
+    } else {
+        for (int a = 0; a < rows; ++a) row_of_offsets(a);
+    }
+}
+
+/// n channels from `channel` on of an input, as window_maxima takes them.
+template <int n, class T>
+struct ChannelsOf {
+    const T* x;
+    std::int64_t channels, channel;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t pixel, float (&value)[n]) const {
+        load_floats<n>(x + pixel * channels + channel, value);
+    }
+};
+
+/// Writes the offsets of n maxima.
+template <int n, class Offset>
+CUPOLA_HOST_DEVICE inline void store_offsets(Offset* to, const float (&best)[n], const int (&offset)[n], bool mask) {
+    Pack<Offset, n> pack;
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k)
+        pack.element[k] = mask && !(best[k] > 0.0F) ? no_offset<Offset> : static_cast<Offset>(offset[k]);
+    *reinterpret_cast<Pack<Offset, n>*>(to) = pack;
+}
+
+/// The gradients of n channels of input `at` from the gradients and offsets of the maxima whose windows hold it.
+template <int n, class Offset, class T>
+CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExtents::Place& at, std::int64_t channel,
+                                             const T* dy, const Offset* offsets, float* sum) {
+    CUPOLA_UNROLL
+    for (int k = 0; k < n; ++k) sum[k] = 0.0F;
+    const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
+              first_column = e.width.first(at.column);
+    for (int i = e.height.first(at.row); i <= last_row; ++i) {
+        for (int j = first_column; j <= last_column; ++j) {
+            const int here = (at.row - e.height.start(i)) * e.width.window + at.column - e.width.start(j);
+            const std::int64_t from = e.output_pixel(at.image, i, j) * e.channels + channel;
+            const Pack<Offset, n> offset = *reinterpret_cast<const Pack<Offset, n>*>(offsets + from);
+            float value[n];
+            load_floats<n>(dy + from, value);
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k) sum[k] += static_cast<int>(offset.element[k]) == here ? value[k] : 0.0F;
+        }
+    }
+}
+
+/// A thread's part of a maximum's forward: null `offsets` are not written.
+template <class T, int n, int window, class Offset>
+struct MaxPoolForward {
+    PoolExtents extents;
+    const T* x;
+    T* y;
+    Offset* offsets;
+    bool mask;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents::Place at = extents.output(i);
+        float best[n];
+        int offset[n];
+        window_maxima<n, window>(extents, at, ChannelsOf<n, T>{x, extents.channels, at.channel}, best, offset);
+        store_floats<n>(y + i * n, best);
+        if (offsets != nullptr) store_offsets<n>(offsets + i * n, best, offset, mask);
+    }
+};
+
+template <class T, int n, class Offset>
+struct MaxPoolBackward {
+    PoolExtents extents;
+    const T* dy;
+    const Offset* offsets;
+    T* dx;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents::Place at = extents.input(i);
+        float sum[n];
+        gather_maxima<n>(extents, at, at.channel, dy, offsets, sum);
+        store_floats<n>(dx + i * n, sum);
+    }
+};
+
+/// The mean of the part of a window that is inside the image.
+template <class T, int n>
+struct MeanPoolForward {
+    PoolExtents extents;
+    const T* x;
+    T* y;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.output(i);
+        float sum[n] = {};
+        const int top = e.height.start(at.row), left = e.width.start(at.column);
+        const int bottom = top + e.height.window < e.height.input ? top + e.height.window : e.height.input;
+        const int right = left + e.width.window < e.width.input ? left + e.width.window : e.width.input;
+        for (int row = top < 0 ? 0 : top; row < bottom; ++row) {
+            for (int column = left < 0 ? 0 : left; column < right; ++column) {
+                float value[n];
+                load_floats<n>(x + e.input_pixel(at.image, row, column) * e.channels + at.channel, value);
+                CUPOLA_UNROLL
+                for (int k = 0; k < n; ++k) sum[k] += value[k];
+            }
+        }
+        const auto inside = static_cast<float>(e.height.inside(at.row) * e.width.inside(at.column));
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) sum[k] /= inside;
+        store_floats<n>(y + i * n, sum);
+    }
+};
+
+/// With a `y`, gradients count only where it is positive.
+template <class T, int n>
+struct MeanPoolBackward {
+    PoolExtents extents;
+    const T* y;
+    const T* dy;
+    T* dx;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.input(i);
+        float sum[n] = {};
+        const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
+                  first_column = e.width.first(at.column);
+        for (int row = e.height.first(at.row); row <= last_row; ++row) {
+            for (int column = first_column; column <= last_column; ++column) {
+                const std::int64_t from = e.output_pixel(at.image, row, column) * e.channels + at.channel;
+                const auto inside = static_cast<float>(e.height.inside(row) * e.width.inside(column));
+                float value[n], output[n] = {};
+                load_floats<n>(dy + from, value);
+                if (y != nullptr) load_floats<n>(y + from, output);
+                CUPOLA_UNROLL
+                for (int k = 0; k < n; ++k) sum[k] += y == nullptr || output[k] > 0.0F ? value[k] / inside : 0.0F;
+            }
+        }
+        store_floats<n>(dx + i * n, sum);
+    }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the small kernels of a training's step do: ops/cuda/training_step.hpp queues them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/ops/cuda/impl/pack.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Neither infinite nor a NaN, whose exponents are all ones.
+[[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(float value) {
+    return (__builtin_bit_cast(std::uint32_t, value) & 0x7F80'0000U) != 0x7F80'0000U;
+}
+
+[[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(double value) {
+    constexpr std::uint64_t exponent = 0x7FF0'0000'0000'0000U;
+    return (__builtin_bit_cast(std::uint64_t, value) & exponent) != exponent;
+}
+
+/// a * b + c, rounded once, whatever the compiler makes of products and sums.
+[[nodiscard]] CUPOLA_HOST_DEVICE inline float multiply_add(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+    return __fmaf_rn(a, b, c);
+#else
+    return std::fma(a, b, c);
+#endif
+}
+
+template <class V>
+struct SetTo {
+    V* to;
+    V value;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const { *to = value; }
+};
+
+/// Bytes that travel as a kernel's argument, 16 of them a thread.
+struct SetBytes {
+    static constexpr std::size_t max_bytes = 2048;
+    struct alignas(16) Unit {
+        std::uint32_t word[4];
+    };
+
+    Unit* to;
+    Unit unit[max_bytes / sizeof(Unit)];
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
+};
+
+/// A batch into the buffers that a captured step reads: `n` floats of the samples a thread, then a label a thread. A
+/// batch that failed stays there: nothing is taken once *healthy is 0.
+template <int n>
+struct TakeBatch {
+    const float* samples;
+    const std::int32_t* labels;
+    std::int64_t floats, size;
+    float* samples_to;
+    std::int32_t* labels_to;
+    const std::int32_t* healthy;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        if (*healthy == 0) return;
+        const std::int64_t packs = (floats + n - 1) / n;
+        if (i >= packs) {
+            labels_to[i - packs] = labels[i - packs];
+            return;
+        }
+        std::int64_t at = i * n;
+        if (at + n <= floats) {
+            *reinterpret_cast<Pack<float, n>*>(samples_to + at) =
+                *reinterpret_cast<const Pack<float, n>*>(samples + at);
+        } else {
+            for (; at < floats; ++at) samples_to[at] = samples[at];
+        }
+    }
+    [[nodiscard]] std::int64_t threads() const { return (floats + n - 1) / n + size; }
+};
+
+/// to = the sum of weight * row over the rows, in their order.
+struct WeightedSumAt {
+    static constexpr int max_rows = 64;
+
+    const float* row[max_rows];
+    float weight[max_rows];
+    int rows;
+    float* to;
+
+    template <int n>
+    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        float sum[n], value[n];
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) sum[k] = 0.0F;
+        for (int r = 0; r < rows; ++r) {
+            load_floats<n>(row[r] + i, value);
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k)
+                sum[k] = r == 0 ? weight[r] * value[k] : multiply_add(weight[r], value[k], sum[k]);
+        }
+        store_floats<n>(to + i, sum);
+    }
+};
+
+/// A NaN into the gradient of a loss that is not finite, whatever backward made of it: the check of the average finds
+/// it.
+struct PoisonBy {
+    const double* loss;
+    float* gradient;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
+        if (!is_finite_number(*loss)) *gradient = __builtin_nanf("");
+    }
+};
+
+/// mean = sums / count. Takes the soundness away where one of them is not finite, and never gives it back.
+struct MeanAt {
+    const float *sums, *count;
+    float* mean;
+    std::int32_t* healthy;
+
+    template <int n>
+    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
+        const float by = *count;
+        bool finite = is_finite_number(by);
+        float value[n];
+        load_floats<n>(sums + i, value);
+        CUPOLA_UNROLL
+        for (int k = 0; k < n; ++k) {
+            value[k] = value[k] / by;
+            finite = finite && is_finite_number(value[k]);
+        }
+        store_floats<n>(mean + i, value);
+        if (!finite) *healthy = 0;
+    }
+};
+
+/// To memory of the host, `Unit` a thread.
+template <class Unit>
+struct CopyToPinned {
+    const Unit* from;
+    Unit* to;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        to[i] = from[i];
+#ifdef __CUDA_ARCH__
+        __threadfence_system();
+#endif
+    }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

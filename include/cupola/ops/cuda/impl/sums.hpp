@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels of ops/cuda/algorithms.hpp compute for one element, and where a sum goes.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+struct SquareOf {
+    const float* values;
+
+    CUPOLA_HOST_DEVICE double operator()(std::int64_t i, std::int64_t) const {
+        const auto value = static_cast<double>(values[i]);
+        return value * value;
+    }
+};
+
+/// 1 for an infinity or a NaN, whose exponent is all ones.
+struct NotFinite {
+    const float* values;
+
+    CUPOLA_HOST_DEVICE std::uint64_t operator()(std::int64_t i, std::int64_t) const {
+        return (__builtin_bit_cast(std::uint32_t, values[i]) & 0x7F80'0000U) == 0x7F80'0000U ? 1 : 0;
+    }
+};
+
+/// The finaliser of splitmix64 over the bits and the place, as hash_of on `Host` has it.
+struct HashOf {
+    const float* values;
+
+    CUPOLA_HOST_DEVICE std::uint64_t operator()(std::int64_t i, std::int64_t) const {
+        std::uint64_t x = (static_cast<std::uint64_t>(i) << 32) ^ __builtin_bit_cast(std::uint32_t, values[i]);
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+        return x ^ (x >> 31);
+    }
+};
+
+template <class V>
+struct SumTo {
+    V* to;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t which, V sum) const { to[which] = sum; }
+};
+
+/// 1 where nothing was counted, else 0.
+struct NoneTo {
+    std::int32_t* to;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t which, std::uint64_t count) const {
+        to[which] = count == 0 ? 1 : 0;
+    }
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear layers on `Cuda`: three products by cuBLASLt, with bias and ReLU in the first one's epilogue, and one kernel
+// of our own over the gradient that applies the mask of a fused ReLU and sums the bias gradient. Where cuBLASLt has no
+// algorithm for a shape, or operands lie at odd addresses, a product is a kernel of our own too.
+//
+// cuBLASLt's matrices lie column by column, ours row by row: each of ours is to it the transpose, and Y = X W^T + b,
+// with N samples, I inputs and O outputs, becomes
+//
+//                     what it computes   A, as it lies        B, as it lies         D
+//   forward           Y^T  = W X^T       W: I x O, turned     X: I x N              Y: O x N, a bias for each row
+//   input gradient    dX^T = W^T dY^T    W: I x O             dY: O x N             dX: I x N
+//   weight gradient   dW^T = X^T dY      X: I x N             dY: O x N, turned     dW: I x O
+//
+// In bfloat16 and in half the products read a copy of the weights that `prepare` rounds, and of the bias, which
+// cuBLASLt wants in the output's type; the weights' gradient goes to the arena in float.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/convert.hpp>
+#include <cupola/ops/cuda/impl/bias_gradient.cuh>
+#include <cupola/ops/cuda/impl/cublas_product.hpp>
+#include <cupola/ops/cuda/impl/tiled_product.cuh>
+#include <cupola/ops/linear.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// y = relu(sum + bias). `bias` may be null. A NaN stays one.
+template <class T>
+struct LinearOutput {
+    T* to;
+    std::int64_t columns;
+    const float* bias;
+    bool relu;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t row, std::int64_t column, float sum) const {
+        const float value = bias == nullptr ? sum : sum + bias[column];
+        to[row * columns + column] = T(relu && value < 0.0F ? 0.0F : value);
+    }
+};
+
+/// gradient = or += sum
+struct LinearWeightGradient {
+    float* to;
+    std::int64_t columns;
+    bool add;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t row, std::int64_t column, float sum) const {
+        float& value = to[row * columns + column];
+        value = add ? value + sum : sum;
+    }
+};
+
+}  // namespace impl
+
+namespace ops {
+
+template <impl::CudaElement T>
+class Linear<Cuda, T> {
+    /// Whether the products read rounded copies of the parameters.
+    static constexpr bool rounds = !std::same_as<T, float>;
+    /// Below so many inputs a rounded bias is a fraction of the sum that shows: the product is ours then, which adds it in
+    /// float.
+    static constexpr std::int64_t few_terms = 16;
+    using Product = impl::CublasProduct;
+
+public:
+    [[gnu::cold]] Linear(const BuildContext<Cuda, T>& build, const LinearShape& shape)
+        : shape_(shape),
+          batch_(build.batch),
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next) {
+        constexpr cudaDataType_t type = impl::cublas_type<T>;
+        const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
+        const impl::CublasMatrix weight{type, in, out}, weight_transposed{type, in, out, true},
+            weight_gradient{CUDA_R_32F, in, out};
+        const impl::CublasMatrix input{type, in, n}, output{type, out, n}, output_transposed{type, out, n, true};
+        if (!rounds || !shape.bias || in >= few_terms) {
+            const Product::Epilogue epilogue = shape.bias
+                                                   ? (relu_ ? Product::Epilogue::bias_relu : Product::Epilogue::bias)
+                                                   : (relu_ ? Product::Epilogue::relu : Product::Epilogue::none);
+            forward_ = Product(build.context, weight_transposed, input, output, epilogue, true);
+        }
+        own_forward_ = impl::TiledProduct({.rows = n,
+                                           .columns = out,
+                                           .depth = in,
+                                           .left_row = in,
+                                           .left_depth = 1,
+                                           .right_depth = 1,
+                                           .right_column = in},
+                                          !forward_.found());
+        if (!build.training) return;
+        backward_weights_ =
+            Product(build.context, input, output_transposed, weight_gradient, Product::Epilogue::none, false);
+        own_backward_weights_ = impl::TiledProduct({.rows = out,
+                                                    .columns = in,
+                                                    .depth = n,
+                                                    .left_row = 1,
+                                                    .left_depth = out,
+                                                    .right_depth = in,
+                                                    .right_column = 1},
+                                                   !backward_weights_.found());
+        if (!build.input_gradient) return;
+        backward_data_ = Product(build.context, weight, output, input, Product::Epilogue::none, false);
+        own_backward_data_ = impl::TiledProduct({.rows = n,
+                                                 .columns = in,
+                                                 .depth = out,
+                                                 .left_row = out,
+                                                 .left_depth = 1,
+                                                 .right_depth = in,
+                                                 .right_column = 1},
+                                                !backward_data_.found());
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        std::size_t scratch = 0;
+        for (const Product* product : {&forward_, &backward_weights_, &backward_data_}) {
+            scratch = std::max(scratch, product->workspace_bytes());
+        }
+        for (const impl::TiledProduct* own : {&own_forward_, &own_backward_weights_, &own_backward_data_}) {
+            scratch = std::max(scratch, own->scratch_bytes());
+        }
+        return {.packed = rounds ? packed_bias_offset() +
+                                       static_cast<std::size_t>(shape_.bias ? shape_.out_features : 0) * sizeof(T)
+                                 : 0,
+                .scratch = scratch};
+    }
+
+    /// How many of the products are cuBLASLt's: at most three in training.
+    [[nodiscard]] int library_products() const {
+        return (forward_.found() ? 1 : 0) + (backward_weights_.found() ? 1 : 0) + (backward_data_.found() ? 1 : 0);
+    }
+
+    /// Rounds weights and bias. Called once after each change of the parameters.
+    void prepare(const PassArgs<Cuda, T>& args)
+        requires(rounds)
+    {
+        Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed),
+                           shape_.in_features * shape_.out_features);
+        if (shape_.bias) Convert<Cuda>::run(args.context, args.parameters[1], packed_bias(args), shape_.out_features);
+    }
+
+    void forward(const PassArgs<Cuda, T>& args) {
+        const T* const weight = weights(args);
+        const T* const bias = shape_.bias ? biases(args) : nullptr;
+        if (forward_.found() && Product::takes(weight, args.input, args.output, bias)) {
+            return forward_.run(args.context, weight, args.input, args.output, bias, false, args.scratch);
+        }
+        own_forward_.run(
+            args.context, args.input, weight, args.scratch,
+            impl::LinearOutput<T>{args.output, shape_.out_features, shape_.bias ? args.parameters[1] : nullptr, relu_});
+    }
+
+    void backward(const PassArgs<Cuda, T>& args) {
+        if (mask_ || shape_.bias) {
+            impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
+                                         shape_.bias ? args.parameter_gradients[1] : nullptr, batch_,
+                                         shape_.out_features, args.accumulate);
+        }
+        float* const weight_gradient = args.parameter_gradients[0];
+        if (backward_weights_.found() && Product::takes(args.input, args.output_gradient, weight_gradient)) {
+            backward_weights_.run(args.context, args.input, args.output_gradient, weight_gradient, nullptr,
+                                  args.accumulate, args.scratch);
+        } else {
+            own_backward_weights_.run(args.context, args.output_gradient, args.input, args.scratch,
+                                      impl::LinearWeightGradient{weight_gradient, shape_.in_features, args.accumulate});
+        }
+        if (args.input_gradient == nullptr) return;
+        const T* const weight = weights(args);
+        if (backward_data_.found() && Product::takes(weight, args.output_gradient, args.input_gradient)) {
+            backward_data_.run(args.context, weight, args.output_gradient, args.input_gradient, nullptr, false,
+                               args.scratch);
+        } else {
+            own_backward_data_.run(args.context, args.output_gradient, weight, args.scratch,
+                                   impl::LinearOutput<T>{args.input_gradient, shape_.in_features, nullptr, false});
+        }
+    }
+
+private:
+    [[nodiscard]] std::size_t packed_bias_offset() const {
+        return aligned(static_cast<std::size_t>(shape_.in_features * shape_.out_features) * sizeof(T));
+    }
+    [[nodiscard]] T* packed_bias(const PassArgs<Cuda, T>& args) const {
+        return reinterpret_cast<T*>(args.packed + packed_bias_offset());
+    }
+    [[nodiscard]] static const T* weights(const PassArgs<Cuda, T>& args) {
+        if constexpr (rounds) {
+            return reinterpret_cast<const T*>(args.packed);
+        } else {
+            return args.parameters[0];
+        }
+    }
+    [[nodiscard]] const T* biases(const PassArgs<Cuda, T>& args) const {
+        if constexpr (rounds) {
+            return packed_bias(args);
+        } else {
+            return args.parameters[1];
+        }
+    }
+
+    LinearShape shape_;
+    std::int64_t batch_;
+    bool relu_, mask_;
+    Product forward_, backward_weights_, backward_data_;
+    impl::TiledProduct own_forward_, own_backward_weights_, own_backward_data_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MaxPool2d and then LocalResponseNorm on `Cuda`: forward is one kernel, which saves the pooled values and the places
+// of the maxima; backward makes the gradient of the pooled values in scratch and gathers the input's from there. (In
+// one kernel each pooled value's gradient would be computed by all of the inputs that its window holds.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/norm_pool_elements.hpp>
+#include <cupola/ops/cuda/local_response_norm.hpp>
+#include <cupola/ops/cuda/pooling.hpp>
+#include <cupola/ops/pool_then_lrn.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <impl::CudaElement T>
+class PoolThenLrn<Cuda, T> {
+public:
+    PoolThenLrn(const BuildContext<Cuda, T>& build, const PoolingShape& pooling, const LocalResponseNormShape& norm)
+        : pooling_(pooling),
+          norm_(norm),
+          batch_(build.batch),
+          outputs_(build.batch * build.output.size()),
+          mask_(build.applies_relu_mask_of_previous),
+          saves_(build.training),
+          pooled_bytes_(aligned(static_cast<std::size_t>(outputs_) * sizeof(T))) {}
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        if (!saves_) return {.scratch = impl::norm_in_chunks(norm_) ? 0 : pooled_bytes_};
+        return {.saved = pooled_bytes_ + static_cast<std::size_t>(outputs_), .scratch = pooled_bytes_};
+    }
+
+    void forward(const PassArgs<Cuda, T>& args) const {
+        T* const pooled = saves_ ? this->pooled(args) : reinterpret_cast<T*>(args.scratch);
+        std::uint8_t* const offsets = saves_ ? this->offsets(args) : nullptr;
+        if (!impl::norm_in_chunks(norm_)) {
+            impl::max_pool_forward(args.context, pooling_, batch_, args.input, pooled, offsets, mask_);
+            return impl::norm_forward(args.context, norm_, outputs_ / norm_.channels, pooled, args.output);
+        }
+        norm_.radius == 4 ? launch<4>(args, saves_ ? pooled : nullptr, offsets)
+                          : launch<2>(args, saves_ ? pooled : nullptr, offsets);
+    }
+
+    void backward(const PassArgs<Cuda, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        T* const gradient = reinterpret_cast<T*>(args.scratch);
+        impl::norm_backward(args.context, norm_, outputs_ / norm_.channels, pooled(args), args.output_gradient,
+                            gradient, false);
+        impl::max_pool_backward<T, std::uint8_t>(args.context, pooling_, batch_, gradient, offsets(args),
+                                                 args.input_gradient);
+    }
+
+private:
+    template <int radius>
+    void launch(const PassArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
+        switch (impl::known_window(pooling_)) {
+            case 2: return launch<radius, 2>(args, pooled, offsets);
+            case 3: return launch<radius, 3>(args, pooled, offsets);
+            default: return launch<radius, 0>(args, pooled, offsets);
+        }
+    }
+    template <int radius, int window>
+    void launch(const PassArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
+        const impl::PoolExtents extents(pooling_, impl::norm_chunk);
+        impl::launch(args.context, extents.outputs(batch_),
+                     impl::PoolThenLrnForward<T, radius, window>{extents, impl::NormPowers(norm_), args.input,
+                                                                 args.output, pooled, offsets, mask_});
+    }
+
+    [[nodiscard]] T* pooled(const PassArgs<Cuda, T>& args) const { return reinterpret_cast<T*>(args.saved); }
+    [[nodiscard]] std::uint8_t* offsets(const PassArgs<Cuda, T>& args) const {
+        return reinterpret_cast<std::uint8_t*>(args.saved + pooled_bytes_);
+    }
+
+    PoolingShape pooling_;
+    LocalResponseNormShape norm_;
+    std::int64_t batch_, outputs_;
+    bool mask_, saves_;
+    std::size_t pooled_bytes_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a training's step on `Cuda` queues beside its network and its optimiser: numbers that change from step to step,
+// the batch, the gradients' weighted sum and mean, and what the host is to read. Each is one kernel on the context's
+// stream, and waits for nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+#include <cupola/core/error.hpp>
+#include <cupola/device/cuda.hpp>
+#include <cupola/device/step_constants.hpp>
+#include <cupola/ops/cuda/algorithms.hpp>
+#include <cupola/ops/cuda/impl/launch_packs.cuh>
+#include <cupola/ops/cuda/impl/step_elements.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// *to = value, which travels as a kernel's argument: the host may change its own at once.
+template <class V>
+void queue_set(const CudaContext& context, V* to, const V& value) {
+    static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= SetBytes::max_bytes);
+    launch(context, 1, SetTo<V>{to, value});
+}
+
+/// The step's constants to where they are taken from, the same way.
+inline void queue_constants(const CudaContext& context, const StepConstants& constants) {
+    const std::span<const std::byte> values = constants.values();
+    for (std::size_t begin = 0; begin < values.size(); begin += SetBytes::max_bytes) {
+        const std::size_t bytes = std::min(values.size() - begin, SetBytes::max_bytes);
+        SetBytes set;
+        set.to = reinterpret_cast<SetBytes::Unit*>(constants.on_device() + begin);
+        std::memcpy(set.unit, values.data() + begin, bytes);
+        launch(context, static_cast<std::int64_t>(bytes / sizeof(SetBytes::Unit)), set);
+    }
+}
+
+/// Samples and labels of a batch, in the device's memory or pinned, into `samples` and `labels`, unless *healthy is 0.
+inline void queue_take_batch(const CudaContext& context, const BatchView& batch, std::int64_t features, float* samples,
+                             std::int32_t* labels, const std::int32_t* healthy) {
+    const auto take = [&]<int n>(TakeBatch<n> each) { launch(context, each.threads(), each); };
+    const std::int64_t floats = batch.size * features;
+    if (aligned_for_packs(batch.samples, samples)) {
+        take(TakeBatch<4>{batch.samples, batch.labels, floats, batch.size, samples, labels, healthy});
+    } else {
+        take(TakeBatch<1>{batch.samples, batch.labels, floats, batch.size, samples, labels, healthy});
+    }
+}
+
+/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros where there is none. `to` may be one of them.
+/// A single row of weight 1 keeps its bits.
+inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
+                               std::span<const float> weights, std::span<float> to) {
+    require(rows.size() <= WeightedSumAt::max_rows && rows.size() == weights.size(), "a sum on Cuda is of at most ",
+            WeightedSumAt::max_rows, " rows with a weight each, not of ", rows.size(), " with ", weights.size());
+    WeightedSumAt sum{};
+    bool packs = aligned_for_packs(to.data());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        sum.row[r] = rows[r];
+        sum.weight[r] = weights[r];
+        packs = packs && aligned_for_packs(rows[r]);
+    }
+    sum.rows = static_cast<int>(rows.size());
+    sum.to = to.data();
+    launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
+}
+
+/// Makes the gradient not finite if the loss is not: a label that is no class, or a logit of -infinity, leaves a
+/// gradient of numbers.
+inline void queue_poison(const CudaContext& context, const double* loss, float* gradient) {
+    launch(context, 1, PoisonBy{loss, gradient});
+}
+
+/// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0 if an element or the
+/// count is not finite, and otherwise stays what it is.
+inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
+                       std::span<float> mean, std::int32_t* healthy) {
+    launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()),
+                              aligned_for_packs(sums.data(), mean.data()),
+                              MeanAt{sums.data(), count, mean.data(), healthy});
+}
+
+/// `bytes` from the device to pinned memory of the host, which reads them once an event after this has happened.
+inline void queue_copy_to_pinned(const CudaContext& context, const void* from, void* pinned_to, std::size_t bytes) {
+    const auto either = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(pinned_to) | bytes;
+    const auto copy = [&]<class Unit>(const Unit* units) {
+        launch(context, static_cast<std::int64_t>(bytes / sizeof(Unit)),
+               CopyToPinned<Unit>{units, static_cast<Unit*>(pinned_to)});
+    };
+    if (either % sizeof(SetBytes::Unit) == 0) {
+        copy(static_cast<const SetBytes::Unit*>(from));
+    } else {
+        copy(static_cast<const std::byte*>(from));
+    }
+}
+
+}  // namespace impl
+
+namespace ops {
+
+template <>
+struct TrainingStep<Cuda> {
+    static void poison(const CudaContext& context, const double* loss, float* gradient) {
+        impl::queue_poison(context, loss, gradient);
+    }
+    static void weighted_sum(const CudaContext& context, std::span<const float* const> rows,
+                             std::span<const float> weights, std::span<float> to) {
+        impl::queue_weighted_sum(context, rows, weights, to);
+    }
+    static void mean(const CudaContext& context, std::span<const float> sums, const float* divisor,
+                     std::span<float> mean, std::int32_t* healthy) {
+        impl::queue_mean(context, sums, divisor, mean, healthy);
+    }
+    static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
+        queue_sum_of_squares(context, values, to);
+    }
+    static void all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
+        queue_all_finite(context, values, to);
+    }
+    static void hash(const CudaContext& context, std::span<const float> values, std::uint64_t* to) {
+        queue_hash_of(context, values, to);
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalisation on `Host`: loops of our own over blocks of rows, a row being the channels of one pixel. oneDNN's
+// primitive cannot be cut in two between its reduction and the rest, which synchronised statistics need, and its sums
+// depend on the number of threads; these have the same bits for any. Within a block, deviations are from the block's
+// own mean, and blocks are merged in double: nothing cancels, whatever the mean.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <cupola/device/host.hpp>
+#include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The most channels that a loop takes at once. Rows of memory are then read as a whole, or in large pieces: pieces of
+/// 16 channels would be read at the speed of memory's latency where there are more.
+inline constexpr std::int64_t norm_lanes = 64;
+
+/// Calls f(first channel, how many): with a constant for whole groups of lanes, so that their loops have no counter.
+template <class Function>
+void for_norm_lanes(std::int64_t channels, Function&& f) {
+    constexpr std::integral_constant<std::int64_t, norm_lanes> many;
+    constexpr std::integral_constant<std::int64_t, 16> few;
+    std::int64_t c = 0;
+    for (; c + many <= channels; c += many) f(c, many);
+    for (; c + few <= channels; c += few) f(c, few);
+    if (c < channels) f(c, channels - c);
+}
+
+/// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that,
+/// and the sum of their squares.
+template <HostElement T>
+void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* to) {
+    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
+        const T* const begin = x + first;
+        float sum[norm_lanes] = {}, rest[norm_lanes] = {}, square[norm_lanes] = {};
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const T* const row = begin + r * channels;
+#pragma omp simd
+            for (std::int64_t k = 0; k < lanes; ++k) sum[k] += static_cast<float>(row[k]);
+        }
+        const auto count = static_cast<float>(rows);
+        for (std::int64_t k = 0; k < lanes; ++k) sum[k] /= count;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const T* const row = begin + r * channels;
+#pragma omp simd
+            for (std::int64_t k = 0; k < lanes; ++k) {
+                const float deviation = static_cast<float>(row[k]) - sum[k];
+                rest[k] += deviation;
+                square[k] += deviation * deviation;
+            }
+        }
+        for (std::int64_t k = 0; k < lanes; ++k) {
+            to[first + k] = sum[k];
+            to[channels + first + k] = rest[k];
+            to[2 * channels + first + k] = square[k];
+        }
+    });
+}
+
+/// Where a normalised value is positive: forward and backward have to agree, so both compute it here.
+[[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) {
+    return (x - mean) * scale + bias;
+}
+
+template <HostElement T>
+void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, const float* mean, const float* scale,
+                const float* bias, bool relu) {
+    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
+        const float *const m = mean + first, *const s = scale + first, *const b = bias + first;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const T* const from = x + r * channels + first;
+            T* const to = y + r * channels + first;
+            if (relu) {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    const float value = normalized(static_cast<float>(from[k]), m[k], s[k], b[k]);
+                    put(to[k], value < 0.0F ? 0.0F : value);
+                }
+            } else {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k)
+                    put(to[k], normalized(static_cast<float>(from[k]), m[k], s[k], b[k]));
+            }
+        }
+    });
+}
+
+/// What backward keeps of forward, a value a channel each; `scale` is weight / sqrt(variance + epsilon).
+struct NormState {
+    const float *mean, *scale, *bias;
+};
+
+/// The sums of dy and of dy (x - mean), dy masked where `relu` is fused.
+template <HostElement T>
+void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state,
+                        bool relu, float* sums, float* products) {
+    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
+        const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
+        float sum[norm_lanes] = {}, product[norm_lanes] = {};
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
+            if (relu) {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
+                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    sum[k] += masked;
+                    product[k] += masked * (value - m[k]);
+                }
+            } else {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    const auto gradient = static_cast<float>(g[k]);
+                    sum[k] += gradient;
+                    product[k] += gradient * (static_cast<float>(from[k]) - m[k]);
+                }
+            }
+        }
+        for (std::int64_t k = 0; k < lanes; ++k) {
+            sums[first + k] = sum[k];
+            products[first + k] = product[k];
+        }
+    });
+}
+
+/// dx = scale dy - offset - (x - mean) slope.
+template <HostElement T>
+void norm_backward(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t channels, const NormState& state,
+                   bool relu, const float* offset, const float* slope) {
+    for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
+        const float *const m = state.mean + first, *const s = state.scale + first, *const b = state.bias + first;
+        const float *const o = offset + first, *const d = slope + first;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const T *const from = x + r * channels + first, *const g = dy + r * channels + first;
+            T* const to = dx + r * channels + first;
+            if (relu) {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    const auto value = static_cast<float>(from[k]), gradient = static_cast<float>(g[k]);
+                    const float masked = normalized(value, m[k], s[k], b[k]) > 0.0F ? gradient : 0.0F;
+                    put(to[k], s[k] * masked - o[k] - (value - m[k]) * d[k]);
+                }
+            } else {
+#pragma omp simd
+                for (std::int64_t k = 0; k < lanes; ++k) {
+                    put(to[k], s[k] * static_cast<float>(g[k]) - o[k] - (static_cast<float>(from[k]) - m[k]) * d[k]);
+                }
+            }
+        }
+    });
+}
+
+}  // namespace impl
+
+namespace ops {
+
+template <impl::HostElement T>
+class BatchNorm<Host, T> {
+public:
+    [[gnu::cold]] BatchNorm(const BuildContext<Host, T>& build, const BatchNormShape& shape)
+        : channels_(shape.channels),
+          rows_(build.batch * build.input.size() / shape.channels),
+          block_rows_(std::clamp<std::int64_t>(block_elements / shape.channels, fewest_rows, block_elements)),
+          blocks_((rows_ + block_rows_ - 1) / block_rows_),
+          epsilon_(shape.epsilon),
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          training_(build.training) {}
+
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows for each block, the
+    /// sums, and two rows of factors.
+    [[nodiscard]] MemoryNeeds needs() const {
+        const std::size_t saved = 3 * row_bytes();
+        return {.saved = training_ ? saved : 0,
+                .scratch = aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)) +
+                           static_cast<std::size_t>(3 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
+    }
+
+    void forward(const PassArgs<Host, T>& args) const {
+        if (!args.training) {
+            State state = state_of(args);
+            for (std::int64_t c = 0; c < channels_; ++c) {
+                set(state, args, c, static_cast<double>(args.buffers[0][c]), static_cast<double>(args.buffers[1][c]));
+            }
+            apply(args, state);
+            return;
+        }
+        auto* const sums = reinterpret_cast<double*>(args.scratch);
+        forward_statistics(args, sums);
+        forward_apply(args, sums);
+    }
+
+    void backward(const PassArgs<Host, T>& args) const {
+        auto* const sums = reinterpret_cast<double*>(args.scratch);
+        backward_statistics(args, sums);
+        backward_apply(args, sums);
+    }
+
+    // See ops/batch_norm.hpp.
+    [[nodiscard]] std::int64_t statistics_size() const { return batch_norm_sums(channels_); }
+    static void merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged) {
+        merge_moments(parts, size, merged);
+    }
+    static void merge_backward(std::span<const double* const> parts, std::int64_t size, double* merged) {
+        merge_gradient_sums(parts, size, merged);
+    }
+
+    void forward_statistics(const PassArgs<Host, T>& args, double* sums) const {
+        float* const partial = partials(args);
+        for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
+            impl::norm_moments(args.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
+        });
+        // Blocks in their order, each channel by itself: merge_moments would want doubles.
+        std::fill(sums, sums + statistics_size(), 0.0);
+        double *const mean = sums + 1, *const squares = mean + channels_;
+        for (std::int64_t block = 0; block < blocks_; ++block) {
+            const float* const from = partial + block * 3 * channels_;
+            const auto rows = static_cast<double>(std::min(block_rows_, rows_ - block * block_rows_));
+            const double before = sums[0], count = before + rows, fraction = rows / count;
+            for (std::int64_t c = 0; c < channels_; ++c) {
+                const auto rest = static_cast<double>(from[channels_ + c]);
+                const double delta = static_cast<double>(from[c]) + rest / rows - mean[c];
+                mean[c] += delta * fraction;
+                squares[c] += static_cast<double>(from[2 * channels_ + c]) - rest * rest / rows +
+                              delta * delta * before * fraction;
+            }
+            sums[0] = count;
+        }
+    }
+
+    void forward_apply(const PassArgs<Host, T>& args, const double* sums) const {
+        State state = state_of(args);
+        for (std::int64_t c = 0; c < channels_; ++c) {
+            const double mean = sums[1 + c], variance = sums[1 + channels_ + c] / sums[0];
+            set(state, args, c, mean, variance);
+            if (args.statistics[0] != nullptr) args.statistics[0][c] = static_cast<float>(mean);
+            if (args.statistics[1] != nullptr) args.statistics[1][c] = static_cast<float>(variance);
+        }
+        apply(args, state);
+    }
+
+    /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
+    void backward_statistics(const PassArgs<Host, T>& args, double* sums) const {
+        const State state = state_of(args);
+        float* const partial = partials(args);
+        for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
+            float* const to = partial + block * 2 * channels_;
+            impl::norm_gradient_sums(args.input + first * channels_, args.output_gradient + first * channels_, rows,
+                                     channels_, {state.mean, state.scale, args.parameters[1]}, mask_, to,
+                                     to + channels_);
+        });
+        std::fill(sums, sums + statistics_size(), 0.0);
+        for (std::int64_t block = 0; block < blocks_; ++block) {
+            const float* const from = partial + block * 2 * channels_;
+            for (std::int64_t i = 0; i < 2 * channels_; ++i) sums[1 + i] += static_cast<double>(from[i]);
+        }
+        sums[0] = static_cast<double>(rows_);
+        for (std::int64_t c = 0; c < channels_; ++c) {
+            double& product = sums[1 + channels_ + c];
+            product *= static_cast<double>(state.inverse[c]);
+            write(args.parameter_gradients[0][c], product, args.accumulate);
+            write(args.parameter_gradients[1][c], sums[1 + c], args.accumulate);
+        }
+    }
+
+    void backward_apply(const PassArgs<Host, T>& args, const double* sums) const {
+        if (args.input_gradient == nullptr) return;
+        const State state = state_of(args);
+        float *const offset = partials(args), *const slope = offset + channels_;
+        const auto count = static_cast<double>(rows_);
+        for (std::int64_t c = 0; c < channels_; ++c) {
+            // Statistics that are constants have no gradient.
+            const double scale = args.training ? static_cast<double>(state.scale[c]) / count : 0.0;
+            offset[c] = static_cast<float>(scale * sums[1 + c]);
+            slope[c] = static_cast<float>(scale * static_cast<double>(state.inverse[c]) * sums[1 + channels_ + c]);
+        }
+        for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
+            impl::norm_backward(args.input + first * channels_, args.output_gradient + first * channels_,
+                                args.input_gradient + first * channels_, rows, channels_,
+                                {state.mean, state.scale, args.parameters[1]}, mask_, offset, slope);
+        });
+    }
+
+private:
+    /// Elements of a block: 64 KB, which stay in a second-level cache while they are read twice.
+    static constexpr std::int64_t block_elements = 16384, fewest_rows = 32;
+
+    struct State {
+        float *mean, *inverse, *scale;
+    };
+
+    [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(float); }
+    [[nodiscard]] float* partials(const PassArgs<Host, T>& args) const {
+        return reinterpret_cast<float*>(args.scratch +
+                                        aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)));
+    }
+    [[nodiscard]] State state_of(const PassArgs<Host, T>& args) const {
+        float* const mean =
+            training_ ? reinterpret_cast<float*>(args.saved) : partials(args) + (3 * blocks_ + 2) * channels_;
+        return {mean, mean + channels_, mean + 2 * channels_};
+    }
+    void set(State& state, const PassArgs<Host, T>& args, std::int64_t c, double mean, double variance) const {
+        const double inverse = 1 / std::sqrt(variance + epsilon_);
+        state.mean[c] = static_cast<float>(mean);
+        state.inverse[c] = static_cast<float>(inverse);
+        state.scale[c] = static_cast<float>(inverse * static_cast<double>(args.parameters[0][c]));
+    }
+    static void write(float& to, double value, bool add) {
+        to = static_cast<float>(add ? static_cast<double>(to) + value : value);
+    }
+
+    void apply(const PassArgs<Host, T>& args, const State& state) const {
+        for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
+            impl::norm_apply(args.input + first * channels_, args.output + first * channels_, rows, channels_,
+                             state.mean, state.scale, args.parameters[1], relu_);
+        });
+    }
+
+    /// Calls f(block, first row, rows) for each block.
+    template <class Function>
+    void for_each_rows(const HostContext& context, Function&& f) const {
+        parallel_for(context, blocks_, [&](std::int64_t block) {
+            f(block, block * block_rows_, std::min(block_rows_, rows_ - block * block_rows_));
+        });
+    }
+
+    std::int64_t channels_, rows_, block_rows_, blocks_;
+    double epsilon_;
+    bool relu_, mask_, training_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
+// handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
+// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is
+// the faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/host/activation.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/onednn_primitive.hpp>
+#include <cupola/ops/host/weight_gradient.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <impl::HostElement T>
+class Convolution<Host, T> {
+public:
+    [[gnu::cold]] Convolution(const BuildContext<Host, T>& build, const ConvolutionShape& shape)
+        : shape_(shape),
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          outputs_(build.batch * build.output.size()) {
+        impl::require_instructions<T>("bfloat16 convolutions need");
+        const HostContext& context = build.context;
+        if constexpr (std::same_as<T, float>) {
+            if (context.convolution() != nullptr) other_ = context.convolution()->make(build, shape);
+            if (other_) return;
+        }
+        const auto [h, w] = std::pair(shape.height, shape.width);
+        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
+        const auto source = impl::dnnl_tensor({build.batch, shape.in_channels, h.input, w.input}, dnnl_nhwc, type);
+        const auto target = impl::dnnl_tensor({build.batch, shape.out_channels, h.output, w.output}, dnnl_nhwc, type);
+        const auto packed =
+            impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any, type);
+        const auto plain = impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_ohwi);
+        const auto bias = impl::dnnl_tensor({shape.out_channels}, dnnl_a);
+        const const_dnnl_memory_desc_t bias_or_none = shape.bias ? bias.get() : nullptr;
+        const dnnl_dims_t strides{h.stride, w.stride}, dilates{0, 0}, begin{h.pad_begin, w.pad_begin},
+            end{h.pad_end, w.pad_end};
+        const auto algorithm = dnnl_convolution_direct;
+        const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
+
+        const auto with_relu = impl::dnnl_attributes(relu_);
+        impl::DnnlPrimitiveDesc description;
+        auto status = dnnl_convolution_forward_primitive_desc_create(
+            description.out(), context.engine(), kind, algorithm, source.get(), packed.get(), bias_or_none,
+            target.get(), strides, dilates, begin, end, with_relu.get());
+        forward_ = impl::DnnlCall(context, status, std::move(description), "convolution");
+        forward_.add(DNNL_ARG_SRC, source.get());
+        forward_.add(DNNL_ARG_WEIGHTS, forward_.query(dnnl_query_weights_md));
+        forward_.add(DNNL_ARG_DST, target.get());
+        if (shape.bias) forward_.add(DNNL_ARG_BIAS, bias.get());
+        pack_forward_ = impl::dnnl_reorder(context, plain.get(), forward_.query(dnnl_query_weights_md));
+        packed_forward_bytes_ = aligned(forward_.bytes(dnnl_query_weights_md));
+        if (!build.training) return;
+
+        const auto attributes = impl::dnnl_attributes();
+        weight_gradient_ = make_weight_gradient(build, shape);
+        if (!weight_gradient_) {
+            // The gradient of the weights is a sum: float, whatever the activations are.
+            const auto packed_sums =
+                impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
+            impl::DnnlPrimitiveDesc weights_description;
+            status = dnnl_convolution_backward_weights_primitive_desc_create(
+                weights_description.out(), context.engine(), algorithm, source.get(), packed_sums.get(), bias_or_none,
+                target.get(), strides, dilates, begin, end, forward_.description(), attributes.get());
+            backward_weights_ =
+                impl::DnnlCall(context, status, std::move(weights_description), "weight gradient of a convolution");
+            backward_weights_.add(DNNL_ARG_SRC, source.get());
+            backward_weights_.add(DNNL_ARG_DIFF_DST, target.get());
+            backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, backward_weights_.query(dnnl_query_diff_weights_md));
+            if (shape.bias) backward_weights_.add(DNNL_ARG_DIFF_BIAS, bias.get());
+            const auto* packed_gradient = backward_weights_.query(dnnl_query_diff_weights_md);
+            unpack_ = impl::dnnl_reorder(context, packed_gradient, plain.get());
+            unpack_adding_ = impl::dnnl_reorder(context, packed_gradient, plain.get(), true);
+        }
+
+        if (!build.input_gradient) return;
+        impl::DnnlPrimitiveDesc data_description;
+        status = dnnl_convolution_backward_data_primitive_desc_create(
+            data_description.out(), context.engine(), algorithm, source.get(), packed.get(), target.get(), strides,
+            dilates, begin, end, forward_.description(), attributes.get());
+        backward_data_ =
+            impl::DnnlCall(context, status, std::move(data_description), "input gradient of a convolution");
+        backward_data_.add(DNNL_ARG_DIFF_DST, target.get());
+        backward_data_.add(DNNL_ARG_WEIGHTS, backward_data_.query(dnnl_query_weights_md));
+        backward_data_.add(DNNL_ARG_DIFF_SRC, source.get());
+        pack_backward_ = impl::dnnl_reorder(context, plain.get(), backward_data_.query(dnnl_query_weights_md));
+        packed_backward_bytes_ = aligned(backward_data_.bytes(dnnl_query_weights_md));
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        if (other_) return other_->needs();
+        std::size_t scratch = 0;
+        for (const impl::DnnlCall* call : {&forward_, &backward_weights_, &backward_data_, &pack_forward_,
+                                           &pack_backward_, &unpack_, &unpack_adding_}) {
+            scratch = std::max(scratch, aligned(call->scratch_bytes()));
+        }
+        scratch += packed_gradient_bytes() + bias_bytes();
+        if (weight_gradient_) scratch = std::max(scratch, aligned(weight_gradient_->scratch_bytes()));
+        return {.packed = packed_forward_bytes_ + packed_backward_bytes_, .scratch = scratch};
+    }
+
+    /// Packs the weights. Called once after each change of the parameters.
+    void prepare(const PassArgs<Host, T>& args) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->prepare(args);
+        }
+        pack_forward_.run(args.scratch, {args.parameters[0], args.packed});
+        if (pack_backward_) pack_backward_.run(args.scratch, {args.parameters[0], args.packed + packed_forward_bytes_});
+    }
+
+    void forward(const PassArgs<Host, T>& args) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->forward(args);
+        }
+        if (shape_.bias) {
+            forward_.run(args.scratch, {args.input, args.packed, args.output, args.parameters[1]});
+        } else {
+            forward_.run(args.scratch, {args.input, args.packed, args.output});
+        }
+    }
+
+    void backward(const PassArgs<Host, T>& args) {
+        if constexpr (std::same_as<T, float>) {
+            if (other_) return other_->backward(args);
+        }
+        if (mask_) {
+            impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
+        }
+        if (weight_gradient_) {
+            weight_gradient_->run(args);
+        } else {
+            backward_weights(args);
+        }
+        if (args.input_gradient != nullptr) {
+            backward_data_.run(args.scratch,
+                               {args.output_gradient, args.packed + packed_forward_bytes_, args.input_gradient});
+        }
+    }
+
+private:
+    void backward_weights(const PassArgs<Host, T>& args) {
+        std::byte* const packed_gradient = args.scratch;
+        auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
+        std::byte* const scratch = packed_gradient + packed_gradient_bytes() + bias_bytes();
+        if (shape_.bias) {
+            float* const bias_gradient = args.accumulate ? bias_sum : args.parameter_gradients[1];
+            backward_weights_.run(scratch, {args.input, args.output_gradient, packed_gradient, bias_gradient});
+            if (args.accumulate) {
+                for (std::int64_t o = 0; o < shape_.out_channels; ++o) args.parameter_gradients[1][o] += bias_sum[o];
+            }
+        } else {
+            backward_weights_.run(scratch, {args.input, args.output_gradient, packed_gradient});
+        }
+        (args.accumulate ? unpack_adding_ : unpack_).run(scratch, {packed_gradient, args.parameter_gradients[0]});
+    }
+    [[nodiscard]] std::size_t packed_gradient_bytes() const {
+        return aligned(backward_weights_.bytes(dnnl_query_diff_weights_md));
+    }
+    [[nodiscard]] std::size_t bias_bytes() const {
+        return aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(float));
+    }
+
+    /// What computes it instead, where the device was asked for another algorithm that knows the shape.
+    std::unique_ptr<HostConvolution> other_;
+    /// What computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
+    std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
+    ConvolutionShape shape_;
+    bool relu_, mask_;
+    std::int64_t outputs_;
+    std::size_t packed_forward_bytes_ = 0, packed_backward_bytes_ = 0;
+    impl::DnnlCall forward_, backward_weights_, backward_data_;
+    impl::DnnlCall pack_forward_, pack_backward_, unpack_, unpack_adding_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

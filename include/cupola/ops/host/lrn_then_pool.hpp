@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LocalResponseNorm and then MaxPool2d on `Host`, a row of the output at a time: of the normalised values only the rows
+// of one window exist, in each thread's own memory. Backward gathers a row of the normalised values' gradient and turns
+// it into that of the input in place, normalising the input anew.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/element_type.hpp>
+#include <cupola/device/host.hpp>
+#include <cupola/ops/host/impl/norm_rows.hpp>
+#include <cupola/ops/host/impl/pool_rows.hpp>
+#include <cupola/ops/lrn_then_pool.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <class T>
+class LrnThenPool<Host, T> {
+public:
+    LrnThenPool(const BuildContext<Host, T>& build, const LocalResponseNormShape& norm, const PoolingShape& pooling)
+        : norm_(norm),
+          pool_(pooling),
+          batch_(build.batch),
+          mask_(build.applies_relu_mask_of_previous),
+          saves_(build.training),
+          threads_(build.context.threads()),
+          ring_bytes_(aligned(static_cast<std::size_t>(pool_.window_rows() * pool_.input_row()) * sizeof(T))) {}
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        return {.saved = saves_ ? static_cast<std::size_t>(batch_ * pool_.outputs() * pool_.output_row()) : 0,
+                .scratch = static_cast<std::size_t>(threads_) * ring_bytes_};
+    }
+
+    void forward(const PassArgs<Host, T>& args) const {
+        // Each thread has a run of rows of the batch's output.
+        parallel_for(args.context, threads_, [this, &args](std::int64_t thread) {
+            T* const ring = reinterpret_cast<T*>(args.scratch + static_cast<std::size_t>(thread) * ring_bytes_);
+            const auto slot = [&](std::int64_t a) { return ring + a % pool_.window_rows() * pool_.input_row(); };
+            const std::int64_t rows = batch_ * pool_.outputs(), end = rows * (thread + 1) / threads_;
+            std::int64_t normed = 0;  // rows of the image that are in the ring, or were
+            for (std::int64_t at = rows * thread / threads_, begin = at; at < end; ++at) {
+                const std::int64_t image = at / pool_.outputs(), i = at % pool_.outputs();
+                const T* const x = args.input + image * pool_.inputs() * pool_.input_row();
+                if (i == 0 || at == begin) normed = 0;
+                for (normed = std::max(normed, pool_.first_input(i)); normed < pool_.last_input(i); ++normed) {
+                    norm_.forward(x + normed * pool_.input_row(), slot(normed), pool_.input_width());
+                }
+                pool_.forward(i, slot, args.output + at * pool_.output_row(),
+                              saves_ ? places(args) + at * pool_.output_row() : nullptr, false, [](std::int64_t) {});
+            }
+        });
+    }
+
+    void backward(const PassArgs<Host, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        parallel_for(args.context, batch_ * pool_.inputs(), [this, &args](std::int64_t at) {
+            const std::int64_t first = at / pool_.inputs() * pool_.outputs() * pool_.output_row();
+            T* const dx = args.input_gradient + at * pool_.input_row();
+            pool_.backward(at % pool_.inputs(), args.output_gradient + first, places(args) + first, dx);
+            norm_.backward(args.input + at * pool_.input_row(), dx, dx, pool_.input_width(), mask_);
+        });
+    }
+
+private:
+    [[nodiscard]] std::uint8_t* places(const PassArgs<Host, T>& args) const {
+        return reinterpret_cast<std::uint8_t*>(args.saved);
+    }
+
+    impl::NormRows norm_;
+    impl::PoolRows pool_;
+    std::int64_t batch_;
+    bool mask_, saves_;
+    int threads_;
+    std::size_t ring_bytes_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

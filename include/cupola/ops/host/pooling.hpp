@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pooling on `Host`: a maximum by kernels of our own, which keep its place in a byte and lose no NaN, means and windows
+// of more than 15 by oneDNN.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <cupola/ops/host/activation.hpp>
+#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/max_pooling.hpp>
+#include <cupola/ops/host/onednn_primitive.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <impl::HostElement T>
+class Pooling<Host, T> {
+public:
+    [[gnu::cold]] Pooling(const BuildContext<Host, T>& build, const PoolingShape& shape)
+        : mask_(build.applies_relu_mask_of_previous), outputs_(build.batch * build.output.size()) {
+        if (place_is_a_byte(shape)) {
+            maximum_.emplace(build, shape);
+            return;
+        }
+        impl::require_instructions<T>("bfloat16 pooling needs");
+        const HostContext& context = build.context;
+        const auto [h, w] = std::pair(shape.height, shape.width);
+        constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
+        const auto source = impl::dnnl_tensor({build.batch, shape.channels, h.input, w.input}, dnnl_nhwc, type);
+        const auto target = impl::dnnl_tensor({build.batch, shape.channels, h.output, w.output}, dnnl_nhwc, type);
+        const dnnl_dims_t strides{h.stride, w.stride}, window{h.window, w.window}, dilation{0, 0},
+            begin{h.pad_begin, w.pad_begin}, end{h.pad_end, w.pad_end};
+        const auto algorithm = shape.kind == PoolingKind::max ? dnnl_pooling_max : dnnl_pooling_avg_exclude_padding;
+        const auto kind = build.training ? dnnl_forward_training : dnnl_forward_inference;
+        const auto attributes = impl::dnnl_attributes();
+
+        impl::DnnlPrimitiveDesc description;
+        auto status = dnnl_pooling_forward_primitive_desc_create(description.out(), context.engine(), kind, algorithm,
+                                                                 source.get(), target.get(), strides, window, dilation,
+                                                                 begin, end, attributes.get());
+        forward_ = impl::DnnlCall(context, status, std::move(description), "pooling");
+        forward_.add(DNNL_ARG_SRC, source.get());
+        forward_.add(DNNL_ARG_DST, target.get());
+        saved_bytes_ = forward_.bytes(dnnl_query_workspace_md);
+        if (saved_bytes_ != 0) forward_.add(DNNL_ARG_WORKSPACE, forward_.query(dnnl_query_workspace_md));
+        if (!build.training || !build.input_gradient) return;
+
+        impl::DnnlPrimitiveDesc backward_description;
+        status = dnnl_pooling_backward_primitive_desc_create(backward_description.out(), context.engine(), algorithm,
+                                                             source.get(), target.get(), strides, window, dilation,
+                                                             begin, end, forward_.description(), attributes.get());
+        backward_ = impl::DnnlCall(context, status, std::move(backward_description), "input gradient of a pooling");
+        backward_.add(DNNL_ARG_DIFF_DST, target.get());
+        backward_.add(DNNL_ARG_DIFF_SRC, source.get());
+        if (saved_bytes_ != 0) backward_.add(DNNL_ARG_WORKSPACE, backward_.query(dnnl_query_workspace_md));
+    }
+
+    [[nodiscard]] MemoryNeeds needs() const {
+        if (maximum_) return maximum_->needs();
+        return {.saved = saved_bytes_, .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
+    }
+
+    void forward(const PassArgs<Host, T>& args) {
+        if (maximum_) return maximum_->forward(args);
+        run(forward_, args, args.input, args.output);
+    }
+
+    void backward(const PassArgs<Host, T>& args) {
+        if (maximum_) return maximum_->backward(args);
+        if (args.input_gradient == nullptr) return;
+        if (mask_) {
+            impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
+        }
+        run(backward_, args, args.output_gradient, args.input_gradient);
+    }
+
+private:
+    void run(impl::DnnlCall& call, const PassArgs<Host, T>& args, const T* from, T* to) const {
+        if (saved_bytes_ != 0) {
+            call.run(args.scratch, {from, to, args.saved});
+        } else {
+            call.run(args.scratch, {from, to});
+        }
+    }
+
+    std::optional<HostMaxPooling<T>> maximum_;
+    bool mask_;
+    std::int64_t outputs_;
+    std::size_t saved_bytes_ = 0;
+    impl::DnnlCall forward_, backward_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

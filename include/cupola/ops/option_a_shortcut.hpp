@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shortcut of option A (He et al. 2015) where a block changes the extents: the mean of windows that lie side by
+// side (a window's part outside the image does not count), and channels of zeros on both sides of the input's.
+//
+//   y[n,i,j,c + before] = mean over the window at (i, j) of x[n,.,.,c],    y = 0 in the other channels
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/ops/operation.hpp>
+#include <cupola/ops/window.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct OptionAShortcutShape {
+    WindowAxis height, width;
+    std::int64_t in_channels = 0, out_channels = 0, before = 0;
+};
+
+namespace ops {
+
+/// Made as `OptionAShortcut(build, shape)`; specialised by each backend.
+template <class Device, class T>
+class OptionAShortcut;
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

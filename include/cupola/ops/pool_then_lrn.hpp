@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MaxPool2d and then LocalResponseNorm as one operation: ops/pooling.hpp and ops/local_response_norm.hpp have the
+// formulas. The pooled values between them are the operation's own.
+#pragma once
+
+#include <cupola/ops/local_response_norm.hpp>
+#include <cupola/ops/pooling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+/// Made as `PoolThenLrn(build, pooling, norm)`; specialised by a backend that has it.
+template <class Device, class T>
+class PoolThenLrn;
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

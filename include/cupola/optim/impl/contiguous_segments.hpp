@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The segments of an update, for a pass whose elements do not know of each other: on a device where each pass is a
+// launch, neighbours with one coefficient are one range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/device/device.hpp>
+#include <cupola/optim/optimizer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Calls each(segment) for what is to be one pass. A range takes the arena's padding with it: zeros whose gradient is
+/// zero, which `keeps_zeros` says the pass leaves so.
+template <class Device, class Each>
+void for_each_contiguous_segment(const Update<Device>& u, bool keeps_zeros, const Each& each) {
+    constexpr std::int64_t line = alignment / sizeof(float);  // each parameter begins on one
+    bool joins = false;
+    if constexpr (requires { Device::joins_segments; }) joins = Device::joins_segments && keeps_zeros;
+    for (std::size_t i = 0; i < u.segments.size();) {
+        Segment range = u.segments[i++];
+        for (; joins && i < u.segments.size(); ++i) {
+            const Segment& next = u.segments[i];
+            if (next.l2 != range.l2 || next.offset != (range.offset + range.size + line - 1) / line * line) break;
+            range.size = next.offset + next.size - range.offset;
+            range.rank = 0;
+        }
+        each(range);
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepReportBuilder: the report of a step while it is added up, replica by replica.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A replica's part is of that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
+class StepReportBuilder {
+public:
+    /// Parameters that are regularised under one name are one part of the loss.
+    [[gnu::cold]] StepReportBuilder(int replicas, std::string_view loss,
+                                    std::span<const RegularizedParameter> regularized) {
+        std::vector<LossPart> parts{{std::string(loss), 0.0}};
+        for (const RegularizedParameter& r : regularized) {
+            if (parts.back().name != r.name) parts.push_back({r.name, 0.0});
+            part_of_.push_back(parts.size() - 1);
+        }
+        report_.replicas.resize(static_cast<std::size_t>(replicas));
+        for (ReplicaReport& replica : report_.replicas) replica.parts = parts;
+    }
+
+    [[nodiscard]] const StepReport& report() const { return report_; }
+    [[nodiscard]] ReplicaReport& of(int replica) { return report_.replicas[static_cast<std::size_t>(replica)]; }
+
+    void begin(int replica) {
+        ReplicaReport& report = of(replica);
+        report.samples = report.correct = 0;
+        report.total = 0;
+        for (LossPart& part : report.parts) part.value = 0;
+    }
+
+    /// Makes means of a replica's sums over its samples, and adds the loss of each regularised parameter.
+    void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
+        ReplicaReport& report = of(replica);
+        report.samples = samples;
+        report.parts[0].value /= static_cast<double>(samples);
+        report.total = report.parts[0].value;
+        for (std::size_t i = 0; i < part_of_.size(); ++i) {
+            report.parts[part_of_[i]].value += regularization[i];
+            report.total += regularization[i];
+        }
+    }
+
+    void finish(std::int64_t step, double learning_rate) {
+        report_.step = step;
+        report_.learning_rate = learning_rate;
+        report_.samples = 0;
+        report_.loss = 0;
+        for (const ReplicaReport& replica : report_.replicas) {
+            report_.samples += replica.samples;
+            report_.loss += replica.total * static_cast<double>(replica.samples);
+        }
+        // Without samples here another process may have them all.
+        if (report_.samples > 0) report_.loss /= static_cast<double>(report_.samples);
+    }
+
+private:
+    StepReport report_;
+    /// Which part of the loss each regularised parameter is added to.
+    std::vector<std::size_t> part_of_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

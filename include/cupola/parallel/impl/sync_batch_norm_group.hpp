@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replicas that run in step, on all devices: they stop wherever the network merges statistics of the whole global
+// batch, and this holds their plans and the sums that they all-reduce there.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <cupola/net/plan.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class Device, class T>
+class SyncBatchNormGroup {
+public:
+    /// Any plan of the network says how often sums are exchanged, and how many.
+    [[gnu::cold]] void make(int replicas, const Plan<Device, T>& plan) {
+        all_reduces_ = plan.all_reduces();
+        for (std::size_t k = 0; k < all_reduces_; ++k) {
+            for (const Direction direction : {Direction::forward, Direction::backward}) {
+                largest_ = std::max(largest_, static_cast<std::size_t>(plan.statistics_size(direction, k)));
+            }
+        }
+        plans_.resize(static_cast<std::size_t>(replicas));
+        partials_.resize(2 * plans_.size() * largest_);
+        contributions_.resize(2 * plans_.size());
+    }
+
+    /// Exchanges of one direction, and the elements of the largest.
+    [[nodiscard]] std::size_t all_reduces() const { return all_reduces_; }
+    [[nodiscard]] std::size_t largest() const { return largest_; }
+
+    /// The plan of a replica's batch; null while it takes no part.
+    [[nodiscard]] Plan<Device, T>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
+
+    /// Where a replica writes its sums for all-reduce number `turn` of the step. Two buffers take turns: the next sums
+    /// may be written while another device still merges the last ones.
+    [[nodiscard]] double* partial(std::size_t turn, int replica) {
+        return partials_.data() + place(turn, replica) * largest_;
+    }
+
+    /// Says, before all meet, whether a replica's sums are there.
+    void contribute(std::size_t turn, int replica, bool there) {
+        contributions_[place(turn, replica)] = there && plan(replica) != nullptr ? partial(turn, replica) : nullptr;
+    }
+
+    /// Merges all replicas' sums of all-reduce k, in their order, by a plan of replicas [first, last).
+    void merge(Direction direction, std::size_t k, std::size_t turn, int first, int last, std::span<double> merged) {
+        for (int replica = first; replica < last; ++replica) {
+            if (plan(replica) == nullptr) continue;
+            plan(replica)->merge(direction, k, {contributions_.data() + place(turn, 0), plans_.size()}, merged.data());
+            return;
+        }
+    }
+
+private:
+    [[nodiscard]] std::size_t place(std::size_t turn, int replica) const {
+        return (turn % 2) * plans_.size() + static_cast<std::size_t>(replica);
+    }
+
+    std::size_t all_reduces_ = 0, largest_ = 0;
+    std::vector<Plan<Device, T>*> plans_;
+    std::vector<double> partials_;
+    std::vector<const double*> contributions_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is wrong with the parts of a training, as one sentence; and the class that stands for a training with a mistake,
+// so that the compiler says the sentence and nothing more.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/device/device.hpp>
+#include <cupola/device/queue.hpp>
+#include <cupola/loss/loss_collection.hpp>
+#include <cupola/net/sequential.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/agreement.hpp>
+#include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/statistics.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/parallel/training_options.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The device whose operations a device queues, for what is no device too.
+template <class D>
+struct KernelsOfDevice {
+    using Type = D;
+};
+template <class D>
+    requires requires { typename D::Kernels; }
+struct KernelsOfDevice<D> {
+    using Type = typename D::Kernels;
+};
+template <class D>
+using KernelsOf = typename KernelsOfDevice<D>::Type;
+
+/// The first mistake; nothing where there is none, and nothing where the network has reported its own.
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+[[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (!Network<Net>) {
+        message << short_type_name<Net>() << " is no network: name a Sequential, or a struct that derives from one";
+    } else if constexpr (!Device<D>) {
+        message = device_diagnostic<D>();
+    } else if constexpr (Net::valid) {
+        using Kernels = KernelsOf<D>;
+        message = Net::template untrainable<Kernels, typename Net::Precision>();
+        if (message.empty())
+            message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers, Net::output_shape);
+        if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
+        if (message.empty()) message = agreement_mistake<Averaging, D>();
+        if (message.empty()) message = statistics_diagnostic<Statistics>();
+        if (message.empty()) message = queue_mistake<D>();
+        if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {
+            if (message.empty() && Net::buffer_elements > 0) {
+                message << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on "
+                        << D::name
+                        << ", where passes are queued: name FirstReplica, LastReplica, AllReplicas or Pooled";
+            }
+        }
+    }
+    return message;
+}
+
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+[[nodiscard]] consteval bool is_trainable() {
+    if constexpr (Network<Net>) {
+        return Net::valid && training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>().empty();
+    } else {
+        return false;
+    }
+}
+
+/// The options of a device, for what is none too.
+template <class D>
+struct DeviceOptionsOf {
+    struct Type {};
+};
+template <Device D>
+struct DeviceOptionsOf<D> {
+    using Type = typename D::Options;
+};
+
+}  // namespace impl
+
+/// A training with a mistake: says it, and can be used like a training as far as the compiler is concerned. Without a
+/// mistake parallel/data_parallel.hpp takes its place.
+template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
+struct DataParallel {
+    static_assert(static_assert_message<impl::training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
+
+    using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type, Statistics>;
+    explicit DataParallel(const Options&);
+    const Options options;
+    const MemoryReport& memory() const;
+    std::int64_t step() const;
+    static constexpr std::int64_t max_steps_in_flight = 1;
+    template <class Batches>
+    void queue(Batches&&);
+    template <class Batches, class Inspector>
+    void queue(Batches&&, Inspector&&);
+    const StepReport* poll_report(std::int64_t = 0);
+    template <class Batches>
+    const StepReport& step(Batches&&);
+    template <class Batches>
+    Evaluation evaluate(Batches&&, std::int64_t);
+    std::vector<float> parameters(int = 0);
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SummaryWriter: what TensorFlow's CIFAR-10 tutorial shows of a run in TensorBoard, under its names (a tower's prefix off):
+//
+//   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and "total_loss (raw)" as they are; with
+//                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch)
+//   histograms   conv1/weights, conv1/biases, their averaged gradients conv1/weights/gradients, and conv1/activations
+//                of each named layer with parameters: after its activation function, for the first replica's batch
+//   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
+//   text         hyper_parameters and network, once, at the run's beginning
+//
+// with the scalar conv1/sparsity (zeros among the activations) and, only where there are such values,
+// conv1/weights/not_finite. It is both an inspector and a callback: `inspect` gathers values on a device's thread,
+// `on_step` adds the scalars and writes all of it as one event.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/summary_sink.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/train/impl/summary_names.hpp>
+#include <cupola/train/impl/summary_text.hpp>
+#include <cupola/train/impl/summary_values.hpp>
+#include <cupola/train/loss_averages.hpp>
+#include <cupola/train/run.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+struct SummaryOptions {
+    /// A summary every so many steps, the first at step 0; 0 for none.
+    std::int64_t every = 100;
+    /// So many samples of a batch are shown as images.
+    std::int64_t images = 3;
+    /// Name and value of each, shown as a table.
+    std::vector<std::pair<std::string, std::string>> hyper_parameters{};
+    /// What `summary<Net>(batch)` says.
+    std::string network{};
+};
+
+class SummaryWriter {
+public:
+    /// Of a network with these layers, `Net::layers`. The sink outlives the summaries.
+    SummaryWriter(SummarySink& sink, std::span<const LayerInfo> layers, SummaryOptions options = {})
+        : sink_(&sink), options_(std::move(options)), values_(layers) {
+        require(options_.every >= 0, "a summary is written every 0 (never) or more steps, not ", options_.every);
+        require(options_.images >= 0, "0 or more images are shown of a batch, not ", options_.images);
+    }
+
+    /// Whether `step` is to be inspected.
+    [[nodiscard]] bool should_inspect(std::int64_t step) const {
+        return options_.every > 0 && step % options_.every == 0;
+    }
+
+    /// `inspection` has step(), parameters(), averaged_gradient(), batch() and for_each_activation(visit(layer, values)).
+    template <class Inspection>
+    void inspect(const Inspection& inspection) {
+        const double begun = monotonic_seconds();
+        values_.clear();
+        values_.add_parameters(inspection.parameters(), "");
+        values_.add_parameters(inspection.averaged_gradient(), "/gradients");
+        values_.add_filters(inspection.parameters());
+        values_.add_images(inspection.batch(), options_.images);
+        inspection.for_each_activation([&](auto layer, std::span<const float> values) {
+            values_.add_activation(static_cast<std::size_t>(layer), values);
+        });
+        seconds_ += monotonic_seconds() - begun;
+    }
+
+    void on_begin(Run& run) {
+        last_ = run.started;
+        values_.clear();
+        if (options_.every > 0) begin(run.first_step);
+    }
+
+    void on_step(const StepReport& report, Run&) {
+        losses_.update(report);
+        samples_ += report.samples;
+        if (should_inspect(report.step)) write(report);
+    }
+
+    /// To be kept in a checkpoint and restored where the run goes on, for the smoothed losses to go on too.
+    [[nodiscard]] LossAverages& losses() { return losses_; }
+    /// What all summaries together have cost so far.
+    [[nodiscard]] double seconds() const { return seconds_; }
+
+private:
+    [[gnu::cold]] void begin(std::int64_t step) {
+        StepSummary start;
+        if (!options_.hyper_parameters.empty()) {
+            start.texts.push_back({"hyper_parameters", impl::markdown_table(options_.hyper_parameters)});
+        }
+        if (!options_.network.empty()) start.texts.push_back({"network", text("```\n", options_.network, "```\n")});
+        sink_->start(step);
+        sink_->write(step, start);
+    }
+
+    [[gnu::cold]] void write(const StepReport& report) {
+        const double begun = monotonic_seconds();
+        const auto add_loss = [&](const LossAverages::Entry& loss) {
+            const std::string tag = impl::loss_tag(loss.name);
+            values_.add_scalar(tag, loss.smoothed);
+            values_.add_scalar(text(tag, " (raw)"), loss.raw);
+        };
+        add_loss(losses_.total());
+        for (const LossAverages::Entry& part : losses_.parts()) add_loss(part);
+        std::int64_t correct = 0;
+        for (std::size_t r = 0; r < report.replicas.size(); ++r) {
+            correct += report.replicas[r].correct;
+            if (report.replicas.size() > 1)
+                values_.add_scalar(text("total_loss (replica ", r, ")"), report.replicas[r].total);
+        }
+        values_.add_scalar("learning_rate", report.learning_rate);
+        values_.add_scalar("examples/sec", static_cast<double>(samples_) / (begun - last_));
+        values_.add_scalar("Precision @ 1 (training batch)",
+                           static_cast<double>(correct) / static_cast<double>(report.samples));
+        sink_->write(report.step, values_.summary());
+        values_.clear();
+        last_ = begun;
+        samples_ = 0;
+        seconds_ += monotonic_seconds() - begun;
+    }
+
+    SummarySink* sink_;
+    SummaryOptions options_;
+    LossAverages losses_;
+    impl::SummaryValues values_;
+    double last_ = 0, seconds_ = 0;
+    std::int64_t samples_ = 0;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Something in the list that is no layer.
+//
+// expect: layer 2 (Sigmoid) is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`
+// errors-at-most: 1
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+using namespace cupola;
+
+struct Sigmoid {};
+
+#ifdef MISTAKE
+struct Net : Sequential<Input<4>, Linear<8>, Sigmoid, Linear<2>> {};
+#else
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
+#endif

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A residual block on a device of its own, which places single layers.
+//
+// expect: OnDevice takes single layers: a Residual stands around it, not inside
+// errors-at-most: 1
+#include <cupola/device/host.hpp>
+#include <cupola/layers/on_device.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/sequential.hpp>
+
+using namespace cupola;
+
+#ifdef MISTAKE
+struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, Residual<Identity, ReLU>>> {};
+#else
+struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, OnDevice<Host, ReLU>>> {};
+#endif

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/cuda/lrn_then_pool.hpp, cupola/ops/host/lrn_then_pool.hpp, cupola/ops/lrn_then_pool.hpp
+//
+// MaxPool2d and LocalResponseNorm as one operation, in both orders, against plain loops in double.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/ops/lrn_then_pool.hpp>
+#include <cupola/ops/pool_then_lrn.hpp>
+
+#include "../devices.hpp"
+#include "../reference/local_response_norm.hpp"
+#include "../reference/pooling.hpp"
+#include "../reference/relu.hpp"
+#include "operation_run.hpp"
+
+using namespace cupola;
+using operation_run::Outcome;
+using operation_run::Problem;
+using operation_run::rounded;
+using reference::distance;
+using reference::Doubles;
+using reference::Floats;
+
+namespace {
+
+enum class Order { pool_first, norm_first };
+
+struct Case {
+    std::int64_t batch, height, width, channels, window, stride, radius;
+    float bias = 1.0F, alpha = 0.3F, beta = 0.75F;
+    Padding padding = Padding::same;
+};
+
+std::string describe(const Case& c) {
+    return text("batch ", c.batch, ", ", c.height, " x ", c.width, " x ", c.channels, ", window ", c.window,
+                ", stride ", c.stride, c.padding == Padding::same ? ", same" : ", valid", ", radius ", c.radius,
+                ", beta ", c.beta);
+}
+
+std::string describe(Order order) { return order == Order::pool_first ? "pool first, " : "norm first, "; }
+
+/// A result in bfloat16 has been rounded up to three times.
+template <class D>
+constexpr double tolerance = std::is_same_v<ElementOf<D>, BFloat16> ? 1e-2 : operation_run::tolerance<D>;
+
+struct Oracle {
+    Case c;
+    Order order;
+
+    [[nodiscard]] reference::Pooling pool() const {
+        const auto axis = c.padding == Padding::same ? reference::same : reference::valid;
+        return {c.batch, axis(c.height, c.window, c.stride), axis(c.width, c.window, c.stride), c.channels, true};
+    }
+    [[nodiscard]] reference::LocalResponseNorm norm() const {
+        return {c.channels, c.radius, static_cast<double>(c.bias), static_cast<double>(c.alpha),
+                static_cast<double>(c.beta)};
+    }
+    [[nodiscard]] static Floats narrow(const Doubles& values) { return {values.begin(), values.end()}; }
+
+    [[nodiscard]] Doubles forward(const Floats& x) const {
+        return order == Order::pool_first ? norm().forward(narrow(pool().forward(x)))
+                                          : pool().forward(narrow(norm().forward(x)));
+    }
+    /// `inner`: the normalised values as the operation rounds them, for where norm comes first.
+    [[nodiscard]] Doubles input_gradient(const Floats& dy, const Floats& x, const Floats& inner) const {
+        if (order == Order::pool_first) {
+            return pool().input_gradient(narrow(norm().input_gradient(dy, narrow(pool().forward(x)))), x);
+        }
+        return norm().input_gradient(narrow(pool().input_gradient(dy, inner)), x);
+    }
+};
+
+template <class D>
+Problem problem_of(const Case& c, Order order, std::uint64_t seed, int threads) {
+    const reference::Pooling r = Oracle{c, order}.pool();
+    reference::Random random(seed);
+    Problem problem;
+    problem.input = {c.height, c.width, c.channels};
+    problem.output = {r.height.output, r.width.output, c.channels};
+    problem.batch = c.batch;
+    problem.threads = threads;
+    problem.x = rounded<D>(random.normal(r.input_size()));
+    problem.dy = rounded<D>(random.normal(r.output_size()));
+    return problem;
+}
+
+template <class D>
+Outcome run(const Case& c, Order order, const Problem& problem) {
+    const PoolingShape pool{window_axis(c.height, c.window, c.stride, c.padding),
+                            window_axis(c.width, c.window, c.stride, c.padding), c.channels, PoolingKind::max};
+    const LocalResponseNormShape norm{c.channels, c.radius, c.bias, c.alpha, c.beta};
+    if (order == Order::pool_first) {
+        return operation_run::run<D>(
+            problem, [&](const auto& build) { return ops::PoolThenLrn<DeviceOf<D>, ElementOf<D>>(build, pool, norm); });
+    }
+    return operation_run::run<D>(
+        problem, [&](const auto& build) { return ops::LrnThenPool<DeviceOf<D>, ElementOf<D>>(build, norm, pool); });
+}
+
+/// What the operation's own normalisation makes of x, in the element type: a window of one pixel leaves it as it is.
+template <class D>
+Floats normalised(const Case& c, const Problem& problem) {
+    Case alone = c;
+    alone.window = alone.stride = 1;
+    Problem same = problem;
+    same.output = same.input;
+    same.dy.assign(same.x.size(), 0.0F);
+    return run<D>(alone, Order::norm_first, same).output;
+}
+
+std::vector<Case> cases() {
+    std::vector<Case> result{
+        {3, 24, 24, 64, 3, 2, 4, 1.0F, 0.001F / 9.0F},  // the tutorial's
+        {3, 12, 12, 64, 3, 2, 4, 1.0F, 0.001F / 9.0F},
+        {2, 5, 7, 64, 3, 2, 4},
+        {2, 9, 6, 64, 2, 2, 2},
+        {2, 7, 7, 96, 3, 2, 2, 2.0F, 0.1F},  // AlexNet's
+        {1, 4, 5, 128, 3, 1, 4},             // every input in nine windows
+        {2, 8, 8, 80, 2, 3, 4},              // inputs in no window
+        {2, 8, 8, 48, 3, 3, 1},
+        {2, 6, 5, 20, 5, 2, 4, 0.5F, 0.3F, 0.6F},
+        {2, 7, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.5F},
+        {2, 7, 9, 64, 3, 2, 4, 1.0F, 0.3F, 0.75F, Padding::valid},
+        {1, 16, 15, 17, 15, 1, 4, 1.0F, 0.3F, 0.75F, Padding::valid},  // the largest window
+        {1, 1, 1, 64, 1, 1, 4},
+        {0, 6, 6, 64, 3, 2, 4},
+    };
+    for (const std::int64_t channels : {1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 32, 33, 63, 65, 100, 127, 130}) {
+        result.push_back({2, 5, 6, channels, 3, 2, channels % 2 == 0 ? 2 : 4});
+    }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation agree with plain loops, in both orders", D,
+                          pool_then_lrn_agrees) {
+    for (const Order order : {Order::pool_first, Order::norm_first}) {
+        for (const Case& c : cases()) {
+            for (const int threads : thread_counts<D>()) {
+                const std::uint64_t seed = reference::fresh_seed();
+                INFO(describe(order), describe(c), ", threads ", threads, ", seed ", seed);
+                const Problem problem = problem_of<D>(c, order, seed, threads);
+                const Oracle oracle{c, order};
+                const Outcome outcome = run<D>(c, order, problem);
+                CHECK(distance(outcome.output, oracle.forward(problem.x)) < tolerance<D>);
+                const Floats inner = order == Order::norm_first ? normalised<D>(c, problem) : Floats{};
+                CHECK(distance(outcome.input_gradient, oracle.input_gradient(problem.dy, problem.x, inner)) <
+                      tolerance<D>);
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_agrees, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE(
+    "pooling and normalisation in one operation have the same bits for 1 and 2 threads and for a split batch", D,
+    pool_then_lrn_bits) {
+    for (const Order order : {Order::pool_first, Order::norm_first}) {
+        const Case c{6, 9, 7, 64, 3, 2, 4};
+        const std::uint64_t seed = reference::fresh_seed();
+        CAPTURE(seed);
+        const Problem problem = problem_of<D>(c, order, seed, 1);
+        const Outcome one = run<D>(c, order, problem), two = run<D>(c, order, problem_of<D>(c, order, seed, 2));
+        CHECK(reference::same_bits(one.output, two.output));
+        CHECK(reference::same_bits(one.input_gradient, two.input_gradient));
+
+        Case first = c;
+        first.batch = 2;
+        Problem part = problem;
+        part.batch = 2;
+        part.x.resize(part.x.size() / 3);
+        part.dy.resize(part.dy.size() / 3);
+        const Outcome split = run<D>(first, order, part);
+        CHECK(reference::same_bits(split.output, std::span(one.output).first(split.output.size())));
+        CHECK(reference::same_bits(split.input_gradient,
+                                   std::span(one.input_gradient).first(split.input_gradient.size())));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_bits, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation mask the gradient for a ReLU before them", D,
+                          pool_then_lrn_masks) {
+    for (const Order order : {Order::pool_first, Order::norm_first}) {
+        for (const Case& c : cases()) {
+            if (c.batch == 0) continue;
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(describe(order), describe(c), ", seed ", seed);
+            Problem problem = problem_of<D>(c, order, seed, 2);
+            problem.x =
+                reference::Random(seed).ties(static_cast<std::int64_t>(problem.x.size()));  // what comes out of a ReLU
+            const Outcome plain = run<D>(c, order, problem);
+            problem.applies_relu_mask_of_previous = true;
+            const Outcome masking = run<D>(c, order, problem);
+            CHECK(reference::same_bits(masking.output, plain.output));
+            CHECK(reference::same_bits(masking.input_gradient, reference::relu_mask(problem.x, plain.input_gradient)));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_masks, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("made for evaluation, pooling and normalisation compute the same output and save nothing", D,
+                          pool_then_lrn_inference) {
+    for (const Order order : {Order::pool_first, Order::norm_first}) {
+        for (const Case& c : cases()) {
+            INFO(describe(c));
+            Problem problem = problem_of<D>(c, order, reference::fresh_seed(), 2);
+            const Outcome training = run<D>(c, order, problem);
+            problem.made_for_training = problem.training = false;
+            const Outcome inference = run<D>(c, order, problem);
+            CHECK(reference::same_bits(inference.output, training.output));
+            CHECK(inference.needs.saved == 0);
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_inference, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation leave out the input gradient that nobody wants", D,
+                          pool_then_lrn_null) {
+    for (const Order order : {Order::pool_first, Order::norm_first}) {
+        const Case c{2, 6, 6, 64, 3, 2, 4};
+        Problem problem = problem_of<D>(c, order, reference::fresh_seed(), 1);
+        problem.input_gradient = problem.made_for_input_gradient = false;
+        const Outcome outcome = run<D>(c, order, problem);
+        for (const float value : outcome.input_gradient) CHECK(std::isnan(value));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_null, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("a NaN of either sign stays one through a maximum, wherever in the window it stands", D,
+                          pool_then_lrn_nan) {
+    for (const std::int64_t channels : {64, 20}) {
+        const Case c{1, 3, 3, channels, 3, 3, 0, 1.0F, 0.0F};  // one window; the norm divides by one
+        for (std::int64_t tap = 0; tap < 9; ++tap) {
+            for (const float sign : {1.0F, -1.0F}) {
+                CAPTURE(tap);
+                Problem problem = problem_of<D>(c, Order::pool_first, reference::fresh_seed(), 1);
+                const auto at = [&](std::int64_t channel) {
+                    return static_cast<std::size_t>(tap * channels + channel);
+                };
+                problem.x[at(5)] = std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+                const Outcome outcome = run<D>(c, Order::pool_first, problem);
+                for (std::size_t k = 0; k < outcome.output.size(); ++k)
+                    CHECK(std::isnan(outcome.output[k]) == (k == 5));
+                // Its gradient, which is none, goes where it came from.
+                for (std::size_t k = 0; k < outcome.input_gradient.size(); ++k) {
+                    CHECK(std::isnan(outcome.input_gradient[k]) == (k == at(5)));
+                }
+            }
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_nan, DevicesAndElements);

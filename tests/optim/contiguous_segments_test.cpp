@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which parameters of an arena an optimiser's pass goes over at once.
+#include <cupola/optim/impl/contiguous_segments.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace cupola;
+
+namespace {
+
+struct Separate {
+    using Context = int;
+};
+struct Joining {
+    using Context = int;
+    static constexpr bool joins_segments = true;
+};
+
+struct OnePass {
+    std::int64_t offset, size;
+    double l2;
+
+    bool operator==(const OnePass&) const = default;
+};
+
+template <class Device>
+std::vector<OnePass> passes(const std::vector<Segment>& segments, bool keeps_zeros) {
+    int context = 0;
+    std::vector<OnePass> result;
+    impl::for_each_contiguous_segment(Update<Device>{.context = context, .segments = segments}, keeps_zeros,
+                                      [&](const Segment& s) {
+                                          result.push_back({s.offset, s.size, s.l2});
+                                      });
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a device where each pass is a launch has one for neighbours of one coefficient, the arena's padding between them") {
+    const std::vector<Segment> segments{
+        {0, 5, 0.0, 1}, {16, 16, 0.0, 2}, {32, 3, 0.5, 2}, {48, 7, 0.5, 2}, {64, 1, 0.0, 1}};
+    CHECK(passes<Joining>(segments, true) == std::vector<OnePass>{{0, 32, 0.0}, {32, 23, 0.5}, {64, 1, 0.0}});
+    const std::vector<OnePass> each{{0, 5, 0.0}, {16, 16, 0.0}, {32, 3, 0.5}, {48, 7, 0.5}, {64, 1, 0.0}};
+    CHECK(passes<Joining>(segments, false) == each);
+    CHECK(passes<Separate>(segments, true) == each);
+    CHECK(passes<Joining>({}, true).empty());
+}
+
+TEST_CASE("segments with more than padding between them, or none, are not joined") {
+    const std::vector<Segment> left_out{{0, 16}, {32, 4}}, packed{{0, 5}, {5, 4}}, backwards{{16, 4}, {0, 4}};
+    CHECK(passes<Joining>(left_out, true).size() == 2);
+    CHECK(passes<Joining>(packed, true).size() == 2);
+    CHECK(passes<Joining>(backwards, true).size() == 2);
+}
