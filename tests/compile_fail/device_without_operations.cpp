@@ -14,6 +14,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 #ifdef MISTAKE
 struct Other : Host {
     static constexpr std::string_view name = "Other";
+    using Kernels = Other;
 };
 #else
 using Other = Host;

@@ -20,4 +20,4 @@ using Averaging = NcclAllReduce;
 using Averaging = ConcatMean;
 #endif
 
-static_assert(static_assert_message<averaging_diagnostic<Averaging, Gpu>()>());
+static_assert(static_assert_message<agreement_diagnostic<Averaging, Gpu>()>());

@@ -51,19 +51,20 @@ static_assert(kinds<Nothing, Host> == 0 && kinds<CollectiveWithoutWait, Host> ==
               kinds<MovesWithoutPeriod, Host> == 0);
 static_assert(kinds<NcclAllReduce, Host> == 0);
 
-static_assert(agreement_mistake<ConcatMean, Host>().empty() && agreement_mistake<DeviceSum, Delayed>().empty() &&
-              agreement_mistake<LocalSgd, Host>().empty());
-static_assert(!agreement_mistake<Nothing, Host>().empty() && !agreement_mistake<NcclAllReduce, Host>().empty());
+static_assert(agreement_diagnostic<ConcatMean, Host>().empty() && agreement_diagnostic<DeviceSum, Delayed>().empty() &&
+              agreement_diagnostic<LocalSgd, Host>().empty());
+static_assert(!agreement_diagnostic<Nothing, Host>().empty() && !agreement_diagnostic<NcclAllReduce, Host>().empty());
 
 static_assert(QueueingDevice<Host> && QueueingDevice<Delayed> && !QueueingDevice<WithoutQueue>);
-static_assert(queue_mistake<Host>().empty() && !queue_mistake<WithoutQueue>().empty());
+static_assert(queue_diagnostic<Host>().empty() && !queue_diagnostic<WithoutQueue>().empty());
 
 std::string_view shown(const CompileTimeMessage& message) { return {message.characters, message.size}; }
 
 }  // namespace
 
 TEST_CASE("what a device or a policy lacks is said in one message") {
-    constexpr CompileTimeMessage queue = queue_mistake<WithoutQueue>(), policy = agreement_mistake<Nothing, Host>();
+    constexpr CompileTimeMessage queue = queue_diagnostic<WithoutQueue>(),
+                                 policy = agreement_diagnostic<Nothing, Host>();
     CHECK(shown(queue) ==
           "WithoutQueue cannot queue the steps of a training: it lacks a `Queue` with the members that "
           "<cupola/device/queue.hpp> lists");

@@ -15,25 +15,21 @@
 #include <cupola/parallel/impl/status_block.hpp>
 
 class DelayedQueue;
-
 struct Delayed : cupola::Host {
     static constexpr std::string_view name = "Delayed";
     static constexpr int max_steps_in_flight = 3;
     using Queue = DelayedQueue;
 };
 
-class DelayedQueue {
+/// What of `Host`'s queue is not there at once, later.
+class DelayedQueue : public cupola::HostQueue {
 public:
-    struct Recording {
-        [[nodiscard]] std::string refused() const { return {}; }
-    };
-    DelayedQueue(cupola::HostContext&, const cupola::QueueSizes& sizes)
-        : sizes_(sizes), status_(sizes.status_bytes, "status"), landed_(3 * sizes.status_bytes, "landed") {
+    DelayedQueue(cupola::HostContext& context, const cupola::QueueSizes& sizes)
+        : HostQueue(context, sizes), sizes_(sizes), landed_(3 * sizes.status_bytes, "landed") {
         const auto batch = static_cast<std::size_t>(sizes.features * sizes.batch_size);
         samples_.resize(static_cast<std::size_t>(sizes.replicas), std::vector<float>(batch));
         labels_.resize(samples_.size(), std::vector<std::int32_t>(static_cast<std::size_t>(sizes.batch_size)));
     }
-    std::byte* status() { return status_.data(); }
     std::byte* landed(std::int64_t step) { return landed_.data() + slot(step) * sizes_.status_bytes; }
     void land(std::int64_t step) {
         queue([this, step] { std::memcpy(landed(step), status(), sizes_.status_bytes); });
@@ -42,7 +38,6 @@ public:
     bool finished(std::int64_t step) { return done(finished_[slot(step)]); }
     void mark() { mark_ = queued_; }
     bool reached() { return done(mark_); }
-    void mark_bucket(std::size_t) {}
     cupola::BatchView take(int replica, const cupola::BatchView& batch) {
         const auto r = static_cast<std::size_t>(replica);
         queue([this, batch, r, healthy = cupola::impl::StatusBlock::healthy(status())] {
@@ -52,7 +47,6 @@ public:
         });
         return {samples_[r].data(), labels_[r].data(), batch.size, batch.sample_shape};
     }
-    cupola::BatchView bring(const cupola::BatchView& batch) { return batch; }
     void write(auto* to, const auto& value) {
         queue([to, value] { *to = value; });
     }
@@ -61,12 +55,6 @@ public:
         ++queued_;
     }
     void queue(Recording&, bool, std::function<void()> work) { queue(std::move(work)); }
-    void gather_constants(auto&&) {}
-    static void update(const std::int32_t* healthy, auto&& work) { cupola::HostQueue::update(healthy, work); }
-    template <class V>
-    static std::span<const V> on_host(cupola::HostContext&, const V* from, std::size_t count, std::vector<V>&) {
-        return {from, count};
-    }
     void synchronize() { (void)done(queued_); }
 
 private:
@@ -74,14 +62,13 @@ private:
     /// Runs what was queued before, if it is this queue's own thread that asks.
     bool done(std::int64_t count) {
         for (; std::this_thread::get_id() == own_ && done_ < count; ++done_) {
-            const auto work = std::move(work_.front());
+            std::exchange(work_.front(), nullptr)();
             work_.pop_front();
-            work();
         }
         return done_ >= count;
     }
     cupola::QueueSizes sizes_;
-    cupola::HostArena status_, landed_;
+    cupola::HostArena landed_;
     std::vector<std::vector<float>> samples_;
     std::vector<std::vector<std::int32_t>> labels_;
     std::deque<std::function<void()>> work_;
@@ -90,5 +77,4 @@ private:
     std::atomic<std::int64_t> done_ = 0;
     std::thread::id own_ = std::this_thread::get_id();
 };
-
 static_assert(cupola::QueueingDevice<Delayed>);

@@ -101,7 +101,7 @@ concept QueueingDevice = HasKernels<D> && HasQueueProperties<D> && HasQueue<D>;
 
 /// What `D` lacks as a device that a training queues steps on, or nothing.
 template <class D>
-[[nodiscard]] consteval CompileTimeMessage queue_mistake() {
+[[nodiscard]] consteval CompileTimeMessage queue_diagnostic() {
     CompileTimeMessage message;
     if constexpr (QueueingDevice<D>) return message;
     message << short_type_name<D>() << " cannot queue the steps of a training: it lacks ";

@@ -107,14 +107,14 @@ concept MovesParameters =
 
 /// What is wrong with `A` as a policy on `D`, or nothing.
 template <class A, class D>
-[[nodiscard]] consteval CompileTimeMessage agreement_mistake() {
+[[nodiscard]] consteval CompileTimeMessage agreement_diagnostic() {
     CompileTimeMessage message;
     if constexpr (requires { A::template diagnostic<D>(); }) {
         message = A::template diagnostic<D>();
     } else if constexpr (!HasPolicyName<A> || !std::copyable<A>) {
         message = averaging_diagnostic<A, D>();
     } else if constexpr (!QueueingDevice<D>) {
-        message = queue_mistake<D>();
+        message = queue_diagnostic<D>();
     } else if constexpr (!AveragesBuckets<A, D> && !MovesParameters<A, D>) {
         message = averaging_diagnostic<A, typename D::Kernels>();
     }

@@ -107,6 +107,21 @@ TEST_CASE("ten losses from one seed agree with Host's") {
     }
 }
 
+TEST_CASE("the trace of a step is Host's") {
+    for (const int devices : {1, 2}) {
+        if (devices > gpus()) continue;
+        CAPTURE(devices);
+        Run run{.replicas = 3, .devices = devices, .gradient_accumulation_steps = 2, .steps = 3};
+        for (const bool inspects : {false, true}) {
+            run.inspects = inspects;
+            const Result host = run_on_host(run);
+            REQUIRE(host.traces.size() == static_cast<std::size_t>(devices));
+            CHECK(host.traces[0].size() > 3U * 2U * 4U);
+            CHECK(run_on_cuda(run).traces == host.traces);
+        }
+    }
+}
+
 TEST_CASE("steps that begin with Host's parameters have Host's loss, gradient and outputs") {
     Run run{.steps = 20, .momentum = 0.9, .inspects = true, .keeps_gradients = true};
     const Result host = run_on_host(run);

@@ -164,6 +164,8 @@ Result train(const Run& run, const Optimizer& optimizer) {
     using Context = typename Training::Context;
     const auto batches = [&](std::int64_t place, int replica, Context&) { return all.of(place, replica); };
     Result result;
+    cupola::impl::StepTrace trace(run.devices);
+    training->trace_steps(&trace);
     const auto inspect = [&](const cupola::Inspection<D>& inspection) {
         result.inspected.push_back(gradient_of(inspection));
         inspection.for_each_activation([&](std::size_t, std::span<const float> values) {
@@ -234,6 +236,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
         using View = cupola::TensorView<const float, typename Training::InputExtents>;
         result.prediction = training->predict(View(some.samples, some.size), weights);
     }
+    for (int device = 0; device < run.devices; ++device) result.traces.push_back(trace.of(device));
     auto state = training->state();
     result.step = state.step;
     result.parameters = std::move(state.parameters);

@@ -86,6 +86,8 @@ struct Result {
     std::string error{};
     std::int64_t error_step = nowhere, asked = 0;
     int error_replica = -1;
+    /// What each device queued, by name and in order.
+    std::vector<std::vector<std::string>> traces{};
     /// Whether the training says after it that its parameters are those after a whole step.
     bool healthy = true;
     Floats parameters_after_error{};

@@ -51,9 +51,9 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (message.empty())
             message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers, Net::output_shape);
         if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
-        if (message.empty()) message = agreement_mistake<Averaging, D>();
+        if (message.empty()) message = agreement_diagnostic<Averaging, D>();
         if (message.empty()) message = statistics_diagnostic<Statistics>();
-        if (message.empty()) message = queue_mistake<D>();
+        if (message.empty()) message = queue_diagnostic<D>();
         if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {
             if (message.empty() && Net::buffer_elements > 0) {
                 message << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on "
