@@ -239,6 +239,7 @@ private:
         State& state = set_.at(device);
         [[maybe_unused]] const auto team = state.worker.context().team();
         state.error = nullptr;
+        marked_[static_cast<std::size_t>(device)] = -1;  // a step that is made again has its number
         state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
         note(device, "slot");
         for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {

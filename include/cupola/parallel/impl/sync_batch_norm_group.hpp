@@ -44,7 +44,7 @@ public:
         return partials_.data() + place(turn, replica) * largest_;
     }
 
-    /// Says, before all meet, whether a replica's sums are there.
+    /// Says, before the barrier, whether a replica's sums are there.
     void contribute(std::size_t turn, int replica, bool there) {
         contributions_[place(turn, replica)] = there && plan(replica) != nullptr ? partial(turn, replica) : nullptr;
     }
