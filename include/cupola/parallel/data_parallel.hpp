@@ -55,20 +55,20 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
     /// allocated that does not fit.
-    [[gnu::cold]] explicit DataParallel(const Options& chosen) : options(chosen), parts(options) {}
+    [[gnu::cold]] explicit DataParallel(const Options& chosen) : options(chosen), parts_(options) {}
 
     /// What the training was made with.
     const Options options;
 
-    [[nodiscard]] const MemoryReport& memory() const { return parts.set_.memory(); }
+    [[nodiscard]] const MemoryReport& memory() const { return parts_.set_.memory(); }
     /// The step that is queued next; 0 before the first.
-    [[nodiscard]] std::int64_t step() const { return parts.engine_.step(); }
+    [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// How many replicas, and which of them is this process's first, of a training that spans processes.
-    [[nodiscard]] int all_replicas() const { return parts.engine_.agreement().processes() * options.replicas; }
+    [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().processes() * options.replicas; }
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, devices' parameters have
     /// parted, or a collective has failed. A loss that diverged leaves the parameters before the step.
-    [[nodiscard]] bool healthy() const { return parts.engine_.healthy(); }
+    [[nodiscard]] bool healthy() const { return parts_.engine_.healthy(); }
 
     /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads; it is called
     /// on the thread of that device. The memory stays as it is until the step's report has been read or, where the device
@@ -92,8 +92,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// waits for every step that was queued. Valid until max_steps_in_flight - 1 more steps are queued. Throws what became
     /// of that step.
     const StepReport* poll_report(std::int64_t max_in_flight = max_steps_in_flight - 1) {
-        const impl::Activity::Scope scope(parts.activity_, "poll_report()");
-        return parts.engine_.poll(max_in_flight);
+        const impl::Activity::Scope scope(parts_.activity_, "poll_report()");
+        return parts_.engine_.poll(max_in_flight);
     }
 
     /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and what became of
@@ -127,130 +127,130 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
-        const impl::Activity::Scope scope(parts.activity_, "evaluate()");
+        const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
         require(count >= 0, "an evaluation has 0 or more batches, not ", count);
-        parts.evaluator_.require_weights(weights);
+        parts_.evaluator_.require_weights(weights);
         require_batches(batches, Net::input);
         if constexpr (requires { batches.size_of(count); }) {
-            if (count > 0) parts.evaluator_.require_size(batches.size_of(0));
+            if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
         synchronize();
-        return parts.evaluator_.evaluate(options.loss.data, batches, count, weights);
+        return parts_.evaluator_.evaluate(options.loss.data, batches, count, weights);
     }
     /// The outputs of the network for samples of host memory, one after another; as many at most as in evaluate().
     /// Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
-        const impl::Activity::Scope scope(parts.activity_, "predict()");
-        parts.evaluator_.require_weights(weights);
+        const impl::Activity::Scope scope(parts_.activity_, "predict()");
+        parts_.evaluator_.require_weights(weights);
         require(all_finite(samples.elements()), "a network takes finite numbers, and ",
                 non_finite_sample(Net::input, samples.elements()));
         synchronize();
-        return parts.evaluator_.predict(samples.data(), samples.batch(), weights);
+        return parts_.evaluator_.predict(samples.data(), samples.batch(), weights);
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
-        const impl::Activity::Scope scope(parts.activity_, "parameters()");
+        const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
-        return parts.set_.copied(Net::parameter_elements, device,
-                                 [](auto& state) { return state.worker.parameters(); });
+        return parts_.set_.copied(Net::parameter_elements, device,
+                                  [](auto& state) { return state.worker.parameters(); });
     }
     /// Gives every replica these parameters, laid out as `parameters()` returns them. Throws InvalidArgument for one that is
     /// not finite.
     void set_parameters(std::span<const float> values) {
-        const impl::Activity::Scope scope(parts.activity_, "set_parameters()");
+        const impl::Activity::Scope scope(parts_.activity_, "set_parameters()");
         synchronize();
-        parts.transfer_.set_parameters(values);
+        parts_.transfer_.set_parameters(values);
     }
 
     /// Everything that the next step depends on beside the options and the data.
     [[nodiscard]] TrainingState state() {
-        const impl::Activity::Scope scope(parts.activity_, "state()");
+        const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
-        return parts.transfer_.copy(parts.engine_.step(), parts.engine_.running_statistics_now());
+        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.running_statistics_now());
     }
     /// Goes on from a state; forgets the steps that are queued, whatever became of them. Throws InvalidArgument, and has
     /// changed nothing then, if it is not one of this network, optimiser and moving average, with the first parameter
     /// whose extents are others, or if a part of it is not finite or a running variance is below 0.
     void restore(const TrainingState& state) {
-        const impl::Activity::Scope scope(parts.activity_, "restore()");
-        parts.transfer_.require_fitting(state);
+        const impl::Activity::Scope scope(parts_.activity_, "restore()");
+        parts_.transfer_.require_fitting(state);
         impl::require_states_of(options.optimizer, state.optimizer);
-        parts.transfer_.require_finite(state);
-        parts.engine_.drain();
-        parts.transfer_.restore(state);
-        parts.engine_.restart(state.step, state.buffers);
+        parts_.transfer_.require_finite(state);
+        parts_.engine_.drain();
+        parts_.transfer_.restore(state);
+        parts_.engine_.restart(state.step, state.buffers);
     }
 
     /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the
     /// optimiser adds theirs, which is the same for every replica, once.
     [[nodiscard]] std::vector<float> gradient(int replica) {
-        const impl::Activity::Scope scope(parts.activity_, "gradient()");
+        const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
         require(replica >= 0 && replica < options.replicas, "there is no replica ", replica, " of ", options.replicas);
-        const int device = parts.set_.device_of(replica);
-        const float* const row = parts.set_.row(replica);
-        std::vector<float> result = parts.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });
+        const int device = parts_.set_.device_of(replica);
+        const float* const row = parts_.set_.row(replica);
+        std::vector<float> result = parts_.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });
         // A row of several keeps the loss's scale; one that is the average has been divided.
-        if (Net::Precision::loss_scale != 1 && row != parts.set_.average(device)) {
+        if (Net::Precision::loss_scale != 1 && row != parts_.set_.average(device)) {
             for (float& value : result) value /= Net::Precision::loss_scale;
         }
         return result;
     }
     [[nodiscard]] std::vector<float> averaged_gradient() {
-        const impl::Activity::Scope scope(parts.activity_, "averaged_gradient()");
+        const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();
-        return parts.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts.set_.average(0); });
+        return parts_.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts_.set_.average(0); });
     }
 
     /// From now on the first device adds where the time of its steps goes to `times`, until that is null: `profile` of
     /// train/profile.hpp makes a table of it.
-    void time_steps(StepTimes* times) { parts.set_.at(0).worker.time(times); }
+    void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
 
     /// The names of what each device queues go to `trace` from now on, until that is null.
-    void trace_steps(impl::StepTrace* trace) { parts.engine_.trace(trace); }
+    void trace_steps(impl::StepTrace* trace) { parts_.engine_.trace(trace); }
 
     /// What a device reaches at most in this network's precision, measured on all devices at once.
     [[nodiscard, gnu::cold]] PeakRates peak_rates() {
-        const impl::Activity::Scope scope(parts.activity_, "peak_rates()");
+        const impl::Activity::Scope scope(parts_.activity_, "peak_rates()");
         synchronize();
         PeakRates rates;
-        parts.set_.threads().run([&](int device) {
+        parts_.set_.threads().run([&](int device) {
             const PeakRates measured =
                 ops::MeasurePeakRates<typename D::Kernels, typename Net::Precision::Activation>::run(
-                    parts.set_.context(device));
+                    parts_.set_.context(device));
             if (device == 0) rates = measured;
         });
         return rates;
     }
 
     /// Why work is queued piece by piece that could have been repeated, for the log; empty where there is none.
-    [[nodiscard, gnu::cold]] std::string not_captured() const { return parts.engine_.not_repeated(); }
+    [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_captured(int device, Visit&& visit) const {
-        parts.engine_.for_each_recording(device, visit);
+        parts_.engine_.for_each_recording(device, visit);
     }
 
 private:
     template <class Batches>
     void queue_step(Batches& batches,
                     typename impl::StepEngine<D, typename Net::Precision::Activation, Options>::Probe probe) {
-        const impl::Activity::Scope scope(parts.activity_, "step()");
+        const impl::Activity::Scope scope(parts_.activity_, "step()");
         require_batches(batches, Net::input, options.replicas);
-        parts.engine_.queue(batches, probe);
+        parts_.engine_.queue(batches, probe);
     }
     const StepReport& last_report() {
-        const impl::Activity::Scope scope(parts.activity_, "step()");
-        return parts.engine_.last_report();
+        const impl::Activity::Scope scope(parts_.activity_, "step()");
+        return parts_.engine_.last_report();
     }
     void synchronize() {
-        parts.engine_.synchronize();
-        parts.engine_.share_statistics();
+        parts_.engine_.synchronize();
+        parts_.engine_.share_statistics();
     }
 
-    impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)> parts;
+    impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)> parts_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -16,6 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/queue.hpp>
+#include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/network_info.hpp>

@@ -70,6 +70,7 @@ private:
     template <class O>
     [[nodiscard]] static std::vector<std::string> names_of(const O& optimizer) {
         std::vector<std::string> names;
+        names.reserve(static_cast<std::size_t>(optimizer.state_arenas()));
         for (int arena = 0; arena < optimizer.state_arenas(); ++arena) names.emplace_back(optimizer.state_name(arena));
         return names;
     }
