@@ -30,7 +30,8 @@ CLI::Validator clip_limit() {
     const auto check = [](const std::string& given) -> std::string {
         double number = 0;
         std::from_chars(given.data(), given.data() + given.size(), number);
-        if (number == 0 || number >= std::numeric_limits<float>::min()) return {};
+        // What is no number of at least 0 is rate()'s to refuse, alone.
+        if (!(number > 0) || number >= std::numeric_limits<float>::min()) return {};
         return given + " is too small a limit: it is 0 for none, or at least 1.18e-38";
     };
     return rate() & CLI::Validator(check, "");
