@@ -74,7 +74,7 @@ case $way in
         cmake --build "$folder"
         object=$folder/CMakeFiles/consumer.dir/consumer.cpp.o
         # No kernel, no plan and no worker is compiled with the program.
-        if nm -C --defined-only "$object" | grep -v '::operation<' | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|args_of|forward)|impl::DeviceWorker<.*>::start|impl::StageOf<.*ops::)'; then
+        if nm -C --defined-only "$object" | grep -v '::operation<' | grep -E ' [WTV] cupola::[a-z0-9_]*::(ops::[A-Za-z]*<.*>::|Plan<.*>::(Plan|args_of|forward)|impl::DeviceWorker<.*>::start|impl::(OperationNode|ReducingNode)<.*ops::)'; then
             echo "this is compiled with the program, and should be in the library"
             exit 1
         fi
