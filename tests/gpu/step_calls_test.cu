@@ -147,7 +147,8 @@ void expect_only_the_step(const char* what, int replicas, const Allowed& allowed
     CHECK(calls_of(counted, waits) <= allowed.waits * steps);
     CHECK(calls_of(counted, copies) <= allowed.copies * steps);
 
-    training.for_each_captured(0, [&](const impl::CapturedWork& work) {
+    training.for_each_captured(0, [&](const CudaQueue::Recording& recording) {
+        const impl::CapturedWork& work = recording.captured;
         const impl::CapturedWork::Nodes nodes = work.nodes();
         std::string line;
         for (std::size_t type = 0; type < nodes.size(); ++type) {
