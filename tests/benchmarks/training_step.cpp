@@ -58,9 +58,9 @@ struct Synthetic {
     Shape shape;
     std::size_t batch, replicas, sample;
 
-    Synthetic(std::int64_t of_a_replica, int replica_count, const Shape& sample_shape)
+    Synthetic(std::int64_t samples_per_replica, int replica_count, const Shape& sample_shape)
         : shape(sample_shape),
-          batch(static_cast<std::size_t>(of_a_replica)),
+          batch(static_cast<std::size_t>(samples_per_replica)),
           replicas(static_cast<std::size_t>(replica_count)),
           sample(static_cast<std::size_t>(sample_shape.size())) {
         const std::size_t count = batch_count * batch * replicas;

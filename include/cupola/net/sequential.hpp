@@ -6,7 +6,7 @@
 //   static_assert(Net::output == Extents<10>{} && Net::parameter_count == 101'770);
 //
 // Deriving a struct gives the type a short name in errors and symbols. The list is walked once; the first mistake is
-// reported as one sentence with the layer's place, its type and the extents on both sides.
+// reported in one compiler diagnostic with the layer's place, its type and the extents on both sides.
 #pragma once
 
 #include <array>

@@ -63,7 +63,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] const MemoryReport& memory() const { return parts_.set_.memory(); }
     /// The step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
-    /// How many replicas, and which of them is this process's first, of a training that spans processes.
+    /// The replicas of all processes of the training.
     [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().processes() * options.replicas; }
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, devices' parameters have

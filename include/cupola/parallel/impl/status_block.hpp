@@ -22,14 +22,12 @@ public:
     StatusBlock() = default;
     /// `batches` are those of the device's replicas in one step, each with `buffers` statistics.
     StatusBlock(std::size_t regularized, std::size_t batches, std::int64_t buffers)
-        : regularized_(regularized),
-          buffers_(static_cast<std::size_t>(buffers)),
+        : buffers_(static_cast<std::size_t>(buffers)),
           reports_(aligned(scalars + regularized * sizeof(double))),
           statistics_(aligned(reports_ + batches * sizeof(LossReport))),
           bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
 
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    [[nodiscard]] std::size_t regularized() const { return regularized_; }
     /// 0 once a gradient was not finite: no later update of the device changes parameters.
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
@@ -51,7 +49,7 @@ public:
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t regularized_ = 0, buffers_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
+    std::size_t buffers_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
 };
 
 }  // namespace impl

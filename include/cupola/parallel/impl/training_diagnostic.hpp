@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is wrong with the parts of a training, as one sentence; and the class that stands for a training with a mistake,
+// What is wrong with the parts of a training, as one compiler diagnostic; and the class that stands for a training with a mistake,
 // so that the compiler says the sentence and nothing more.
 #pragma once
 
