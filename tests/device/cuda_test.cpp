@@ -109,7 +109,7 @@ TEST_CASE("a thread of a device's own works on it for good") {
     const CudaContext context(1, {});
     int device = -1;
     std::thread([&] {
-        context.own_thread();
+        context.own_thread(2);
         cudaGetDevice(&device);
     }).join();
     CHECK(device == 1);

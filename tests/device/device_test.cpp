@@ -22,6 +22,7 @@ struct Handles {
     Handles(int, const Settings&) {}
     int ordinal() const;
     int team() const;
+    void own_thread(int devices) const;
 };
 
 struct Complete {
@@ -56,6 +57,7 @@ struct ContextWithoutTeam : Complete {
     struct Context {
         Context(int, const Settings&) {}
         int ordinal() const;
+        void own_thread(int devices) const;
     };
 };
 static_assert(!HasContext<ContextWithoutTeam> && !Device<ContextWithoutTeam>);
@@ -107,7 +109,7 @@ TEST_CASE("a type that is no device is told the first part that it lacks") {
           "WithoutName is no device: it lacks `static constexpr std::string_view name`");
     CHECK(diagnostic_of<ContextWithoutTeam>() ==
           "ContextWithoutTeam is no device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
-          "Options&) and has `ordinal()` and `team()`");
+          "Options&) and has `ordinal()`, `team()` and `own_thread(int devices)`");
     CHECK(
         diagnostic_of<UnnamedArena>() ==
         "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "

@@ -89,6 +89,33 @@ TEST_CASE("A checkpoint is read as it was written") {
     CHECK(read.state.tensors == state_tensors(Net::layers));  // so that a training of another network refuses it
 }
 
+TEST_CASE("A checkpoint of replicas with parameters of their own has each replica's under its number") {
+    const TemporaryFolder folder;
+    Checkpoint written = small_checkpoint();
+    for (const float first : {5001.0F, 7001.0F}) {
+        written.state.other_replicas.push_back({arena<Net>(first),
+                                                arena<Net>(first + 500),
+                                                {{"exp_avg", arena<Net>(first + 900)}, {"exp_avg_sq", arena<Net>(9)}}});
+    }
+    write_checkpoint(folder.path("x"), Net::layers, written);
+    const Checkpoint read = read_checkpoint(folder.path("x"), Net::layers);
+    CHECK(read.state.parameters == written.state.parameters);
+    CHECK(read.state.optimizer == written.state.optimizer);
+    CHECK(read.state.other_replicas == written.state.other_replicas);
+    const SafetensorsFile file(folder.path("x"));
+    CHECK(file.tensors().size() == 60);
+    CHECK(file.find("replica.2.ema.conv1.weight") != nullptr);
+    CHECK(file.find("replica.1.optimizer.exp_avg_sq.conv1.weight") != nullptr);
+
+    written.state.other_replicas[1].averages[3] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
+                   "replica 2's moving average of conv1.weight is nan at"));
+    written.state.other_replicas[1].averages.clear();
+    CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
+                   "a replica of the state has other arenas than the first"));
+    CHECK(folder.names() == std::set<std::string>{"x"});
+}
+
 TEST_CASE("A checkpoint without averages and without optimiser state has none of them") {
     const TemporaryFolder folder;
     Checkpoint written = small_checkpoint();
@@ -332,6 +359,14 @@ TEST_CASE("A checkpoint of another version is refused, and one whose own texts a
     metadata[2].second = "a b c d e f g h i j k l m n o p q";
     CHECK(refused(metadata) == x + " has more than 16 optimiser states");
     CHECK(refused(own) == "(no exception)");
+    metadata = own;
+    metadata.emplace_back("cupola.replicas", "2");
+    CHECK(refused(metadata) == x + " says that it is of 2 replicas, and has 5 tensors, not 5 for each");
+    for (const char* const wrong : {"0", "6", "99999999999999999999", "1.5"}) {
+        metadata.back().second = wrong;
+        CHECK(refused(metadata) ==
+              text(x, " has the number of replicas '", wrong, "', which is no number of replicas"));
+    }
 }
 
 TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere, is refused with one sentence") {

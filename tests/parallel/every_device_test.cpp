@@ -4,11 +4,17 @@
 // steps in flight and computes later.
 #include <cupola/parallel/data_parallel.hpp>
 
+#include <filesystem>
 #include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include <unistd.h>
+
 #include <doctest/doctest.h>
+
+#include <cupola/io/checkpoint.hpp>
 
 #include "delayed_device.hpp"
 #include "policies.hpp"
@@ -129,6 +135,23 @@ TEST_CASE_TEMPLATE("a policy of each kind", D, Host, Delayed) {
     }
 }
 
+TEST_CASE_TEMPLATE("a replica's gradient is that of its mean loss, whatever the kind of agreement", D, Host, Delayed) {
+    auto rows = options_for<TrainingOn<D>>(2);
+    auto sums = options_for<TrainingOn<D, DeviceSum>>(2);
+    rows.gradient_accumulation_steps = sums.gradient_accumulation_steps = 2;
+    TrainingOn<D> by_rows(rows);
+    TrainingOn<D, DeviceSum> by_sums(sums);
+    Source source;
+    for (int s = 0; s < 2; ++s) {
+        by_rows.step(source);
+        by_sums.step(source);
+        for (int replica = 0; replica < 4; ++replica) {  // replica 1 has a short batch in each step
+            CAPTURE(replica);
+            CHECK(tutorial::difference(by_sums.gradient(replica), by_rows.gradient(replica)) < 1e-6);
+        }
+    }
+}
+
 TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, with the same bits for every placement", D,
                    Host, Delayed) {
     using T = TrainingOn<D, LocalSgd>;
@@ -140,13 +163,10 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
         options.devices = devices;
         T training(options);
         for (std::int64_t s = 0; s < steps; ++s) training.step(even);
-        const std::vector<float> all = training.state().parameters;
-        std::vector<std::vector<float>> each;
-        for (std::size_t r = 0; r < 4; ++r) {
-            const auto size = static_cast<std::ptrdiff_t>(all.size() / 4),
-                       first = static_cast<std::ptrdiff_t>(r) * size;
-            each.emplace_back(all.begin() + first, all.begin() + first + size);
-        }
+        const TrainingState state = training.state();
+        CHECK(state.other_replicas.size() == 3);
+        std::vector<std::vector<float>> each{state.parameters};
+        for (const ReplicaState& other : state.other_replicas) each.push_back(other.parameters);
         return each;
     };
     const auto between = replicas_of(1, 6);
@@ -164,15 +184,29 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
     common.other_batch_sizes = {};
     common.optimizer.momentum = 0;
     CHECK(tutorial::difference(replicas_of(2, 8)[2], run<TrainingOn<D>>(common, 8, even).parameters) < 1e-5);
-    // A state is all replicas'.
+    // A state is all replicas', whatever the placement; a checkpoint has it.
     options.averaging.steps = 4;
     options.optimizer.momentum = 0.9;
-    T whole(options), first(options), rest(options);
+    T whole(options);
+    options.devices = 4;
+    T first(options), rest(options);
     for (int s = 0; s < 11; ++s) whole.step(even);
     for (int s = 0; s < 6; ++s) first.step(even);
-    rest.restore(first.state());
+    const std::string path = (std::filesystem::temp_directory_path() / text("local-sgd-", ::getpid())).string();
+    write_checkpoint(path, Net::layers, {.state = first.state()});
+    rest.restore(read_checkpoint(path, Net::layers).state);
+    std::filesystem::remove(path);
     for (int s = 6; s < 11; ++s) rest.step(even);
-    CHECK(rest.state().parameters == whole.state().parameters);
+    const TrainingState ended = rest.state(), expected = whole.state();
+    CHECK(ended.parameters == expected.parameters);
+    CHECK(ended.other_replicas == expected.other_replicas);
+    CHECK(ended.optimizer == expected.optimizer);
+    // Every device evaluates the first replica's parameters.
+    CHECK(rest.evaluate([&](std::int64_t i, int, HostContext& context) { return even(i, 0, context); }, 8).loss ==
+          whole.evaluate([&](std::int64_t i, int, HostContext& context) { return even(i, 0, context); }, 8).loss);
+    TrainingOn<D> shared(common);
+    CHECK(message_of<InvalidArgument>([&] { shared.restore(ended); }) ==
+          "the parameters of 1 replica are kept by this training, and the state has those of 4");
 }
 
 TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", D, Host, Delayed) {

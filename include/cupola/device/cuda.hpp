@@ -151,8 +151,8 @@ public:
 
     /// While what it returns lives, the calling thread works on this device.
     [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(ordinal_); }
-    /// From now on the calling thread's CUDA calls are of this device. For a thread that belongs to the device.
-    void own_thread() const { impl::check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice"); }
+    /// From now on the calling thread's CUDA calls are of this device.
+    void own_thread([[maybe_unused]] int devices) const { impl::check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] const CudaOptions& options() const { return options_; }

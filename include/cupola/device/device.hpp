@@ -5,6 +5,7 @@
 //   Options   how one device object is set up (threads, ordinal); a plain struct.
 //   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared. `ordinal()` is
 //             the device's number; while what `team()` returns lives, the calling thread computes with the device's threads.
+//             `own_thread(devices)` makes the calling thread the device's own for good, where `devices` compute side by side.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/architecture.md has the list.
@@ -34,6 +35,7 @@ concept HasContext = requires(int ordinal, const typename D::Options& options) {
     requires requires(const typename D::Context& context) {
         { context.ordinal() } -> std::convertible_to<int>;
         context.team();
+        context.own_thread(1);
     };
 };
 
@@ -64,7 +66,8 @@ template <class D>
         message << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {
         message
-            << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()` and `team()`";
+            << "`Options`, or a `Context` that is made from (int ordinal, const Options&) and has `ordinal()`, `team()` "
+               "and `own_thread(int devices)`";
     } else if constexpr (!HasArena<D>) {
         message << "an `Arena` that is made from (bytes, name) with `data()` and `size()`, or `available_memory()`";
     } else {

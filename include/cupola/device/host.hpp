@@ -97,6 +97,11 @@ public:
     [[nodiscard]] dnnl_engine_t engine() const { return engine_.get(); }
     [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
 
+    /// Makes the calling thread the device's own, of `devices` in the process.
+    void own_thread(int devices) const {
+        pin_threads(devices);
+        flush_denormals();
+    }
     /// Lets every thread of the team treat numbers below 1e-38 as zero, as every training system does: they cost
     /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
     void flush_denormals() const;

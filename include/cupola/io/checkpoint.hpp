@@ -5,8 +5,9 @@
 //   conv1.weight, bn1.running_mean         parameters and running statistics, under PyTorch's names and in its layouts
 //   ema.conv1.weight                       the parameters' moving averages, where they are kept
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
-//   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, the checksum
-//                                          and the run's own texts (io/checkpoint_info.hpp)
+//   replica.1.conv1.weight                 the same of the other replicas, where each has parameters of its own
+//   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
+//                                          there are others, the checksum and the run's own texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, parameters and running statistics alone. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
@@ -38,29 +39,34 @@ namespace cupola::inline CUPOLA_ABI {
 inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
-    const auto arenas = impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer);
+    for (const ReplicaState& other : state.other_replicas) {
+        require(other.optimizer.size() == state.optimizer.size() && other.averages.empty() == state.averages.empty(),
+                path, ": a replica of the state has other arenas than the first");
+    }
+    const auto arenas =
+        impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer, state.other_replicas.size() + 1);
     std::vector<TensorHeader> headers;
     std::size_t largest = 0;
-    for (std::size_t a = 0; a < arenas.size(); ++a) {
-        const std::vector<float>& values = impl::arena_of(state, a);
-        require(static_cast<std::int64_t>(values.size()) == arenas[a].elements, path, ": an arena of the state has ",
-                values.size(), " elements, and the network's has ", arenas[a].elements);
+    for (const impl::StoredArena& arena : arenas) {
+        const std::vector<float>& values = impl::arena_of(state, arena);
+        require(static_cast<std::int64_t>(values.size()) == arena.elements, path, ": an arena of the state has ",
+                values.size(), " elements, and the network's has ", arena.elements);
     }
     if (const std::string found = non_finite_part(layers, state); !found.empty())
         throw InvalidArgument(text(path, " is not written: the state's ", found));
-    for (std::size_t a = 0; a < arenas.size(); ++a) {
-        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
+    for (const impl::StoredArena& arena : arenas) {
+        for (const impl::StoredTensor& tensor : arena.tensors) {
             const Shape& shape = tensor.shape;
             headers.push_back(
-                {arenas[a].prefix + tensor.name, "F32", {shape.extents.begin(), shape.extents.begin() + shape.rank}});
+                {arena.prefix + tensor.name, "F32", {shape.extents.begin(), shape.extents.begin() + shape.rank}});
             largest = std::max(largest, tensor.size());
         }
     }
     SafetensorsWriter file(path, headers, impl::metadata_of(path, checkpoint));
     std::vector<float> piece(largest);
-    for (std::size_t a = 0; a < arenas.size(); ++a) {
-        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
-            impl::to_file(tensor, impl::arena_of(state, a).data(), piece.data());
+    for (const impl::StoredArena& arena : arenas) {
+        for (const impl::StoredTensor& tensor : arena.tensors) {
+            impl::to_file(tensor, impl::arena_of(state, arena).data(), piece.data());
             file.write(std::as_bytes(std::span(piece).first(tensor.size())));
         }
     }
@@ -76,15 +82,22 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
                           file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;
-    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer);
+    const std::size_t replicas = checkpoint.state.other_replicas.size() + 1,
+                      tensors_each =
+                          tensors.parameters.size() * (checkpoint.state.optimizer.size() + (averages ? 2 : 1));
+    require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(),
+                       " says that it is of ", replicas, " replicas, and has ", file.tensors().size(), " tensors, not ",
+                       tensors_each, " for each");
+    const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas);
     std::vector<float> piece;
-    for (std::size_t a = 0; a < arenas.size(); ++a) {
-        std::vector<float>& values = impl::arena_of(checkpoint.state, a);
-        values.assign(static_cast<std::size_t>(arenas[a].elements), 0.0F);
-        for (const impl::StoredTensor& tensor : arenas[a].tensors) {
-            const SafeTensor& stored = *file.find(arenas[a].prefix + tensor.name);
+    for (ReplicaState& other : checkpoint.state.other_replicas) other.optimizer = checkpoint.state.optimizer;
+    for (const impl::StoredArena& arena : arenas) {
+        std::vector<float>& values = impl::arena_of(checkpoint.state, arena);
+        values.assign(static_cast<std::size_t>(arena.elements), 0.0F);
+        for (const impl::StoredTensor& tensor : arena.tensors) {
+            const SafeTensor& stored = *file.find(arena.prefix + tensor.name);
             piece.resize(tensor.size());
             impl::read_stored_floats(stored.type, file.bytes(stored), piece.data());
             impl::from_file(tensor, piece.data(), values.data());

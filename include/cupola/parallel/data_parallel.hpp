@@ -122,7 +122,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
     /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data
     /// and the correct answers. `batches(i, device, context)` gives batch i, on the thread of that device, of at most
-    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. Throws InvalidArgument for samples that
+    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. The parameters are the first replica's
+    /// where each has its own. Throws InvalidArgument for samples that
     /// hold a NaN or an infinity. `weights` says whether the trained parameters are run or their moving averages.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
@@ -149,7 +150,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.evaluator_.predict(samples.data(), samples.batch(), weights);
     }
 
-    /// The parameter arena of a device, `Net::parameter_elements` floats.
+    /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own, that
+    /// of the device's first replica.
     [[nodiscard]] std::vector<float> parameters(int device = 0) {
         const impl::Activity::Scope scope(parts_.activity_, "parameters()");
         synchronize();
@@ -168,15 +170,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
-        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.running_statistics_now());
+        return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values());
     }
     /// Goes on from a state; forgets the steps that are queued, whatever became of them. Throws InvalidArgument, and has
-    /// changed nothing then, if it is not one of this network, optimiser and moving average, with the first parameter
+    /// changed nothing then, if it is not one of this network, optimiser and moving average, or of as many replicas with
+    /// parameters of their own, with the first parameter
     /// whose extents are others, or if a part of it is not finite or a running variance is below 0.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
-        parts_.transfer_.require_fitting(state);
-        impl::require_states_of(options.optimizer, state.optimizer);
+        parts_.transfer_.require_fitting(state, options.optimizer);
         parts_.transfer_.require_finite(state);
         parts_.engine_.drain();
         parts_.transfer_.restore(state);
@@ -193,8 +195,10 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const float* const row = parts_.set_.row(replica);
         std::vector<float> result = parts_.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });
         // A row of several keeps the loss's scale; one that is the average has been divided.
-        if (Net::Precision::loss_scale != 1 && row != parts_.set_.average(device)) {
-            for (float& value : result) value /= Net::Precision::loss_scale;
+        double factor = parts_.engine_.completion_of_row(replica);
+        if (row != parts_.set_.average(device)) factor /= static_cast<double>(Net::Precision::loss_scale);
+        if (factor != 1) {
+            for (float& value : result) value = static_cast<float>(value * factor);
         }
         return result;
     }
@@ -247,7 +251,7 @@ private:
     }
     void synchronize() {
         parts_.engine_.synchronize();
-        parts_.engine_.share_statistics();
+        parts_.engine_.statistics().share();
     }
 
     impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)> parts_;

@@ -13,19 +13,35 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// The same of one replica's part of a state, which is a TrainingState or a ReplicaState.
+template <class State>
+[[nodiscard, gnu::cold]] std::string non_finite_arena(std::span<const LayerInfo> layers, const State& state) {
+    std::string found = non_finite_parameter(layers, state.parameters);
+    if (!found.empty()) return "parameter " + found;
+    if (!state.averages.empty()) found = non_finite_parameter(layers, state.averages);
+    if (!found.empty()) return "moving average of " + found;
+    for (const OptimizerState& kept : state.optimizer) {
+        found = non_finite_parameter(layers, kept.values);
+        if (!found.empty()) return text(kept.name.empty() ? "optimiser's state" : kept.name, " of ", found);
+    }
+    return {};
+}
+
+}  // namespace impl
+
 /// The first part of a state of the network `rows` that is infinite, not a number, or a running variance below 0:
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
 /// arenas have the network's sizes.
 [[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const LayerInfo> rows,
                                                             const TrainingState& state) {
-    std::string found = non_finite_parameter(rows, state.parameters);
-    if (!found.empty()) return "parameter " + found;
-    if (!state.averages.empty()) found = non_finite_parameter(rows, state.averages);
-    if (!found.empty()) return "moving average of " + found;
-    for (const OptimizerState& kept : state.optimizer) {
-        found = non_finite_parameter(rows, kept.values);
-        if (!found.empty()) return text(kept.name.empty() ? "optimiser's state" : kept.name, " of ", found);
+    std::string found = impl::non_finite_arena(rows, state);
+    for (std::size_t r = 0; found.empty() && r < state.other_replicas.size(); ++r) {
+        found = impl::non_finite_arena(rows, state.other_replicas[r]);
+        if (!found.empty()) found = text("replica ", r + 1, "'s ", found);
     }
+    if (!found.empty()) return found;
     found = invalid_buffer(rows, state.buffers);
     return found.empty() ? found : "running statistic " + found;
 }

@@ -35,6 +35,15 @@ struct StateTensor {
     bool operator==(const StateTensor&) const = default;
 };
 
+/// What a replica has that keeps parameters of its own; members as in TrainingState.
+struct ReplicaState {
+    std::vector<float> parameters{};
+    std::vector<float> averages{};
+    std::vector<OptimizerState> optimizer{};
+
+    bool operator==(const ReplicaState&) const = default;
+};
+
 struct TrainingState {
     /// The step that comes next.
     std::int64_t step = 0;
@@ -46,6 +55,9 @@ struct TrainingState {
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
+    /// Replicas 1, 2, and so on, where a policy lets each replica have parameters of its own: `parameters`, `averages` and
+    /// `optimizer` are the first one's then. Empty where the replicas share them.
+    std::vector<ReplicaState> other_replicas{};
     /// What lies in the arenas, in their order: the parameters, then the running statistics. `restore` compares it with its
     /// own network's; empty in a state that is put together by hand, of which only the sizes of the arenas are compared.
     std::vector<StateTensor> tensors{};

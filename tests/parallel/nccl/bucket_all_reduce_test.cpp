@@ -143,7 +143,7 @@ void queue_step(Process& process, std::size_t device, std::int64_t step, const s
     AllReduce::Member& member = process.member(device);
     member.begin(step, weight(mine.rank, step), mine.stream);
     for (std::size_t k = 0; k < buckets.size(); ++k) give(process, device, step, buckets[k], k);
-    const BucketSums sums = member.finish(mine.stream);
+    const GradientSums sums = member.finish(mine.stream);
     cudaMemcpyAsync(mine.landed(), sums.values.data(), sums.values.size_bytes(), cudaMemcpyDeviceToHost, mine.stream);
     cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
 }
@@ -284,7 +284,7 @@ TEST_CASE("a bucket is summed while the step's stream still computes the next, a
             CHECK(within(10, [&] { return seen == 2; }));
             goes_on = true;
             give(process, device, step, {0, 20}, 1);
-            const BucketSums sums = member.finish(mine.stream);
+            const GradientSums sums = member.finish(mine.stream);
             cudaMemcpyAsync(mine.landed(), sums.values.data(), sums.values.size_bytes(), cudaMemcpyDeviceToHost,
                             mine.stream);
             cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
@@ -332,7 +332,7 @@ TEST_CASE(
                 cudaMemcpyAsync(member.weight(), pinned, sizeof(float), cudaMemcpyHostToDevice, mine.stream);
             }
             give(process, device, step, {0, 20}, 1);
-            const BucketSums sums = member.finish(mine.stream);
+            const GradientSums sums = member.finish(mine.stream);
             cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
             member.wait(step);
             cudaStreamSynchronize(mine.stream);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,7 +33,7 @@ struct Checkpoint {
 namespace impl {
 
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
-                                  optimizer_states_key = "cupola.optimizer_states";
+                                  optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas";
 
 /// What an optimiser's state may be called: its name becomes part of the tensors'.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -54,6 +55,8 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
                                          {std::string(version_key), std::string(checkpoint_version)},
                                          {std::string(step_key), text(checkpoint.state.step)},
                                          {std::string(optimizer_states_key), std::move(states)}};
+    const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
+    if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
     for (const auto& [key, value] : checkpoint.info.entries()) {
         require(!key.starts_with(own_prefix), path, " cannot have the text ", key, ": names in cupola. are its own");
         metadata.emplace_back(key, value);
@@ -61,12 +64,14 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return metadata;
 }
 
-[[nodiscard]] inline std::int64_t parse_step(const SafetensorsFile& file, std::string_view digits) {
-    std::int64_t step = -1;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-    require<DataError>(error == std::errc() && end == digits.data() + digits.size() && step >= 0, file.path(),
-                       " has the step '", shown(digits), "', which is no step");
-    return step;
+/// A number of [min, max]; `what` names it.
+[[nodiscard]] inline std::int64_t parse_number(const SafetensorsFile& file, std::string_view digits, const char* what,
+                                               std::int64_t min, std::int64_t max) {
+    std::int64_t number = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    require<DataError>(error == std::errc() && end == digits.data() + digits.size() && number >= min && number <= max,
+                       file.path(), " has the ", what, " '", shown(digits), "', which is no ", what);
+    return number;
 }
 
 /// The optimiser's states that the file has, by their names alone.
@@ -97,8 +102,13 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
                                " of Cupola's checkpoints; this program reads version ", checkpoint_version);
             checkpoint.resumable = true;
         } else if (key == step_key) {
-            checkpoint.state.step = parse_step(file, value);
+            checkpoint.state.step = parse_number(file, value, "step", 0, std::numeric_limits<std::int64_t>::max());
             has_step = true;
+        } else if (key == replicas_key) {
+            // Each has a tensor at least.
+            const auto most = static_cast<std::int64_t>(std::max<std::size_t>(file.tensors().size(), 1));
+            const std::int64_t replicas = parse_number(file, value, "number of replicas", 1, most);
+            checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
         } else if (key != checksum_key && key != "format") {
@@ -111,6 +121,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     if (checkpoint.resumable) return;
     checkpoint.state.step = 0;
     checkpoint.state.optimizer.clear();
+    checkpoint.state.other_replicas.clear();
 }
 
 }  // namespace impl

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -20,33 +21,52 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-inline constexpr std::string_view averages_prefix = "ema.", optimizer_prefix = "optimizer.";
+inline constexpr std::string_view averages_prefix = "ema.", optimizer_prefix = "optimizer.",
+                                  replica_prefix = "replica.";
 
-/// An arena and how its tensors are called in the file.
+/// An arena, how its tensors are called in the file, and where it is in a TrainingState.
 struct StoredArena {
+    enum class Kind { parameters, buffers, averages, optimizer };
+
     std::string prefix;
     std::span<const StoredTensor> tensors;
     std::int64_t elements = 0;
+    Kind kind = Kind::parameters;
+    std::size_t replica = 0;
+    /// Which of the optimiser's.
+    std::size_t number = 0;
 };
 
-/// The arenas of a checkpoint, in the file's order: each is in `TrainingState` under the same index (`arena_of`).
+/// The arenas of a checkpoint, in the file's order. `replicas` have parameters of their own each; 1 where they share them.
 [[nodiscard]] inline std::vector<StoredArena> stored_arenas(const StoredTensors& tensors, bool averages,
-                                                            std::span<const OptimizerState> optimizer) {
-    std::vector<StoredArena> arenas{{"", tensors.parameters, tensors.parameter_elements},
-                                    {"", tensors.buffers, tensors.buffer_elements},
-                                    {std::string(averages_prefix), tensors.parameters, tensors.parameter_elements}};
-    if (!averages) arenas.back() = {};
-    for (const OptimizerState& state : optimizer) {
-        arenas.push_back({text(optimizer_prefix, state.name, '.'), tensors.parameters, tensors.parameter_elements});
+                                                            std::span<const OptimizerState> optimizer,
+                                                            std::size_t replicas) {
+    using Kind = StoredArena::Kind;
+    std::vector<StoredArena> arenas;
+    for (std::size_t r = 0; r < replicas; ++r) {
+        const std::string replica = r == 0 ? std::string() : text(replica_prefix, r, '.');
+        const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
+            arenas.push_back(
+                {replica + std::move(prefix), tensors.parameters, tensors.parameter_elements, kind, r, number});
+        };
+        add("", Kind::parameters);
+        if (r == 0) arenas.push_back({"", tensors.buffers, tensors.buffer_elements, Kind::buffers});
+        if (averages) add(std::string(averages_prefix), Kind::averages);
+        for (std::size_t i = 0; i < optimizer.size(); ++i)
+            add(text(optimizer_prefix, optimizer[i].name, '.'), Kind::optimizer, i);
     }
     return arenas;
 }
 
 template <class State>
-[[nodiscard]] auto& arena_of(State& state, std::size_t index) {
-    if (index == 0) return state.parameters;
-    if (index == 1) return state.buffers;
-    return index == 2 ? state.averages : state.optimizer[index - 3].values;
+[[nodiscard]] auto& arena_of(State& state, const StoredArena& arena) {
+    using Kind = StoredArena::Kind;
+    const auto of = [&](auto& part) -> auto& {
+        if (arena.kind == Kind::optimizer) return part.optimizer[arena.number].values;
+        return arena.kind == Kind::averages ? part.averages : part.parameters;
+    };
+    if (arena.kind == Kind::buffers) return state.buffers;
+    return arena.replica == 0 ? of(state) : of(state.other_replicas[arena.replica - 1]);
 }
 
 [[noreturn]] inline void refuse_network(const std::string& path, const std::string& difference) {

@@ -61,7 +61,7 @@ public:
     /// `marked`: whether the last backward of the device has marked the buckets; without one they are complete now.
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
         auto& state = set_.at(device);
-        if (!set_.threads().arrive_and_wait(state.error == nullptr)) return false;
+        if (!set_.arrive_and_wait(device)) return false;
         // A sum that one device leaves out is one that the others wait for: from here on an error breaks them off.
         state.attempt([&] {
             Rows& rows = rows_[static_cast<std::size_t>(device)];
@@ -86,7 +86,7 @@ public:
             }
             sums_[static_cast<std::size_t>(device)] = collective_->finish(device, *state.queue, set_.context(device));
         });
-        return set_.threads().arrive_and_wait(state.error == nullptr);
+        return set_.arrive_and_wait(device);
     }
 
     void reduce(int device, std::byte* block) {

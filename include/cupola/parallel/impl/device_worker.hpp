@@ -144,9 +144,7 @@ DeviceWorker<Device, T>::~DeviceWorker() = default;
 template <class Device, class T>
 void DeviceWorker<Device, T>::start(int ordinal, int devices, const typename Device::Options& options) {
     context_ = std::make_unique<Context>(ordinal, options);
-    if constexpr (requires { context_->own_thread(); }) context_->own_thread();
-    if constexpr (requires { context_->pin_threads(devices); }) context_->pin_threads(devices);
-    if constexpr (requires { context_->flush_denormals(); }) context_->flush_denormals();
+    context_->own_thread(devices);
 }
 
 template <class Device, class T>

@@ -57,7 +57,7 @@ public:
                 require_batch(batch, set_.network().input);
                 if (batch.size == 0) continue;
                 require_finite(context, batch, i);
-                const float* const logits = forward(set_.at(device), batch, weights);
+                const float* const logits = forward(device, batch, weights);
                 results[static_cast<std::size_t>(i)] =
                     operation.forward(context, logits, batch.labels, batch.size, nullptr);
                 sizes[static_cast<std::size_t>(i)] = batch.size;
@@ -84,7 +84,7 @@ public:
             typename Kernels::Arena input(bytes, "the samples of a prediction");
             Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
             const BatchView batch(reinterpret_cast<const float*>(input.data()), nullptr, size, set_.network().input);
-            const float* const from = forward(set_.at(0), batch, weights);
+            const float* const from = forward(0, batch, weights);
             Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                                   reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
         });
@@ -102,13 +102,15 @@ private:
                                    non_finite_sample(set_.network().input, samples)));
     }
 
-    const float* forward(State& state, const BatchView& batch, Weights weights) {
+    const float* forward(int device, const BatchView& batch, Weights weights) {
+        State& state = set_.at(device);
         [[maybe_unused]] const auto team = state.worker.context().team();
         require_size(batch.size);
         const PlanOptions options{.batch = batch.size, .training = false};
         state.worker.add_plan(set_.network().make, options);
-        const float* const parameters =
-            weights == Weights::trained ? state.worker.parameters() : state.worker.averages();
+        // Replicas with parameters of their own are in memory that every device reads: the first one's are run.
+        auto& owner = set_.at(set_.different_copies() > 1 ? 0 : device).worker;
+        const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
         return state.worker.plan_for(options, parameters)
             ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
                       {.running = state.worker.buffers()});

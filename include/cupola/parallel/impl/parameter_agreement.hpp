@@ -4,7 +4,6 @@
 // moves them.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,12 +27,11 @@ public:
     [[nodiscard]] static std::int64_t sums(std::int64_t) { return 0; }
     [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
 
-    ParameterAgreement(const A& policy, ReplicaSet<D, T>& set)
-        : Base(set), policy_(policy), finite_(static_cast<std::size_t>(set.device_count()), 1) {
+    ParameterAgreement(const A& policy, ReplicaSet<D, T>& set) : Base(set), policy_(policy) {
         require(policy.every() >= 1, A::name, " moves the parameters every 1 or more steps, not every ",
                 policy.every());
         for (int r = 0; r < set.replicas(); ++r) {
-            rows_.push_back(set.at(set.device_of(r)).worker.parameters(set.copy_of(r)));
+            rows_.push_back(set.parameters(r));
         }
     }
 
@@ -41,24 +39,22 @@ public:
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
         auto& state = set_.at(device);
         typename D::Queue& queue = *state.queue;
-        std::int32_t& finite = finite_[static_cast<std::size_t>(device)];
-        finite = 1;
+        std::int32_t* const finite = Base::finite(device);
         state.attempt([&] {
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r)
                 require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
                         A::name, " updates each replica by its own");
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
-                queue.queue([this, device, block = queue.status(), row = std::span(set_.row(r), set_.elements()),
-                             to = &finite] {
-                    ops::TrainingStep<Kernels>::mean(set_.context(device), row, StatusBlock::loss_scale(block), row,
-                                                     to);
-                });
+                queue.queue(
+                    [this, device, block = queue.status(), row = std::span(set_.row(r), set_.elements()), to = finite] {
+                        ops::TrainingStep<Kernels>::mean(set_.context(device), row, StatusBlock::loss_scale(block), row,
+                                                         to);
+                    });
             }
             Base::wait_for_queue(device, step);
         });
-        if (!Base::arrive_and_wait(device)) return false;
-        const bool all = std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; });
-        if (!all) queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+        if (!set_.arrive_and_wait(device)) return false;
+        Base::update_only_if_all_finite(device);
         return true;
     }
     void reduce(int, std::byte*) {}
@@ -69,19 +65,18 @@ public:
         if ((step + 1) % policy_.every() != 0) return;
         auto& state = set_.at(device);
         state.attempt([&] { Base::wait_for_queue(device, step); });
-        if (!Base::arrive_and_wait(device)) return;
+        if (!set_.arrive_and_wait(device)) return;
         if (device == 0) {
             state.attempt([&] {
                 if (*StatusBlock::healthy(state.queue->status()) == 0) return;
                 policy_.agree(set_.context(0), {.rows = rows_, .columns = set_.network().parameter_elements});
             });
         }
-        if (!Base::arrive_and_wait(device)) return;
+        if (!set_.arrive_and_wait(device)) return;
     }
 
 private:
     A policy_;
-    std::vector<std::int32_t> finite_;
     std::vector<float*> rows_;
 };
 

@@ -125,6 +125,22 @@ public:
         return setup_.own_parameters ? first_replica(device + 1) - first_replica(device) : 1;
     }
     [[nodiscard]] int copy_of(int replica) const { return setup_.own_parameters ? local(replica) : 0; }
+    /// The copies of all devices that may differ: one, or one per replica.
+    [[nodiscard]] int different_copies() const { return setup_.own_parameters ? setup_.replicas : 1; }
+    /// The parameters that a replica computes with.
+    [[nodiscard]] float* parameters(int replica) { return at(device_of(replica)).worker.parameters(copy_of(replica)); }
+    /// The number of a replica's batch among those of its device in a step.
+    [[nodiscard]] std::size_t batch_number(int replica, int part) const {
+        const int device = device_of(replica);
+        return static_cast<std::size_t>(part * (first_replica(device + 1) - first_replica(device)) + local(replica));
+    }
+
+    /// A barrier of all devices, on each device's thread: see DeviceThreads. False where one has failed.
+    bool arrive_and_wait(int device) {
+        State& state = at(device);
+        const Stopwatch watch(state.worker.times(), StepPart::waiting);
+        return threads_.arrive_and_wait(state.error == nullptr);
+    }
 
     struct Columns {
         std::int64_t begin, end;

@@ -27,7 +27,8 @@ inline constexpr double max_step_seconds = 600;
 template <class D, class T>
 class AgreementInProcess {
 public:
-    explicit AgreementInProcess(ReplicaSet<D, T>& set) : set_(set) {}
+    explicit AgreementInProcess(ReplicaSet<D, T>& set)
+        : set_(set), finite_(static_cast<std::size_t>(set.device_count()), 1) {}
 
     [[nodiscard]] int first_replica() const { return 0; }
     [[nodiscard]] int processes() const { return 1; }
@@ -48,19 +49,30 @@ public:
     }
 
 protected:
-    /// A barrier of all devices: see DeviceThreads.
-    bool arrive_and_wait(int device) {
-        const auto& state = set_.at(device);
-        const Stopwatch watch(set_.at(device).worker.times(), StepPart::waiting);
-        return set_.threads().arrive_and_wait(state.error == nullptr);
-    }
     /// Until all that is queued on the device is complete.
     void wait_for_queue(int device, std::int64_t step) {
         set_.at(device).queue->mark();
         wait(device, step, false);
     }
 
+    /// Where a device's work says, before a barrier, whether what it has computed is finite; set here.
+    [[nodiscard]] std::int32_t* finite(int device) {
+        std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
+        flag = 1;
+        return &flag;
+    }
+    /// After the barrier: what is not finite on one device keeps every device from its update.
+    void update_only_if_all_finite(int device) {
+        if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
+        typename D::Queue& queue = *set_.at(device).queue;
+        queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+    }
+
     ReplicaSet<D, T>& set_;
+
+private:
+    /// Of each device, where the host reads it.
+    std::vector<std::int32_t> finite_;
 };
 
 template <class A, class D, class T>
@@ -74,8 +86,7 @@ public:
     [[nodiscard]] static std::int64_t sums(std::int64_t) { return 0; }
     [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
 
-    RowsAgreement(const A& policy, ReplicaSet<D, T>& set)
-        : Base(set), policy_(policy), slice_finite_(static_cast<std::size_t>(set.device_count()), 1) {}
+    RowsAgreement(const A& policy, ReplicaSet<D, T>& set) : Base(set), policy_(policy) {}
 
     /// Averages, once the rows of the device's replicas are queued; false where another device has failed, so that
     /// this one leaves the step too.
@@ -91,10 +102,9 @@ public:
         }
         // Rows and slices are read by other devices, so each is waited for on the device that made it.
         state.attempt([&] { Base::wait_for_queue(device, step); });
-        if (!Base::arrive_and_wait(device)) return false;
+        if (!set_.arrive_and_wait(device)) return false;
         const auto [begin, end] = set_.columns_of(device);
-        std::int32_t& finite = slice_finite_[static_cast<std::size_t>(device)];
-        finite = 1;
+        std::int32_t* const finite = Base::finite(device);
         state.attempt([&, begin = begin, end = end] {
             require_samples(samples, step);
             average(device, samples, step, begin, end);
@@ -102,16 +112,13 @@ public:
                 const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
                                                                      static_cast<std::size_t>(end - begin));
                 queue.queue(
-                    [this, device, slice, block = queue.status(), to = &finite] { mean(device, block, slice, to); });
+                    [this, device, slice, block = queue.status(), to = finite] { mean(device, block, slice, to); });
             }
             Base::wait_for_queue(device, step);
         });
-        if (!Base::arrive_and_wait(device)) return false;
+        if (!set_.arrive_and_wait(device)) return false;
         if (D::host_memory) {
-            // A slice that is not finite keeps every device from its update.
-            const bool all =
-                std::all_of(slice_finite_.begin(), slice_finite_.end(), [](auto each) { return each != 0; });
-            if (!all) queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+            Base::update_only_if_all_finite(device);
             return true;
         }
         state.attempt([&] {
@@ -122,7 +129,7 @@ public:
             }
             Base::wait_for_queue(device, step);
         });
-        return Base::arrive_and_wait(device);  // reduce() divides what others have read
+        return set_.arrive_and_wait(device);  // reduce() divides what others have read
     }
 
     /// Inside the update's work: divides by the loss's scale, and says whether the average is finite.
@@ -162,8 +169,6 @@ private:
     }
 
     A policy_;
-    /// Whether each device's slice of the average is finite, where the host reads it.
-    std::vector<std::int32_t> slice_finite_;
 };
 
 }  // namespace impl

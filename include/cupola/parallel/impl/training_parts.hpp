@@ -37,7 +37,7 @@ public:
           set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::layers), regularized_.size())),
           engine_(options, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
-          transfer_(set_, names_of(options.optimizer), options.moving_average.on(), Engine::own_parameters) {
+          transfer_(set_, names_of(options.optimizer), options.moving_average.on()) {
         const TrainingState start = initial_state(options);
         transfer_.require_finite(start);
         transfer_.restore(start);
@@ -76,20 +76,15 @@ private:
     }
     [[nodiscard]] TrainingState initial_state(const Options& options) const {
         TrainingState state{.buffers = initial_buffers(Net::layers)};
-        const std::vector<float> one = initial_parameters(Net::layers, options.seed, options.initializers);
-        const auto repeat = [&](const std::vector<float>& values) {
-            std::vector<float> all;
-            for (int r = 0; r < (Engine::own_parameters ? options.replicas : 1); ++r)
-                all.insert(all.end(), values.begin(), values.end());
-            return all;
-        };
-        state.parameters = repeat(one);
+        state.parameters = initial_parameters(Net::layers, options.seed, options.initializers);
         if (options.moving_average.on()) state.averages = state.parameters;
         for (int arena = 0; arena < options.optimizer.state_arenas(); ++arena) {
             state.optimizer.push_back(
                 {std::string(options.optimizer.state_name(arena)),
                  std::vector<float>(state.parameters.size(), state_start_of(options.optimizer, arena))});
         }
+        state.other_replicas.assign(static_cast<std::size_t>(set_.different_copies() - 1),
+                                    {state.parameters, state.averages, state.optimizer});
         return state;
     }
 

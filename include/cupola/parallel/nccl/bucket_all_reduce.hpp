@@ -36,16 +36,11 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/impl/nccl_group.hpp>
 #include <cupola/parallel/nccl_all_reduce.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// On the device: the sums, and what they are divided by to get the average.
-struct BucketSums {
-    std::span<const float> values{};
-    const float* divisor = nullptr;
-};
 
 template <class Calls = impl::NcclCalls>
 class NcclBucketAllReduce {
@@ -164,7 +159,7 @@ public:
     }
 
     /// Makes `stream` wait for the sums of the step. Throws InvalidArgument if a bucket is missing.
-    BucketSums finish(cudaStream_t stream) {
+    GradientSums finish(cudaStream_t stream) {
         if (!begun_) misused("a step is finished that was not begun");
         if (next_end_ != 0) {
             misused(text("step ", step_, " is finished without the elements [0, ", next_end_, "): ", given_,

@@ -68,8 +68,7 @@ public:
     }
 
     GradientSums finish(int device, CudaQueue&, CudaContext& context) {
-        const BucketSums sums = sums_.member(device).finish(context.stream());
-        return {sums.values, sums.divisor};
+        return sums_.member(device).finish(context.stream());
     }
 
     void wait(int device, CudaQueue& queue, std::int64_t step, bool finished) {

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaPasses: the batches of a step, queued on every device: fetched, run forward, through the loss and backward, replica
+// after replica, and the gradients added up in their rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/loss/queue_loss.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_trace.hpp>
+#include <cupola/parallel/impl/sync_batch_norm_group.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A replica's last batch of the step, where the device reads it, for a probe and for the search of what is not finite.
+struct TakenBatch {
+    BatchView batch{};
+    RngKey key{};
+    const float* statistics = nullptr;
+};
+
+/// Options has the members of TrainingOptions. Members that take a device are called by its thread.
+template <class D, class T, class Options>
+class ReplicaPasses {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using State = DeviceState<D, T>;
+    using Queue = typename D::Queue;
+    using NetworkPlan = Plan<Kernels, T>;
+
+public:
+    /// Gives batch number `place` of a replica, on the thread of the replica's device.
+    using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
+
+    /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
+    /// the device's last backward of a step marks each bucket of the gradient in the queue.
+    [[gnu::cold]] ReplicaPasses(const Options& options, ReplicaSet<D, T>& set, SampleCounts& counts, int first_replica,
+                                bool marks_buckets, bool synchronized)
+        : options_(options),
+          set_(set),
+          counts_(counts),
+          first_replica_(first_replica),
+          marks_buckets_(marks_buckets),
+          synchronized_(synchronized),
+          taken_(static_cast<std::size_t>(set.replicas())),
+          recordings_(static_cast<std::size_t>(set.device_count())),
+          marked_(recordings_.size(), 0) {
+        if (!synchronized) return;
+        sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
+        begun_together_.resize(taken_.size());
+        merged_.resize(recordings_.size());
+        for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
+    }
+
+    /// Queues the batches of all replicas of a device. What a replica throws is in the device's state, and the rest of the
+    /// device's work is left out. False where the replicas run in step and another device has failed.
+    bool queue(int device, std::int64_t step, BatchSource batches) {
+        marked_[static_cast<std::size_t>(device)] = 0;
+        for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
+            if (synchronized_) {
+                if (!queue_together(device, step, part, batches)) return false;
+            } else {
+                for_each_replica(device, [&](int replica) { queue_batch(device, replica, step, part, batches); });
+            }
+        }
+        return true;
+    }
+    /// Whether the last backward of the step that was queued has marked the buckets.
+    [[nodiscard]] bool marked(int device) const { return marked_[static_cast<std::size_t>(device)] != 0; }
+
+    /// Queues, for each replica of the device, what completes a gradient whose batches were smaller than they were
+    /// weighted for.
+    void complete(int device, std::int64_t step) {
+        for_each_replica(device, [&](int replica) {
+            const double factor = completion(step, replica);
+            if (factor == 1) return;
+            set_.at(device).queue->queue([this, device, row = std::span(set_.row(replica), set_.elements()), factor] {
+                scale(set_.context(device), row, factor);
+            });
+        });
+    }
+    /// What a replica's row is to be multiplied with to be the gradient of its mean loss: each of several batches is
+    /// weighted as a part of full ones.
+    [[nodiscard]] double completion(std::int64_t step, int replica) const {
+        const std::int64_t samples = counts_.of_replica(step, replica),
+                           expected = options_.batch_size * options_.gradient_accumulation_steps;
+        if (options_.gradient_accumulation_steps == 1 || samples == 0) return 1;
+        return static_cast<double>(expected) / static_cast<double>(samples);
+    }
+
+    [[nodiscard]] TakenBatch& taken(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const {
+        return {.seed = options_.seed,
+                .step = static_cast<std::uint32_t>(place_of(step, part)),
+                .first_sample = (first_replica_ + replica) * options_.batch_size};
+    }
+
+    /// Calls visit(recording) for each recording of a device.
+    template <class Visit>
+    void for_each_recording(int device, Visit&& visit) const {
+        for (const auto& batch : recordings_[static_cast<std::size_t>(device)]) {
+            for (const PassRecording& pass : batch) visit(pass.recording);
+        }
+    }
+    void trace(StepTrace* trace) { trace_ = trace; }
+
+private:
+    struct PassRecording {
+        const void* plan = nullptr;
+        bool packs = false, accumulates = false;
+        typename Queue::Recording recording{};
+    };
+    /// What begin_batch has found for a replica's batch.
+    struct Begun {
+        NetworkPlan* plan = nullptr;
+        bool packs = false, accumulates = false;
+        /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.
+        bool last = false;
+        std::size_t number = 0;
+    };
+
+    void note(int device, const char* name) {
+        if (trace_ != nullptr) trace_->note(device, name);
+    }
+    [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
+        return step * options_.gradient_accumulation_steps + part;
+    }
+
+    template <class Work>
+    void for_each_replica(int device, Work&& work) {
+        for (int replica = set_.first_replica(device); replica < set_.first_replica(device + 1); ++replica) {
+            set_.at(device).attempt([&] { work(replica); });
+        }
+    }
+
+    /// Fetches a replica's batch number `part` of the step; without a plan if there is nothing to compute.
+    Begun begin_batch(int device, int replica, std::int64_t step, int part, BatchSource batches, std::size_t slot = 0) {
+        State& state = set_.at(device);
+        Context& context = state.worker.context();
+        note(device, "batch");
+        const BatchView given = [&] {
+            const Stopwatch watch(state.worker.times(), StepPart::data);
+            return batches(place_of(step, part), replica, context);
+        }();
+        require_batch(given, set_.network().input);
+        if (given.size == 0) return {};
+        const auto [plan, packs] =
+            state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), slot);
+        require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
+                options_.batch_size, " and other_batch_sizes only");
+        // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
+        require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
+                "with synchronised statistics and accumulation every batch has batch_size samples, ",
+                options_.batch_size, ", or none, not ", given.size);
+        const bool accumulates = counts_.of_replica(step, replica) > 0;
+        counts_.of(step, part, replica) = given.size;
+        const std::size_t number = set_.batch_number(replica, part);
+        std::byte* const block = state.queue->status();
+        const RngKey key = key_of(step, part, replica);
+        state.queue->write(StatusBlock::step(block), key.step);
+        taken(replica) = {state.queue->take(set_.local(replica), given), key,
+                          set_.status(device).statistics(block, number)};
+        const bool last =
+            replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
+        return {plan, packs, accumulates, last, number};
+    }
+
+    void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches) {
+        const Begun begun = begin_batch(device, replica, step, part, batches);
+        if (begun.plan == nullptr) return;
+        note(device, "forward");
+        note(device, "loss");
+        note(device, "backward");
+        const bool marks = marks_buckets_ && begun.last;
+        if (marks) marked_[static_cast<std::size_t>(device)] = 1;
+        set_.at(device).queue->queue(
+            recording_of(device, begun), true,
+            [this, begun, marks, batch = taken(replica).batch, key = taken(replica).key, device, replica] {
+                State& here = set_.at(device);
+                Context& context = here.worker.context();
+                const float* const parameters = set_.parameters(replica);
+                std::byte* const block = here.queue->status();
+                if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
+                const PassBuffers buffers{.running = here.worker.buffers(),
+                                          .batch = set_.status(device).statistics(block, begun.number)};
+                const float* const logits = begun.plan->forward(context, batch.samples, parameters, key, buffers);
+                queue_loss_of(device, begun, batch, logits);
+                const std::size_t buckets = begun.plan->buckets().size();
+                const auto ready = [&](std::size_t k) {
+                    if (k + 1 < buckets) here.queue->mark_bucket(k);
+                };
+                using BucketReady = typename NetworkPlan::BucketReady;
+                begun.plan->backward(context, batch.samples, parameters, set_.row(replica), key, begun.accumulates,
+                                     marks ? BucketReady(ready) : BucketReady());
+                // Element 0 is in the last bucket, so a loss that is not finite travels with that.
+                poison(device, replica, begun);
+                if (marks) here.queue->mark_bucket(buckets - 1);
+            });
+    }
+
+    /// The loss of a batch, and its gradient where backward begins.
+    void queue_loss_of(int device, const Begun& begun, const BatchView& batch, const float* logits) {
+        State& state = set_.at(device);
+        Context& context = state.worker.context();
+        {
+            const Stopwatch watch(state.worker.times(), StepPart::loss);
+            queue_loss(options_.loss.data.template operation<Kernels>(), context, logits, batch.labels, batch.size,
+                       begun.plan->output_gradient(), set_.status(device).report(state.queue->status(), begun.number));
+        }
+        // The loss's gradient is that of the mean over this batch; several batches count by their samples.
+        double weight = static_cast<double>(set_.network().loss_scale);
+        if (options_.gradient_accumulation_steps > 1) {
+            weight *= static_cast<double>(batch.size) /
+                      static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
+        }
+        if (weight == 1) return;
+        const std::int64_t count = batch.size * set_.network().output_elements;
+        scale(context, std::span(begun.plan->output_gradient(), static_cast<std::size_t>(count)), weight);
+    }
+
+    /// Makes the first element of a replica's row no number where the loss of a batch is not finite.
+    void poison(int device, int replica, const Begun& begun) {
+        State& state = set_.at(device);
+        ops::TrainingStep<Kernels>::poison(state.worker.context(),
+                                           &set_.status(device).report(state.queue->status(), begun.number)->sum,
+                                           set_.row(replica));
+    }
+
+    /// The replicas of all devices in step: they stop wherever the network merges statistics of the whole global batch.
+    /// False where a device has failed.
+    bool queue_together(int device, std::int64_t step, int part, BatchSource batches) {
+        State& state = set_.at(device);
+        Context& context = state.worker.context();
+        const std::size_t all_reduces = sync_batch_norm_.all_reduces();
+        const int first = set_.first_replica(device);
+        for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
+            sync_batch_norm_.plan(replica) = nullptr;
+        for_each_replica(device, [&](int replica) {
+            const auto slot = static_cast<std::size_t>(replica - first);
+            Begun& begun = begun_together_[static_cast<std::size_t>(replica)];
+            begun = begin_batch(device, replica, step, part, batches, slot);
+            if (begun.packs) begun.plan->prepare(context, set_.parameters(replica), state.worker.buffers());
+            sync_batch_norm_.plan(replica) = begun.plan;
+        });
+        // Calls visit(replica, plan, begun, batch) for the replicas that have samples.
+        const auto for_each_plan = [&](auto&& visit) {
+            for_each_replica(device, [&](int replica) {
+                NetworkPlan* const plan = sync_batch_norm_.plan(replica);
+                if (plan == nullptr) return;
+                visit(replica, *plan, begun_together_[static_cast<std::size_t>(replica)], taken(replica));
+            });
+        };
+        note(device, "forward");
+        const double* merged = nullptr;
+        for (std::size_t k = 0; k <= all_reduces; ++k) {
+            for_each_plan([&](int replica, NetworkPlan& plan, const Begun& begun, const TakenBatch& batch) {
+                const PassBuffers buffers{.running = state.worker.buffers(),
+                                          .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
+                const float* const logits =
+                    plan.forward_segment(context, k, batch.batch.samples, set_.parameters(replica), batch.key, buffers,
+                                         merged, sync_batch_norm_.partial(k, replica));
+                if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
+            });
+            if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
+        }
+        note(device, "loss");
+        note(device, "backward");
+        for (std::size_t k = 0; k <= all_reduces; ++k) {
+            for_each_plan([&](int replica, NetworkPlan& plan, const Begun& begun, const TakenBatch& batch) {
+                plan.backward_segment(context, k, batch.batch.samples, set_.parameters(replica), set_.row(replica),
+                                      batch.key, begun.accumulates, merged,
+                                      sync_batch_norm_.partial(all_reduces + k, replica));
+                if (k == all_reduces) poison(device, replica, begun);
+            });
+            if (k < all_reduces && !all_reduce(device, Direction::backward, k, all_reduces + k, merged)) return false;
+        }
+        return true;
+    }
+
+    /// An all-reduce of the replicas' sums on all devices: each device merges them for itself. False where one failed.
+    bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged) {
+        State& state = set_.at(device);
+        const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
+        for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
+        if (!set_.arrive_and_wait(device)) return false;
+        std::vector<double>& sums = merged_[static_cast<std::size_t>(device)];
+        state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
+        merged = sums.data();
+        return true;
+    }
+
+    [[nodiscard]] typename Queue::Recording& recording_of(int device, const Begun& begun) {
+        auto& batches = recordings_[static_cast<std::size_t>(device)];
+        if (begun.number >= batches.size()) batches.resize(begun.number + 1);
+        auto& passes = batches[begun.number];
+        for (PassRecording& known : passes) {
+            if (known.plan == begun.plan && known.packs == begun.packs && known.accumulates == begun.accumulates)
+                return known.recording;
+        }
+        passes.push_back({.plan = begun.plan, .packs = begun.packs, .accumulates = begun.accumulates});
+        return passes.back().recording;
+    }
+
+    const Options& options_;
+    ReplicaSet<D, T>& set_;
+    SampleCounts& counts_;
+    int first_replica_;
+    bool marks_buckets_, synchronized_;
+    std::vector<TakenBatch> taken_;
+    /// Of each batch of a step, in the order of their numbers, per device.
+    std::vector<std::vector<std::deque<PassRecording>>> recordings_;
+    /// Whether the step's last backward has marked the buckets, per device; not bool, as devices write side by side.
+    std::vector<char> marked_;
+    SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
+    std::vector<Begun> begun_together_;
+    /// Pooled sums of the replicas that run in step, per device.
+    std::vector<std::vector<double>> merged_;
+    StepTrace* trace_ = nullptr;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

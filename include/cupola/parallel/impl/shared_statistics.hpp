@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SharedStatistics: the running statistics of batch normalisation. Every device has the same, so the host updates them, in
+// the order of the steps, and gives them to the devices before they are used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/net/step_times.hpp>
+#include <cupola/parallel/impl/flushed_denormals.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/weighted_rows.hpp>
+#include <cupola/parallel/statistics.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D, class T>
+class SharedStatistics {
+public:
+    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
+        : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)) {
+        rows_.reserve(static_cast<std::size_t>(set.replicas()));
+    }
+
+    [[nodiscard]] const std::vector<float>& values() const { return values_; }
+    /// `values` are on every device already.
+    [[gnu::cold]] void restart(const std::vector<float>& values) {
+        values_ = values;
+        changed_ = false;
+    }
+
+    /// By the batches of a step that has landed on every device, as the policy says.
+    template <class Policy>
+    void update(std::int64_t step, const Policy& policy) {
+        if (values_.empty()) return;
+        const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
+        const FlushedDenormals scope;
+        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+            rows_.clear();
+            for (int r = 0; r < set_.replicas(); ++r) {
+                const int device = set_.device_of(r);
+                rows_.add(
+                    set_.status(device).statistics(set_.at(device).queue->landed(step), set_.batch_number(r, part)),
+                    counts_.of(step, part, r));
+            }
+            if (rows_.rows().empty()) continue;
+            policy.update(StatisticsUpdate{
+                .running = values_.data(), .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
+        }
+        changed_ = true;
+    }
+
+    /// Gives them to every device, if they have changed.
+    void share() {
+        if (!changed_) return;
+        set_.threads().run([&](int device) {
+            auto& worker = set_.at(device).worker;
+            worker.set(worker.buffers(), values_);
+        });
+        changed_ = false;
+    }
+
+private:
+    ReplicaSet<D, T>& set_;
+    const SampleCounts& counts_;
+    std::vector<RunningStatistics> layers_;
+    WeightedRows rows_;
+    std::vector<float> values_;
+    bool changed_ = false;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

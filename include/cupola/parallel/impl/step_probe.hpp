@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepProbe: shows a probe what the host reads of a step, between the average and the update; on the first device's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/parallel/impl/replica_passes.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/inspection.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D, class T>
+class StepProbe {
+    using Kernels = typename D::Kernels;
+
+public:
+    using Probe = FunctionRef<void(const Inspection<Kernels>&)>;
+
+    explicit StepProbe(ReplicaSet<D, T>& set) : set_(set) {}
+
+    /// Calls `probe` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, of
+    /// size 0 where no replica of this process has samples; `gradient` is on the first device. What the probe throws is
+    /// kept.
+    [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
+                            bool synchronized, Probe probe) {
+        auto& state = set_.at(0);
+        auto& queue = *state.queue;
+        auto& context = state.worker.context();
+        std::vector<std::int32_t> flag;
+        if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
+        BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
+        samples_ = shown.samples;
+        statistics_ = synchronized ? batch.statistics : nullptr;
+        std::vector<float> parameters, averaged, samples;
+        std::vector<std::int32_t> labels;
+        const auto size = static_cast<std::size_t>(shown.size);
+        const auto features = static_cast<std::size_t>(set_.network().input_elements);
+        shown.labels = queue.on_host(context, shown.labels, size, labels).data();
+        shown.samples = queue.on_host(context, shown.samples, size * features, samples).data();
+        const float* const weights = state.worker.parameters();
+        const Inspection<Kernels> inspection(
+            step, context, queue.on_host(context, weights, set_.elements(), parameters),
+            queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key, this,
+            [](void* object, const BatchView& view, const RngKey& key, void* visitor,
+               typename Inspection<Kernels>::VisitOutput visit) {
+                static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
+            });
+        try {
+            probe(inspection);
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+    }
+
+    /// Throws what the last probe has thrown.
+    void rethrow() {
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    }
+
+private:
+    void visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
+                       typename Inspection<Kernels>::VisitOutput visit) {
+        if (view.size == 0) return;
+        auto& state = set_.at(0);
+        state.queue->write(StatusBlock::step(state.queue->status()), key.step);
+        state.worker.inspect(
+            set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
+            [&](std::size_t layer, std::span<const float> values) {
+                std::vector<float> copy;
+                visit(visitor, layer, state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
+            });
+    }
+
+    ReplicaSet<D, T>& set_;
+    /// Where the first device reads the batch that is shown, and its statistics if the replicas share them.
+    const float* samples_ = nullptr;
+    const float* statistics_ = nullptr;
+    std::exception_ptr error_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

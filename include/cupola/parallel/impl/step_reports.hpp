@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepReports: the reports of the steps in flight, made of what the devices' queues have landed.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <cupola/loss/queue_loss.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_report_builder.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class D, class T>
+class StepReports {
+public:
+    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, std::string_view loss_name,
+                              std::span<const RegularizedParameter> regularized)
+        : set_(set),
+          counts_(counts),
+          regularized_(regularized.begin(), regularized.end()),
+          regularization_(regularized.size()),
+          builders_(static_cast<std::size_t>(D::max_steps_in_flight),
+                    StepReportBuilder(set.replicas(), loss_name, regularized)) {}
+
+    [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
+    [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
+    void finish(std::int64_t step, double learning_rate) { builder(step).finish(step, learning_rate); }
+
+    /// Makes the replicas' reports of a step that has landed on every device. False if a loss is not finite, or a device has
+    /// found that its step is not.
+    bool read(std::int64_t step) {
+        bool healthy = true;
+        for (int r = 0; r < set_.replicas(); ++r) healthy = read_replica(step, r) && healthy;
+        for (auto& state : set_.devices()) healthy = healthy && *StatusBlock::healthy(state.queue->landed(step)) != 0;
+        return healthy;
+    }
+
+    /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
+    /// that is no class.
+    template <class Operation>
+    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const Operation& operation) {
+        int found = -1;
+        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+            if (counts_.of(step, part, replica) == 0) continue;
+            const LossResult result = result_of_loss(operation, landed(step, part, replica));
+            if (!std::isfinite(result.sum) && found < 0) found = part;
+        }
+        return found;
+    }
+
+private:
+    [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
+        return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
+    }
+    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica) {
+        const int device = set_.device_of(replica);
+        return *set_.status(device).report(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+    }
+
+    bool read_replica(std::int64_t step, int replica) {
+        builder(step).begin(replica);
+        ReplicaReport& report = builder(step).of(replica);
+        bool finite = true;
+        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+            if (counts_.of(step, part, replica) == 0) continue;
+            const LossReport& of_batch = landed(step, part, replica);
+            report.correct += of_batch.correct;
+            report.parts[0].value += of_batch.sum;
+            finite = finite && std::isfinite(of_batch.sum);
+        }
+        std::byte* const block = set_.at(set_.device_of(replica)).queue->landed(step);
+        for (std::size_t i = 0; i < regularized_.size(); ++i)
+            regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
+        const std::int64_t samples = counts_.of_replica(step, replica);
+        if (samples > 0) builder(step).complete(replica, samples, regularization_);
+        return finite && std::isfinite(report.total);
+    }
+
+    ReplicaSet<D, T>& set_;
+    const SampleCounts& counts_;
+    std::vector<RegularizedParameter> regularized_;
+    std::vector<double> regularization_;
+    std::vector<StepReportBuilder> builders_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
