@@ -11,10 +11,10 @@ shift 2
 programs=("$@")
 cd "$source_dir"
 presets=$(cmake --list-presets=all)
-mistakes=0 checked=0
-mistake() {
+errors=0 checked=0
+error() {
     printf '%s\n    in: %s\n' "$1" "$command"
-    mistakes=$((mistakes + 1))
+    errors=$((errors + 1))
 }
 
 # The built example of this name.
@@ -33,12 +33,12 @@ program_of() {
 check_program() {
     local name=$1 program help word
     shift
-    program=$(program_of "$name") || { mistake "there is no example $name"; return; }
+    program=$(program_of "$name") || { error "there is no example $name"; return; }
     for word in "$@"; do
         case $word in
             --*)
                 help=${help:-$("$program" --help)}
-                grep -qE "(^|[ ,])$word( |,|=|$)" <<<"$help" || mistake "$name has no option $word" ;;
+                grep -qE "(^|[ ,])$word( |,|=|$)" <<<"$help" || error "$name has no option $word" ;;
         esac
     done
 }
@@ -47,11 +47,11 @@ check_cmake() {
     local word previous=
     for word in "$@"; do
         case $previous in
-            --preset) grep -qF "\"$word\"" <<<"$presets" || mistake "there is no preset $word" ;;
-            --target) program_of "$word" >/dev/null || mistake "there is no example $word" ;;
+            --preset) grep -qF "\"$word\"" <<<"$presets" || error "there is no preset $word" ;;
+            --target) program_of "$word" >/dev/null || error "there is no example $word" ;;
         esac
         case $word in
-            -DCUPOLA_*) word=${word#-D} && grep -qE "option\(${word%%=*} " CMakeLists.txt || mistake "there is no option ${word%%=*}" ;;
+            -DCUPOLA_*) word=${word#-D} && grep -qE "option\(${word%%=*} " CMakeLists.txt || error "there is no option ${word%%=*}" ;;
         esac
         previous=$word
     done
@@ -64,27 +64,27 @@ while IFS= read -r command; do
     checked=$((checked + 1))
     case ${words[0]} in
         ./build/release/examples/*) check_program "${words[0]##*/}" "${words[@]:1}" && continue ;;
-        ./*) [ -x "${words[0]}" ] || mistake "${words[0]} is no program of the repository" ;;&
+        ./*) [ -x "${words[0]}" ] || error "${words[0]} is no program of the repository" ;;&
         ./examples/run) check_program cifar10_train "${words[@]:1}" ;;
         ./tests/run) ;;  # what follows is ctest's
         ./tests/benchmarks/run)
             [ -z "${words[1]:-}" ] || grep -qE "^#   tests/benchmarks/run ${words[1]}( |$)" tests/benchmarks/run ||
-                mistake "tests/benchmarks/run has no part ${words[1]}" ;;
-        tests/gpu/pack) [ -x tests/gpu/pack ] || mistake "tests/gpu/pack is no program of the repository" ;;
+                error "tests/benchmarks/run has no part ${words[1]}" ;;
+        tests/gpu/pack) [ -x tests/gpu/pack ] || error "tests/gpu/pack is no program of the repository" ;;
         tests/gpu/run)
-            "${words[0]}" --help | grep -qE "[{,]${words[2]:-}[},]" || mistake "tests/gpu/run has no command ${words[2]:-}"
+            "${words[0]}" --help | grep -qE "[{,]${words[2]:-}[},]" || error "tests/gpu/run has no command ${words[2]:-}"
             for word in "${words[@]:3}"; do
-                [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || mistake "tests/gpu/run has no option $word"
+                [[ $word != --* ]] || "${words[0]}" --help | grep -qE "(^|[ [])$word( |\]|$)" || error "tests/gpu/run has no option $word"
             done ;;
         cmake) check_cmake "${words[@]:1}" ;;
         DEB_PYTHON_INSTALL_LAYOUT=deb)  # pip; tests/package/readme.sh runs it
             for word in "${words[@]:2}"; do
-                [[ $word != *==* ]] || grep -qF "$word " cmake/onednn.txt || mistake "cmake/onednn.txt names no $word"
+                [[ $word != *==* ]] || grep -qF "$word " cmake/onednn.txt || error "cmake/onednn.txt names no $word"
             done ;;
-        tensorboard) [ "${words[1]:-}" = --logdir ] || mistake "tensorboard is called with --logdir here" ;;
-        *) mistake "no rule for ${words[0]}" ;;
+        tensorboard) [ "${words[1]:-}" = --logdir ] || error "tensorboard is called with --logdir here" ;;
+        *) error "no rule for ${words[0]}" ;;
     esac
 done < <(cat "$folder"/*.commands)
 [ "$checked" -gt 0 ] || { echo "no command was found in $folder"; exit 1; }
-echo "$checked commands checked, $mistakes mistakes"
-[ "$mistakes" -eq 0 ]
+echo "$checked commands checked, $errors errors"
+[ "$errors" -eq 0 ]

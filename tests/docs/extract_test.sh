@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# extract.awk accepts each kind of block and refuses what would go unchecked; links.sh and refused.sh find their mistakes.
+# extract.awk accepts each kind of block and refuses what would go unchecked; links.sh and refused.sh find what is wrong.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)

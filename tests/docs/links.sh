@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: links.sh SOURCE_DIR PAGE... . Each relative link of a page leads to a file, and to one of its headings where it
-# names one; each header and each other file of ours that a page names in `code` exists.
+# Usage: links.sh SOURCE_DIR [PAGE...]. Each relative link of a page leads to a file, and to one of its headings where it
+# names one; each header and each other file of ours that a page names in `code` exists. Without a PAGE these are README.md and
+# all pages in docs/ and its folders, and each page that a comment of the source names has to exist too.
 set -euo pipefail
 cd "$1"
 shift
-mistakes=0 checked=0
-mistake() {
+errors=0 checked=0
+error() {
     printf '%s: %s\n' "$page" "$1"
-    mistakes=$((mistakes + 1))
+    errors=$((errors + 1))
 }
+whole=
+if [ $# -eq 0 ]; then
+    whole=1
+    mapfile -t pages < <(find docs -name '*.md' | sort)
+    set -- README.md "${pages[@]}"
+fi
 
 # The page without its code blocks and comments.
 prose() {
@@ -32,9 +39,9 @@ for page in "$@"; do
         file=${target%%#*}
         if [ -z "$file" ]; then file=$page; else file=$here/$file; fi
         if [ ! -e "$file" ]; then
-            mistake "the link to $target leads nowhere"
+            error "the link to $target leads nowhere"
         elif [ "$target" != "${target#*#}" ]; then
-            anchors "$file" | grep -qxF "${target#*#}" || mistake "$file has no heading for #${target#*#}"
+            anchors "$file" | grep -qxF "${target#*#}" || error "$file has no heading for #${target#*#}"
         fi
     done < <(prose "$page" | grep -oE '\]\([^)]*\)' | sed 's/^](//; s/)$//')
 
@@ -42,13 +49,20 @@ for page in "$@"; do
     while IFS= read -r name; do
         checked=$((checked + 1))
         found=
-        for base in . include include/cupola include/cupola/ops; do
+        for base in . "$here" include include/cupola include/cupola/ops; do
             if [ -e "$base/$name" ]; then found=1; fi
         done
-        [ -n "$found" ] || mistake "there is no file $name"
+        [ -n "$found" ] || error "there is no file $name"
     done < <(prose "$page" | grep -oE '`<?[A-Za-z0-9_./-]+>?`' | tr -d '`<>' |
-        grep -E '\.(hpp|cpp|md|sh|cmake|json)$|^\.?/?(examples|tests|cmake|docs|include|\.ci)/' | grep -v '^[a-z]*-config\.cmake$')
+        grep -E '[a-z0-9]\.(hpp|cpp|md|sh|cmake|json)$|^\.?/?(examples|tests|cmake|docs|include|\.ci)/' | grep -v '^[a-z]*-config\.cmake$')
 done
+if [ -n "$whole" ]; then
+    while IFS=: read -r page name; do
+        checked=$((checked + 1))
+        [ -e "$name" ] || error "there is no page $name"
+    done < <(grep -roE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.sh' --include='*.py' \
+        --include='*.cmake' --include='CMakeLists.txt' --include=run 'docs/[A-Za-z_/-]+\.md' include examples tests cmake CMakeLists.txt)
+fi
 [ "$checked" -gt 0 ] || { echo "no link was found"; exit 1; }
-echo "$checked links and names checked, $mistakes mistakes"
-[ "$mistakes" -eq 0 ]
+echo "$checked links and names checked, $errors errors"
+[ "$errors" -eq 0 ]

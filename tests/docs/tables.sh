@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/layers.md has a row for each layer,
-# docs/architecture.md one for each floor and one for each file that a backend supplies, docs/errors.md one for each
-# exception, docs/from-tensorflow.md one for each option of the examples and one for each complaint of the tutorial's users.
+# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/reference/layers.md has a row for each layer,
+# docs/design/architecture.md one for each floor and one for each file that a backend supplies, docs/reference/errors.md one for each
+# exception, docs/how-to/from-tensorflow.md one for each option of the examples and one for each complaint of the tutorial's users.
 set -euo pipefail
 cd "$1"
-mistakes=0 checked=0
+errors=0 checked=0
 # row PAGE NAME: a line of a table that begins with the name in `code`.
 row() {
     checked=$((checked + 1))
     grep -qE "^\| \`$2[\`<]" "docs/$1" && return
     echo "docs/$1 has no row that begins with \`$2\`"
-    mistakes=$((mistakes + 1))
+    errors=$((errors + 1))
 }
 
 # A layer's header defines a type that says what its output is.
@@ -20,32 +20,32 @@ for header in include/cupola/layers/*.hpp; do
     case ${header##*/} in layer.hpp | options.hpp | initializer.hpp) continue ;; esac
     names=$(sed -E '/^namespace impl \{/,/^\}  \/\/ namespace impl/d' "$header" |
         sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{(\};)?$/\1/p')
-    [ -n "$names" ] || { echo "no layer was found in $header"; mistakes=$((mistakes + 1)); }
-    for name in $names; do row layers.md "$name"; done
+    [ -n "$names" ] || { echo "no layer was found in $header"; errors=$((errors + 1)); }
+    for name in $names; do row reference/layers.md "$name"; done
 done
 for floor in include/cupola/*/; do
     floor=${floor%/}
-    row architecture.md "${floor##*/}/"
+    row design/architecture.md "${floor##*/}/"
 done
 for file in include/cupola/ops/host/*.hpp; do
-    if [ -e "include/cupola/ops/${file##*/}" ]; then row architecture.md "${file##*/}"; fi
+    if [ -e "include/cupola/ops/${file##*/}" ]; then row design/architecture.md "${file##*/}"; fi
 done
-for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row errors.md "$name"; done
+for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row reference/errors.md "$name"; done
 for main in examples/*/main.cpp; do
     for option in $(grep -oE '"--[a-z,-]+"' "$main" | tr -d '"' | tr ',' '\n' | sort -u); do
         checked=$((checked + 1))
-        grep -qE "^\|.*\`$option\`" docs/from-tensorflow.md && continue
-        echo "docs/from-tensorflow.md does not list $option of $main"
-        mistakes=$((mistakes + 1))
+        grep -qE "^\|.*\`$option\`" docs/how-to/from-tensorflow.md && continue
+        echo "docs/how-to/from-tensorflow.md does not list $option of $main"
+        errors=$((errors + 1))
     done
 done
 # The complaints of the tutorial's users, each with a test that exists.
 for number in $(seq 16); do
     checked=$((checked + 1))
-    grep -E "^\| $number \|" docs/from-tensorflow.md | grep -qE '`tests/[^`]*`|does not apply' && continue
-    echo "docs/from-tensorflow.md has no row $number with a test"
-    mistakes=$((mistakes + 1))
+    grep -E "^\| $number \|" docs/how-to/from-tensorflow.md | grep -qE '`tests/[^`]*`|does not apply' && continue
+    echo "docs/how-to/from-tensorflow.md has no row $number with a test"
+    errors=$((errors + 1))
 done
 [ "$checked" -gt 20 ] || { echo "only $checked rows were looked for"; exit 1; }
-echo "$checked rows checked, $mistakes mistakes"
-[ "$mistakes" -eq 0 ]
+echo "$checked rows checked, $errors errors"
+[ "$errors" -eq 0 ]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of a layer: a type without state. docs/your-own-layer.md writes one from scratch.
+// The contract of a layer: a type without state. docs/how-to/your-own-layer.md writes one from scratch.
 //
 //   static constexpr ShapeResult output(const Shape& input)    its output extents, or what is wrong with its input
 //   static auto operation(const BuildContext& build)           the object that computes it, for a device and batch size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an averaging policy: how replicas agree on a gradient. docs/your-own-averaging.md writes one.
+// The contract of an averaging policy: how replicas agree on a gradient. docs/how-to/your-own-averaging.md writes one.
 //
 //   static constexpr std::string_view name
 //   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
