@@ -19,71 +19,27 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
-#include <unistd.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/device/wait_until.hpp>
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
+#include <cupola/parallel/impl/nccl_calls.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
-
-/// What is called of NCCL, of CUDA and of the clock.
-struct NcclCalls {
-    ncclResult_t make_id(ncclUniqueId* id) { return ncclGetUniqueId(id); }
-    ncclResult_t group_start() { return ncclGroupStart(); }
-    ncclResult_t group_end() { return ncclGroupEnd(); }
-    ncclResult_t init_rank(ncclComm_t* made, int ranks, const ncclUniqueId& id, int rank, ncclConfig_t* config) {
-        return ncclCommInitRankConfig(made, ranks, id, rank, config);
-    }
-    ncclResult_t state(ncclComm_t of, ncclResult_t* state) { return ncclCommGetAsyncError(of, state); }
-    ncclResult_t sum(float* data, std::size_t count, ncclComm_t among, cudaStream_t stream) {
-        return ncclAllReduce(data, data, count, ncclFloat32, ncclSum, among, stream);
-    }
-    ncclResult_t finalize(ncclComm_t of) { return ncclCommFinalize(of); }
-    ncclResult_t destroy(ncclComm_t of) { return ncclCommDestroy(of); }
-    ncclResult_t abort(ncclComm_t of) { return ncclCommAbort(of); }
-    const char* meaning(ncclResult_t result) { return ncclGetErrorString(result); }
-    const char* last_error(ncclComm_t of) { return ncclGetLastError(of); }
-    cudaError_t device(int* device) { return cudaGetDevice(device); }
-    cudaError_t set_device(int device) { return cudaSetDevice(device); }
-    cudaError_t query(cudaEvent_t event) {
-        const cudaError_t status = cudaEventQuery(event);
-        if (status == cudaErrorNotReady) cudaGetLastError();  // no error, but kept as one
-        return status;
-    }
-    double now() { return monotonic_seconds(); }
-    void pause() {
-        const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
-        nanosleep(&short_while, nullptr);
-    }
-    /// Runs `job` in a thread that nobody waits for.
-    void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
-    /// Ends the process at once: destructors and what is registered for its end would wait for the device.
-    [[noreturn, gnu::cold]] void end_process(const std::string& message) {
-        const std::string line = text("error: ", message, '\n');
-        [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-        std::_Exit(EXIT_FAILURE);
-    }
-};
 
 /// One of this process's ranks. A rank is a GPU, and `replica` the first of those that work on it.
 struct NcclRank {
@@ -101,7 +57,7 @@ struct NcclLimits {
     double abort_seconds = 20;
 };
 
-/// What a rank is in the middle of, for the error's sentence. A step below 0 is none.
+/// What a rank is in the middle of, for the error's message. A step below 0 is none.
 struct NcclWork {
     std::string_view name;
     std::int64_t step = -1;
