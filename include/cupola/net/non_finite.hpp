@@ -23,37 +23,37 @@ namespace impl {
 
 }  // namespace impl
 
-/// The first value of an arena of the network `rows` that is infinite or not a number: "conv2.bias is inf at [0]", with
+/// The first value of an arena of the network `layers` that is infinite or not a number: "conv2.bias is inf at [0]", with
 /// indices in the network's own layout. Empty if all are finite; what lies between the parameters does not count.
-/// `arena` has `arena_elements(rows)` values: parameters, their averages, their gradients, or an optimiser's state.
-[[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const LayerInfo> rows,
+/// `arena` has `arena_elements(layers)` values: parameters, their averages, their gradients, or an optimiser's state.
+[[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const LayerInfo> layers,
                                                                  std::span<const float> arena) {
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-        for (std::size_t p = 0; p < rows[row].parameters.count; ++p) {
-            const Shape& shape = rows[row].parameters.list[p].shape;
-            const std::span<const float> values = impl::part_of_arena(arena, rows[row].offsets[p], shape);
-            if (!all_finite(values)) return non_finite_element(parameter_name(rows, row, p), shape, values);
+    for (std::size_t row = 0; row < layers.size(); ++row) {
+        for (std::size_t p = 0; p < layers[row].parameters.count; ++p) {
+            const Shape& shape = layers[row].parameters.list[p].shape;
+            const std::span<const float> values = impl::part_of_arena(arena, layers[row].offsets[p], shape);
+            if (!all_finite(values)) return non_finite_element(parameter_name(layers, row, p), shape, values);
         }
     }
     return {};
 }
 
 /// The first value of the array of all buffers that is infinite, not a number, or a variance below 0:
-/// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(rows)` values.
-[[nodiscard, gnu::cold]] inline std::string invalid_buffer(std::span<const LayerInfo> rows,
+/// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(layers)` values.
+[[nodiscard, gnu::cold]] inline std::string invalid_buffer(std::span<const LayerInfo> layers,
                                                            std::span<const float> buffers) {
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-        for (std::size_t b = 0; b < rows[row].buffers.count; ++b) {
-            const Shape& shape = rows[row].buffers.list[b].shape;
-            const std::span<const float> values = impl::part_of_arena(buffers, rows[row].buffer_offsets[b], shape);
-            if (!all_finite(values)) return non_finite_element(buffer_name(rows, row, b), shape, values);
+    for (std::size_t row = 0; row < layers.size(); ++row) {
+        for (std::size_t b = 0; b < layers[row].buffers.count; ++b) {
+            const Shape& shape = layers[row].buffers.list[b].shape;
+            const std::span<const float> values = impl::part_of_arena(buffers, layers[row].buffer_offsets[b], shape);
+            if (!all_finite(values)) return non_finite_element(buffer_name(layers, row, b), shape, values);
         }
     }
-    for (const RunningStatistics& layer : running_statistics(rows)) {
+    for (const RunningStatistics& layer : running_statistics(layers)) {
         const Shape shape{layer.channels};
         const std::span<const float> variances = impl::part_of_arena(buffers, layer.variance, shape);
         for (std::size_t c = 0; c < variances.size(); ++c) {
-            if (variances[c] < 0) return impl::element_text(buffer_name(rows, layer.layer, 1), shape, c, variances[c]);
+            if (variances[c] < 0) return impl::element_text(buffer_name(layers, layer.layer, 1), shape, c, variances[c]);
         }
     }
     return {};

@@ -5,10 +5,10 @@
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a policy
 //                     of the user's own): parallel/averaging.hpp
-//   AveragesBuckets   a collective: one object for the process's devices that is given parts of the gradient while backward
-//                     goes on and is waited for with a deadline; it may span processes (`NcclAllReduce`)
-//   MovesParameters   something that is done with the parameters after the update, every K steps; each replica has
-//                     parameters of its own and updates them with its own gradient (local SGD, elastic averaging)
+//   AveragesBuckets   a collective: one object for the devices of a process, which receives parts of the gradient while
+//                     the backward pass runs and is waited for with a deadline; it may span processes (`NcclAllReduce`)
+//   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
+//                     has parameters of its own and updates them with its own gradient (local SGD, elastic averaging)
 //
 // Replicas are weighted by their samples.
 #pragma once
@@ -25,38 +25,39 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A step as a device's thread knows it when its replicas' work is queued.
+/// A step, for a collective of a device.
 struct StepShape {
     std::int64_t step = 0;
     /// The samples of all replicas of the device.
     std::int64_t samples_here = 0;
 };
 
-/// Rows of one device, and the weight of each.
+/// The gradient rows of one device, and the weight of each.
 struct WeightedGradients {
     std::span<const float* const> rows{};
     std::span<const float> weights{};
 };
 
-/// Where the sums over all replicas of all processes are, and what they are divided by to get the average: on the device.
+/// The sums over all replicas of all processes, and the divisor that makes them the average; both in device memory.
 struct GradientSums {
     std::span<const float> values{};
     const float* divisor = nullptr;
 };
 
-/// What a collective is made for.
+/// The arguments that a collective is constructed with.
 struct CollectiveSetup {
     int devices = 1, replicas = 1;
-    /// The first replica of each device, among those of this process.
+    /// The first replica of each device, numbered in this process.
     std::span<const int> first_replicas{};
-    /// Of the gradient.
+    /// Elements of the gradient.
     std::int64_t elements = 0;
-    /// What the gradients are multiplied with, and the divisor so too.
+    /// The factor of the gradients; the divisor has it too.
     float loss_scale = 1;
 };
 
-/// What a collective policy names on a device that it knows: `typename A::template Collective<D>`. Every member but the
-/// constructor is called by the thread of device `device`; each throws DeviceError naming who is missing.
+/// A collective policy names a class for each device type that it supports, `typename A::template Collective<D>`. Every
+/// member but the constructor is called on the thread of device `device`; each throws DeviceError with the name of a rank
+/// that does not answer.
 ///   Collective(const A&, const CollectiveSetup&)           meets the other processes
 ///   static std::int64_t bucket_elements(const A&)         the least elements of a bucket; 0 for one bucket
 ///   int first_replica() const       of this process, among those of all processes
@@ -92,7 +93,7 @@ concept AveragesBuckets =
         { all.healthy() } -> std::convertible_to<bool>;
     };
 
-/// The replicas' parameters of one process in replica order, in host memory, to be moved in place.
+/// The parameters of each replica of one process, in replica order, in host memory; the policy changes them in place.
 struct ParameterRows {
     std::span<float* const> rows{};
     std::int64_t columns = 0;
@@ -105,7 +106,7 @@ concept MovesParameters =
         policy.agree(context, rows);
     };
 
-/// What is wrong with `A` as a policy on `D`, or nothing.
+/// The message for a type `A` that is not a policy on `D`; empty for one that is.
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic() {
     CompileTimeMessage message;

@@ -4,19 +4,19 @@
 //
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.replicas = 4, .devices = 2});
 //
-// Each device has one worker thread, one copy of the parameters and one arena for activations; its replicas run there
-// in order, each with a gradient row of its own. In a step every replica runs forward and backward, the replicas agree as
-// the policy `Averaging` says (parallel/agreement.hpp), and each device updates its parameters, which gives the same bits
-// on each. With ConcatMean the trained model does not depend on the number of devices.
+// Each device has one worker thread, one copy of the parameters and one arena for activations. Its replicas run on that
+// thread in order; each has a gradient row of its own. In a step every replica runs forward and backward, the replicas
+// agree on a gradient by the policy `Averaging` (parallel/agreement.hpp), and each device updates its parameters. The
+// update has the same bits on each device. With ConcatMean the trained model does not depend on the number of devices.
 //
-// Steps are queued: queue() returns when every device has been told what to do, and at most max_steps_in_flight steps are
-// queued whose reports have not been read. On `Host`, where that is 1, a step is complete when queue() returns. What became
-// of a step comes with its report: DivergedError for a loss or a gradient that is not finite, InvalidArgument for a label
-// that is no class. The parameters are then those before that step.
+// Steps are queued: queue() returns when the work of the step is queued on every device. At most max_steps_in_flight steps
+// are queued whose reports have not been read. On `Host` this limit is 1, and a step is complete when queue() returns. A
+// step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
+// InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step.
 //
-// It is composed of parts, each a header in parallel/impl/: replica_set, step_engine, evaluator, state_transfer,
-// finite_search, agreement_check. A training does one thing at a time: a call from a second thread, from inside another call,
-// or in a child of fork() throws InvalidArgument.
+// The parts are headers in parallel/impl/: replica_set, step_engine, evaluator, state_transfer, finite_search,
+// agreement_check. A call from a second thread, from inside another call of the same training, or in a child of fork()
+// throws InvalidArgument.
 #pragma once
 
 #include <cstddef>
@@ -50,14 +50,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     using Options = TrainingOptions<Loss, Optimizer, Averaging, typename D::Options, Statistics>;
     using InputExtents = std::remove_cv_t<decltype(Net::input)>;
     using InspectionType = Inspection<typename D::Kernels>;
-    /// How many steps are queued at most whose reports have not been read.
+    /// The largest number of steps that are queued and whose reports have not been read.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
     /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
     /// allocated that does not fit.
     [[gnu::cold]] explicit DataParallel(const Options& chosen) : options(chosen), parts_(options) {}
 
-    /// What the training was made with.
+    /// The options that the training was made with.
     const Options options;
 
     [[nodiscard]] const MemoryReport& memory() const { return parts_.set_.memory(); }
@@ -66,37 +66,37 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The replicas of all processes of the training.
     [[nodiscard]] int all_replicas() const { return parts_.engine_.agreement().processes() * options.replicas; }
 
-    /// Whether the parameters are those after a whole step: false once an update was broken off, devices' parameters have
-    /// parted, or a collective has failed. A loss that diverged leaves the parameters before the step.
+    /// Whether the parameters are those after a whole step. False once an update was interrupted, the parameters of devices
+    /// differ, or a collective has failed. After a loss that diverged they are those before the step.
     [[nodiscard]] bool healthy() const { return parts_.engine_.healthy(); }
 
-    /// Queues a step. `batches(step, replica, context)` gives a replica's batch, in memory that its device reads; it is called
-    /// on the thread of that device. The memory stays as it is until the step's report has been read or, where the device
-    /// copies batches, until a batch of max_steps_in_flight - 1 steps later is asked for. Throws InvalidArgument for a
-    /// batch of other samples than the network's or of a size that no plan was made for, or a step without samples; and
-    /// what became of an earlier step. Reports that nobody asked for in time are dropped.
+    /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it is
+    /// called on the thread of that device. The memory must not change until the step's report has been read or, where the
+    /// device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws InvalidArgument for a
+    /// batch whose samples are not of the network's input shape or whose size no plan was made for, and for a step without
+    /// samples; also throws the error of an earlier step. A report that was not read in time is dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     void queue(Batches&& batches) {
         queue_step(batches, {});
     }
     /// The same; `inspector` is called with an Inspection between the averaging and the update, on the first device's
-    /// thread, which waits for that. What it throws comes out of here, after the step.
+    /// thread, which waits for it. An exception of `inspector` is thrown from here, after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     void queue(Batches&& batches, Inspector&& inspector) {
         queue_step(batches, inspector);
     }
-    /// The report of the oldest step whose report was not read, if more than `max_in_flight` are not; else null. With 0 it
-    /// waits for every step that was queued. Valid until max_steps_in_flight - 1 more steps are queued. Throws what became
-    /// of that step.
+    /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
+    /// otherwise. Waits for that step; with 0, a loop until null waits for all. The report is valid until
+    /// max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
     const StepReport* poll_report(std::int64_t max_in_flight = max_steps_in_flight - 1) {
         const impl::Activity::Scope scope(parts_.activity_, "poll_report()");
         return parts_.engine_.poll(max_in_flight);
     }
 
-    /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and what became of
+    /// Queues a step and waits for its report, which is valid until the next step. Throws as queue() does, and the error of
     /// the step.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
@@ -118,13 +118,13 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 
-    // What follows waits for the steps that are queued, and throws what became of them.
+    // The members below wait for the steps that are queued, and throw the error of a step that failed.
 
-    /// Runs the network forward on `count` batches, the devices taking them in turn, and adds up the loss of the data
-    /// and the correct answers. `batches(i, device, context)` gives batch i, on the thread of that device, of at most
-    /// as many samples as the larger of `batch_size` and `evaluation_batch_size`. The parameters are the first replica's
-    /// where each has its own. Throws InvalidArgument for samples that
-    /// hold a NaN or an infinity. `weights` says whether the trained parameters are run or their moving averages.
+    /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data and
+    /// the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at most as
+    /// many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained parameters or
+    /// their moving averages; where each replica has parameters of its own, those of the first replica are run. Throws
+    /// InvalidArgument for samples that hold a NaN or an infinity.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
@@ -138,7 +138,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         return parts_.evaluator_.evaluate(options.loss.data, batches, count, weights);
     }
-    /// The outputs of the network for samples of host memory, one after another; as many at most as in evaluate().
+    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
     /// Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
@@ -158,24 +158,24 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.set_.copied(Net::parameter_elements, device,
                                   [](auto& state) { return state.worker.parameters(); });
     }
-    /// Gives every replica these parameters, laid out as `parameters()` returns them. Throws InvalidArgument for one that is
-    /// not finite.
+    /// Sets the parameters of every replica; the layout is that of `parameters()`. Throws InvalidArgument for a value that
+    /// is not finite.
     void set_parameters(std::span<const float> values) {
         const impl::Activity::Scope scope(parts_.activity_, "set_parameters()");
         synchronize();
         parts_.transfer_.set_parameters(values);
     }
 
-    /// Everything that the next step depends on beside the options and the data.
+    /// Everything that the next step depends on except the options and the data.
     [[nodiscard]] TrainingState state() {
         const impl::Activity::Scope scope(parts_.activity_, "state()");
         synchronize();
         return parts_.transfer_.copy(parts_.engine_.step(), parts_.engine_.statistics().values());
     }
-    /// Goes on from a state; forgets the steps that are queued, whatever became of them. Throws InvalidArgument, and has
-    /// changed nothing then, if it is not one of this network, optimiser and moving average, or of as many replicas with
-    /// parameters of their own, with the first parameter
-    /// whose extents are others, or if a part of it is not finite or a running variance is below 0.
+    /// Continues from a state, and discards the steps that are queued and their errors. Throws InvalidArgument, before
+    /// anything is changed, if the state is not one of this network (the message names the first parameter of other
+    /// extents), of this optimiser, with or without moving averages as this training, or of as many replicas with parameters
+    /// of their own; and if a value is not finite or a running variance is below 0.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
         parts_.transfer_.require_fitting(state, options.optimizer);
@@ -185,8 +185,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers);
     }
 
-    /// The gradients of the last step: of one replica, or averaged over all. Regularisers are not in them: the
-    /// optimiser adds theirs, which is the same for every replica, once.
+    /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas. They are without the
+    /// regularisers' gradients, which the optimiser adds once for all replicas.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
@@ -208,14 +208,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return parts_.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts_.set_.average(0); });
     }
 
-    /// From now on the first device adds where the time of its steps goes to `times`, until that is null: `profile` of
-    /// train/profile.hpp makes a table of it.
+    /// From now on the first device adds the time of each part of its steps to `times`; null ends this. `profile` of
+    /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
 
-    /// The names of what each device queues go to `trace` from now on, until that is null.
+    /// From now on the names of what each device queues are added to `trace`; null ends this.
     void trace_steps(impl::StepTrace* trace) { parts_.engine_.trace(trace); }
 
-    /// What a device reaches at most in this network's precision, measured on all devices at once.
+    /// The peak rates of a device in this network's precision, measured on all devices at the same time.
     [[nodiscard, gnu::cold]] PeakRates peak_rates() {
         const impl::Activity::Scope scope(parts_.activity_, "peak_rates()");
         synchronize();
@@ -229,7 +229,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return rates;
     }
 
-    /// Why work is queued piece by piece that could have been repeated, for the log; empty where there is none.
+    /// The reason why the work of a step is queued again each time although it could be captured, for the log; empty if it
+    /// is captured, or where the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>

@@ -31,18 +31,18 @@ template <class State>
 
 }  // namespace impl
 
-/// The first part of a state of the network `rows` that is infinite, not a number, or a running variance below 0:
+/// The first part of a state of the network `layers` that is infinite, not a number, or a running variance below 0:
 /// "parameter conv2.bias is inf at [0]", "momentum_buffer of conv2.bias is nan at [3]". Empty if there is none. The
 /// arenas have the network's sizes.
-[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const LayerInfo> rows,
+[[nodiscard, gnu::cold]] inline std::string non_finite_part(std::span<const LayerInfo> layers,
                                                             const TrainingState& state) {
-    std::string found = impl::non_finite_arena(rows, state);
+    std::string found = impl::non_finite_arena(layers, state);
     for (std::size_t r = 0; found.empty() && r < state.other_replicas.size(); ++r) {
-        found = impl::non_finite_arena(rows, state.other_replicas[r]);
+        found = impl::non_finite_arena(layers, state.other_replicas[r]);
         if (!found.empty()) found = text("replica ", r + 1, "'s ", found);
     }
     if (!found.empty()) return found;
-    found = invalid_buffer(rows, state.buffers);
+    found = invalid_buffer(layers, state.buffers);
     return found.empty() ? found : "running statistic " + found;
 }
 

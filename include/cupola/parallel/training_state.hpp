@@ -35,7 +35,7 @@ struct StateTensor {
     bool operator==(const StateTensor&) const = default;
 };
 
-/// What a replica has that keeps parameters of its own; members as in TrainingState.
+/// The part of a replica that has parameters of its own; the members are as in TrainingState.
 struct ReplicaState {
     std::vector<float> parameters{};
     std::vector<float> averages{};
@@ -55,8 +55,8 @@ struct TrainingState {
     std::vector<OptimizerState> optimizer{};
     /// Batch normalisation's running statistics, in the layout of the network's buffer arena.
     std::vector<float> buffers{};
-    /// Replicas 1, 2, and so on, where a policy lets each replica have parameters of its own: `parameters`, `averages` and
-    /// `optimizer` are the first one's then. Empty where the replicas share them.
+    /// Replicas 1, 2, and so on, where each replica has parameters of its own; `parameters`, `averages` and `optimizer` are
+    /// then those of replica 0. Empty where the replicas share their parameters.
     std::vector<ReplicaState> other_replicas{};
     /// What lies in the arenas, in their order: the parameters, then the running statistics. `restore` compares it with its
     /// own network's; empty in a state that is put together by hand, of which only the sizes of the arenas are compared.
@@ -64,15 +64,15 @@ struct TrainingState {
 };
 
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
-[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const LayerInfo> rows) {
+[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers) {
     std::vector<StateTensor> tensors;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        for (std::size_t p = 0; p < rows[r].parameters.count; ++p)
-            tensors.push_back({parameter_name(rows, r, p), rows[r].parameters.list[p].shape});
+    for (std::size_t r = 0; r < layers.size(); ++r) {
+        for (std::size_t p = 0; p < layers[r].parameters.count; ++p)
+            tensors.push_back({parameter_name(layers, r, p), layers[r].parameters.list[p].shape});
     }
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        for (std::size_t b = 0; b < rows[r].buffers.count; ++b)
-            tensors.push_back({buffer_name(rows, r, b), rows[r].buffers.list[b].shape});
+    for (std::size_t r = 0; r < layers.size(); ++r) {
+        for (std::size_t b = 0; b < layers[r].buffers.count; ++b)
+            tensors.push_back({buffer_name(layers, r, b), layers[r].buffers.list[b].shape});
     }
     return tensors;
 }
@@ -81,8 +81,8 @@ namespace impl {
 
 /// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names are for the message:
 /// a layer without one is called by its place, which a layer without parameters changes.
-[[gnu::cold]] inline void require_tensors_of(std::span<const LayerInfo> rows, std::span<const StateTensor> given) {
-    const std::vector<StateTensor> own = state_tensors(rows);
+[[gnu::cold]] inline void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
+    const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
         constexpr const char* other = "the state is of another network: ";
         require(i < given.size(), other, "it has no ", i < own.size() ? own[i].name : "", ", of ",
