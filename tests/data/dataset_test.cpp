@@ -37,7 +37,7 @@ static_assert(!HasSampleCount<int> && !Dataset<int>);
 
 std::string refusal(std::int64_t height, std::size_t bytes, std::vector<std::int32_t> labels) {
     return message_of<DataError>([&] {
-        ImageSet("set", height, 2, std::vector<std::uint8_t>(bytes), std::move(labels), {"a", "b"});
+        ImageSet("set", {height, 2, 3}, std::vector<std::uint8_t>(bytes), std::move(labels), {"a", "b"});
     });
 }
 
@@ -46,7 +46,7 @@ std::string refusal(std::int64_t height, std::size_t bytes, std::vector<std::int
 TEST_CASE("an image set gives back its images and labels") {
     std::vector<std::uint8_t> pixels(2 * 12);
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
-    const ImageSet set("set", 2, 2, pixels, {1, 0}, {"a", "b"});
+    const ImageSet set("set", {2, 2, 3}, pixels, {1, 0}, {"a", "b"});
     CHECK(set.size() == 2);
     CHECK(set.sample_shape() == Shape{2, 2, 3});
     CHECK(set.sample(1)[0] == 12);
@@ -61,5 +61,8 @@ TEST_CASE("an image set whose parts do not fit is refused with the numbers") {
     CHECK(refusal(2, 24, {0, 2}) == "set has label 2 at image 1; with 2 classes labels are 0 to 1");
     CHECK(refusal(2, 12, {-1}) == "set has label -1 at image 0; with 2 classes labels are 0 to 1");
     CHECK(refusal(2, 0, {}) == "set has no images");
+    CHECK(message_of<DataError>([] {
+              ImageSet("set", {2, 2, 4}, std::vector<std::uint8_t>(16), {0}, {"a", "b"});
+          }) == "set has images of 2 x 2 x 4; images are height x width x 1 (grey) or 3 (red, green, blue)");
     CHECK(refusal(0, 0, {0}) == "set has images of 0 x 2 pixels; 1 to 65535 each way are possible");
 }

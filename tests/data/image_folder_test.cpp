@@ -4,6 +4,9 @@
 // which a data set can be wrong.
 #include <cupola/data/image_folder.hpp>
 
+#include <cmath>
+#include <cstdlib>
+
 #include <doctest/doctest.h>
 
 #include "files_support.hpp"
@@ -14,7 +17,7 @@ using namespace cupola_tests;
 
 namespace {
 
-std::string refusal(const std::string& path, int workers = 1, const ImageFolderLimits& limits = {}) {
+std::string refusal(const std::string& path, int workers = 1, const ImageFolderOptions& limits = {}) {
     return message_of<DataError>([&] { static_cast<void>(read_image_folder(path, workers, limits)); });
 }
 
@@ -50,6 +53,24 @@ TEST_CASE("the sample in the repository has 5,000 and 1,000 images of 10 classes
     CHECK(mean[0] == doctest::Approx(125.3).epsilon(0.02));
     CHECK(mean[1] == doctest::Approx(123.0).epsilon(0.02));
     CHECK(mean[2] == doctest::Approx(113.9).epsilon(0.02));
+}
+
+TEST_CASE("images become grey or coloured, as is asked for") {
+    const TemporaryFolder folder;
+    write_all(folder, "set", small_image_folder());
+    const ImageData colour = read_image_folder(folder.path("set"));
+    const ImageData grey = read_image_folder(folder.path("set"), 1, {.channels = 1});
+    REQUIRE(grey.train.size() == colour.train.size());
+    CHECK(grey.train.sample_shape() == Shape{8, 6, 1});
+    for (std::int64_t i = 0; i < grey.train.size(); ++i) {
+        const auto c = colour.train.sample(i), g = grey.train.sample(i);
+        for (std::size_t k = 0; k < g.size(); ++k) {
+            const double luma = 0.299 * c[3 * k] + 0.587 * c[3 * k + 1] + 0.114 * c[3 * k + 2];  // ITU-R BT.601
+            CHECK(std::abs(luma - g[k]) < 2);
+        }
+    }
+    CHECK(message_of<InvalidArgument>([&] { (void)read_image_folder(folder.path("set"), 1, {.channels = 4}); }) ==
+          "images have 1 channel (grey) or 3 (red, green, blue), not 4");
 }
 
 TEST_CASE("classes and images lie in the order of their names, and pixels are red, green, blue") {
@@ -226,8 +247,8 @@ TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") 
         write_archive(folder.path("set.zip"), files, Packing::zip);
         for (const char* name : {"set", "set.zip"}) CHECK(refusal(folder.path(name)) == folder.path(name) + expected);
     };
-    both(without("test/"), " has no folder test/; expected train/<class>/*.jpg and test/<class>/*.jpg");
-    both(without("train/"), " has no folder train/; expected train/<class>/*.jpg and test/<class>/*.jpg");
+    both(without("test/"), " has no folder test/; expected train/<class>/ and test/<class>/ with images");
+    both(without("train/"), " has no folder train/; expected train/<class>/ and test/<class>/ with images");
     both(without("dog/"), " has 1 class folders in train/; to tell classes apart takes at least 2");
     both(without("test/dog/"), " has 1 class folders in test/; to tell classes apart takes at least 2");
     auto more = small_image_folder();

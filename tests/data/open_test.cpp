@@ -43,7 +43,7 @@ TEST_CASE("a path that holds no data set is refused with what was expected") {
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);
     CHECK(message.starts_with(file + " is cut short or is no archive: "));
-    CHECK(message.ends_with("; expected a tar or zip of train/<class>/*.jpg and test/<class>/*.jpg"));
+    CHECK(message.ends_with("; expected a tar or zip of train/<class>/ and test/<class>/ with images"));
 }
 
 TEST_CASE("a folder that may not be listed is not called a folder without a data set") {

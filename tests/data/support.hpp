@@ -26,8 +26,7 @@ inline cupola::ImageSet random_images(std::int64_t count, std::int64_t height, s
     std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
     return {"random images",
-            height,
-            width,
+            {height, width, 3},
             std::move(pixels),
             std::move(labels),
             {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}};

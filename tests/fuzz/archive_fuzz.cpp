@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr cupola::ImageFolderLimits limits{.files = 64,
+constexpr cupola::ImageFolderOptions limits{.files = 64,
                                            .bytes_per_file = 1 << 18,
                                            .pixels_per_image = 1 << 14,
                                            .total_bytes = 1 << 20,
@@ -30,10 +30,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size > 0 && data[0] == 'j') {
         const std::span<const std::uint8_t> bytes(data + 1, size - 1);
         fuzz::answers(of_the_libraries, [&] {
-            const cupola::impl::JpegSize own = cupola::impl::jpeg_size("f", bytes);
+            const cupola::impl::ImageSize own = cupola::impl::image_size("f", bytes);
             cupola::require<cupola::DataError>(own.height * own.width <= limits.pixels_per_image, "f is too large");
             std::vector<std::uint8_t> pixels(static_cast<std::size_t>(own.height * own.width * 3));
-            cupola::impl::decode_jpeg("f", bytes, own, pixels.data());
+            cupola::impl::decode_image("f", bytes, own, 3, pixels.data());
         });
         return 0;
     }

@@ -71,8 +71,7 @@ inline constexpr std::size_t cifar10_classes = 10;
     }
     require<DataError>(image == records, name, " shrank while it was read");
     return {name,
-            cifar10_extent,
-            cifar10_extent,
+            {cifar10_extent, cifar10_extent, 3},
             std::move(pixels),
             std::move(labels),
             {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};

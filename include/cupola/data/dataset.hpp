@@ -2,7 +2,7 @@
 //
 // What a data set is, and `ImageSet`: the images of one split in memory, as bytes.
 //
-// Images lie one after another, each height x width x 3 with the channels last. They stay bytes until a batch is made
+// Images lie one after another, each height x width x channels with the channels last. They stay bytes until a batch is made
 // of them, so 50,000 images of 32 x 32 take 154 MB and not 614.
 #pragma once
 
@@ -46,21 +46,23 @@ concept HasLabels = requires(const D& data, std::int64_t i) {
 template <class D>
 concept Dataset = HasSampleCount<D> && HasSamples<D> && HasLabels<D>;
 
-/// The channels of an image: red, green, blue.
-inline constexpr std::int64_t image_channels = 3;
-
 /// The labelled images of one split.
 class ImageSet {
 public:
     /// Throws DataError unless pixels, labels and classes fit together. `name` is what errors call this set.
-    ImageSet(std::string name, std::int64_t height, std::int64_t width, std::vector<std::uint8_t> pixels,
-             std::vector<std::int32_t> labels, std::vector<std::string> classes)
+    /// `shape` is height x width x channels: 1 channel is grey, 3 are red, green and blue.
+    ImageSet(std::string name, const Shape& shape, std::vector<std::uint8_t> pixels, std::vector<std::int32_t> labels,
+             std::vector<std::string> classes)
         : name_(std::move(name)),
-          shape_(height, width, image_channels),
+          shape_(shape),
           pixels_(std::move(pixels)),
           labels_(std::move(labels)),
           classes_(std::move(classes)) {
         constexpr std::int64_t max_extent = 65'535;
+        require<DataError>(shape.rank == 3 && (shape.channels() == 1 || shape.channels() == 3), name_,
+                           " has images of ", to_string(shape),
+                           "; images are height x width x 1 (grey) or 3 (red, green, blue)");
+        const std::int64_t height = shape.height(), width = shape.width();
         require<DataError>(height >= 1 && width >= 1 && height <= max_extent && width <= max_extent, name_,
                            " has images of ", height, " x ", width, " pixels; 1 to ", max_extent,
                            " each way are possible");

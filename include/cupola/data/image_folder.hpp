@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a data set in torchvision's ImageFolder layout, `train/<class>/*.jpg` and `test/<class>/*.jpg`, from a folder
-// or from an archive of one (tar.xz, tar.gz, tar, zip).
+// Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a folder
+// or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
 //
 // Classes are numbered by their names' order and images lie in the order of their names, so a folder and its archive
 // give the same data set. All images have one size. Every image is decoded once, by a fixed number of threads, and the
@@ -22,7 +22,7 @@
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/archive_list.hpp>
 #include <cupola/data/impl/folder_list.hpp>
-#include <cupola/data/impl/jpeg.hpp>
+#include <cupola/data/impl/image_formats.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -30,12 +30,12 @@ namespace impl {
 
 /// The stored bytes of one file; `buffer` holds them where they come from a folder.
 [[nodiscard]] inline std::span<const std::uint8_t> bytes_of(const ImageList& list, std::size_t split,
-                                                            const ImageFile& file, const ImageFolderLimits& limits,
+                                                            const ImageFile& file, const ImageFolderOptions& options,
                                                             std::vector<std::uint8_t>& buffer) {
     if (list.from_archive) return {list.bytes.data() + file.offset, file.size};
     InputFile input(text(list.prefix, split_names[split], '/', file.class_name, '/', file.name));
-    require<DataError>(input.size() <= limits.bytes_per_file, list.name_of(split, file), " is larger than ",
-                       limits.bytes_per_file, " bytes");
+    require<DataError>(input.size() <= options.bytes_per_file, list.name_of(split, file), " is larger than ",
+                       options.bytes_per_file, " bytes");
     buffer.resize(input.size());
     input.read(buffer.data(), buffer.size());
     return buffer;
@@ -65,29 +65,28 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     }
 }
 
-[[nodiscard]] inline ImageSet decode_split(const ImageList& list, std::size_t s, const JpegSize& size, int workers,
-                                           const ImageFolderLimits& limits) {
+[[nodiscard]] inline ImageSet decode_split(const ImageList& list, std::size_t s, const ImageSize& size, int workers,
+                                           const ImageFolderOptions& options) {
     const ImageList::Split& split = list.splits[s];
-    const std::size_t image_bytes = static_cast<std::size_t>(size.height * size.width * image_channels);
-    require<DataError>(split.files.size() <= limits.total_bytes / image_bytes, list.path, " decodes to more than ",
-                       limits.total_bytes, " bytes: ", split.files.size(), " images of ", size.height, " x ",
+    const std::size_t image_bytes = static_cast<std::size_t>(size.height * size.width * options.channels);
+    require<DataError>(split.files.size() <= options.total_bytes / image_bytes, list.path, " decodes to more than ",
+                       options.total_bytes, " bytes: ", split.files.size(), " images of ", size.height, " x ",
                        size.width);
     std::vector<std::uint8_t> pixels(split.files.size() * image_bytes);
     std::vector<std::int32_t> labels(split.files.size());
     decode_in_parallel(split.files.size(), workers, [&](std::size_t i, std::vector<std::uint8_t>& buffer) {
         const ImageFile& file = split.files[i];
         const std::string name = list.name_of(s, file);
-        const JpegSize own =
-            decode_jpeg(name, bytes_of(list, s, file, limits, buffer), size, pixels.data() + i * image_bytes);
-        require<DataError>(own.height == size.height && own.width == size.width, name, " is ", own.height, " x ",
-                           own.width, " pixels, and ", list.name_of(0, list.splits[0].files[0]), " is ", size.height,
-                           " x ", size.width, ": all images of a data set have one size");
+        const ImageSize own = decode_image(name, bytes_of(list, s, file, options, buffer), size, options.channels,
+                                           pixels.data() + i * image_bytes);
+        require<DataError>(own == size, name, " is ", own.height, " x ", own.width, " pixels, and ",
+                           list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ", size.width,
+                           ": all images of a data set have one size");
         const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
         labels[i] = static_cast<std::int32_t>(at - split.classes.begin());
     });
     return {text(list.path, " (", split_names[s], ')'),
-            size.height,
-            size.width,
+            {size.height, size.width, options.channels},
             std::move(pixels),
             std::move(labels),
             split.classes};
@@ -97,21 +96,23 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
 
 /// The training and test images at `path`, a folder or an archive, decoded by `workers` threads. Throws DataError.
 [[nodiscard]] inline ImageData read_image_folder(const std::string& path, int workers = 1,
-                                                 const ImageFolderLimits& limits = {}) {
+                                                 const ImageFolderOptions& options = {}) {
+    require(options.channels == 1 || options.channels == 3,
+            "images have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
     require(workers >= 1 && workers <= 1024, "images are decoded by 1 to 1024 threads, not ", workers);
     const impl::PathKind kind = impl::kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     const bool folder = kind == impl::PathKind::folder;
-    impl::ImageList list = folder ? impl::list_folder(path, limits) : impl::list_archive(path, limits);
+    impl::ImageList list = folder ? impl::list_folder(path, options) : impl::list_archive(path, options);
     impl::sort_and_check(list);
 
     const impl::ImageFile& first = list.splits[0].files[0];
     std::vector<std::uint8_t> buffer;
     const std::string name = list.name_of(0, first);
-    const impl::JpegSize size = impl::jpeg_size(name, impl::bytes_of(list, 0, first, limits, buffer));
-    require<DataError>(size.height * size.width <= limits.pixels_per_image, name, " has ", size.height, " x ",
-                       size.width, " pixels; at most ", limits.pixels_per_image, " are accepted");
-    return {impl::decode_split(list, 0, size, workers, limits), impl::decode_split(list, 1, size, workers, limits),
+    const impl::ImageSize size = impl::image_size(name, impl::bytes_of(list, 0, first, options, buffer));
+    require<DataError>(size.height * size.width <= options.pixels_per_image, name, " has ", size.height, " x ",
+                       size.width, " pixels; at most ", options.pixels_per_image, " are accepted");
+    return {impl::decode_split(list, 0, size, workers, options), impl::decode_split(list, 1, size, workers, options),
             folder ? "ImageFolder" : "ImageFolder archive"};
 }
 

@@ -13,7 +13,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/files.hpp>
-#include <cupola/data/impl/jpeg.hpp>
+#include <cupola/data/impl/jpeg_decoder.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -21,7 +21,7 @@ namespace cupola::inline CUPOLA_ABI {
 struct RgbImage {
     std::int64_t height = 0, width = 0;
     std::vector<std::uint8_t> pixels{};
-    [[nodiscard]] Shape shape() const { return {height, width, image_channels}; }
+    [[nodiscard]] Shape shape() const { return {height, width, 3}; }
 };
 
 /// Throws DataError where the file is not there or is no JPEG image.
@@ -31,13 +31,13 @@ struct RgbImage {
     require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
     std::vector<std::uint8_t> bytes(file.size());
     file.read(bytes.data(), bytes.size());
-    const impl::JpegSize size = impl::jpeg_size(path, bytes);
+    const impl::ImageSize size = impl::jpeg_size(path, bytes);
     constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
     require<DataError>(size.height * size.width <= max_pixels, path, " has ", size.height, " x ", size.width,
                        " pixels; at most ", max_pixels, " are read");
     RgbImage image{size.height, size.width, {}};
     image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
-    impl::decode_jpeg(path, bytes, size, image.pixels.data());
+    impl::decode_jpeg(path, bytes, size, 3, image.pixels.data());
     return image;
 }
 
@@ -57,11 +57,11 @@ struct RgbImage {
             const std::int64_t x0 = left + x * part_width / width,
                                x1 = std::max(x0 + 1, left + (x + 1) * part_width / width);
             const std::int64_t count = (y1 - y0) * (x1 - x0);
-            for (std::int64_t c = 0; c < image_channels; ++c) {
+            for (std::int64_t c = 0; c < 3; ++c) {
                 std::int64_t sum = count / 2;  // rounds
                 for (std::int64_t v = y0; v < y1; ++v) {
                     for (std::int64_t u = x0; u < x1; ++u)
-                        sum += image.pixels[static_cast<std::size_t>((v * image.width + u) * image_channels + c)];
+                        sum += image.pixels[static_cast<std::size_t>((v * image.width + u) * 3 + c)];
                 }
                 result.pixels.push_back(static_cast<std::uint8_t>(sum / count));
             }

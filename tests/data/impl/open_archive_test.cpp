@@ -46,7 +46,7 @@ void xz(archive* handle, const char* level) {
     REQUIRE(archive_write_set_filter_option(handle, "xz", "compression-level", level) == ARCHIVE_OK);
 }
 
-std::string refusal(const std::string& path, const ImageFolderLimits& limits = {}) {
+std::string refusal(const std::string& path, const ImageFolderOptions& limits = {}) {
     return message_of<DataError>([&] { (void)impl::list_archive(path, limits); });
 }
 

@@ -18,6 +18,7 @@
 #include <locale.h>
 
 #include <cupola/data/impl/files.hpp>
+#include <cupola/data/impl/image_formats.hpp>
 #include <cupola/data/impl/image_list.hpp>
 #include <cupola/data/impl/open_archive.hpp>
 
@@ -57,7 +58,7 @@ struct ArchivePath {
 
 /// Adds one entry of the archive to the list, with its bytes.
 inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry* entry,
-                      const ImageFolderLimits& limits) {
+                      const ImageFolderOptions& limits) {
     archive* const handle = opened.handle.get();
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
@@ -85,8 +86,8 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     if (split.classes.empty() || split.classes.back() != at.class_name) split.classes.push_back(at.class_name);
     if (at.file.empty()) return;
     const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
-    require<DataError>(plain && !at.deeper && is_jpeg_name(at.file), list.path, ": ", path,
-                       " is not a .jpg or .jpeg file; a class folder holds nothing else");
+    require<DataError>(plain && !at.deeper && image_ending(at.file) != nullptr, list.path, ": ", path, " is not a ",
+                       image_endings_text(), " file; a class folder holds nothing else");
     require<DataError>(list.splits[0].files.size() + list.splits[1].files.size() < limits.files, list.path,
                        " has more than ", limits.files, " files");
     check_method(list.path, path, handle);
@@ -145,7 +146,7 @@ private:
     locale_t utf8_, before_{};
 };
 
-[[nodiscard]] inline ImageList list_archive(const std::string& path, const ImageFolderLimits& limits) {
+[[nodiscard]] inline ImageList list_archive(const std::string& path, const ImageFolderOptions& limits) {
     const Utf8Names utf8;  // before the archive is opened, and until it is closed
     ImageList list;
     list.path = path;

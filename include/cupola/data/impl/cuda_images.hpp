@@ -20,7 +20,11 @@ namespace cupola::inline CUPOLA_ABI::impl {
 /// Any number of threads may ask at once, each with its context.
 class CudaImages {
 public:
-    explicit CudaImages(const ImageSet& images) : images_(&images) {}
+    explicit CudaImages(const ImageSet& images) : images_(&images) {
+        require(images.sample_shape().channels() == 3,
+                "CudaBatches makes samples of images of 3 channels, and those of ", images.name(), " have ",
+                images.sample_shape().channels(), "; PinnedUploader takes any");
+    }
 
     /// Those on the context's GPU. The first call for a GPU copies them there, and waits. Throws OutOfMemory.
     [[nodiscard]] ImagesOnDevice on(CudaContext& context) {

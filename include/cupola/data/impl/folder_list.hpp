@@ -6,13 +6,14 @@
 #include <string>
 
 #include <cupola/data/impl/files.hpp>
+#include <cupola/data/impl/image_formats.hpp>
 #include <cupola/data/impl/image_list.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
 /// Lists `path`/train and `path`/test. Hidden files and files beside the class folders are no part of the data set; a
-/// file in a class folder that is no JPEG by its name is an error, since leaving it out would be silent.
-[[nodiscard]] inline ImageList list_folder(const std::string& path, const ImageFolderLimits& limits) {
+/// file in a class folder that is not an image by its name is an error, since leaving it out would be silent.
+[[nodiscard]] inline ImageList list_folder(const std::string& path, const ImageFolderOptions& limits) {
     ImageList list;
     list.path = path;
     list.prefix = path + "/";
@@ -27,8 +28,9 @@ namespace cupola::inline CUPOLA_ABI::impl {
             if (kind_of(folder) != PathKind::folder) continue;
             split.classes.push_back(class_name);
             for (const std::string& name : names_in(folder)) {
-                require<DataError>(is_jpeg_name(name) && kind_of(text(folder, '/', name)) != PathKind::folder, folder,
-                                   '/', name, " is not a .jpg or .jpeg file; a class folder holds nothing else");
+                require<DataError>(
+                    image_ending(name) != nullptr && kind_of(text(folder, '/', name)) != PathKind::folder, folder, '/',
+                    name, " is not a ", image_endings_text(), " file; a class folder holds nothing else");
                 require<DataError>(++count <= limits.files, path, " has more than ", limits.files, " files");
                 split.files.push_back({class_name, name, 0, 0});
             }

@@ -15,8 +15,10 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What the reader of a folder or an archive accepts. A file made to fill the memory ends in an error, not in a kill.
-struct ImageFolderLimits {
+/// How a folder or an archive of images is read, and what is accepted: a file made to fill the memory ends in an error.
+struct ImageFolderOptions {
+    /// 3 for red, green and blue, 1 for grey; images of the other kind are converted.
+    int channels = 3;
     std::size_t files = 2'000'000;
     std::size_t bytes_per_file = std::size_t{1} << 25;
     std::int64_t pixels_per_image = std::int64_t{1} << 24;
@@ -59,23 +61,13 @@ struct ImageList {
     }
 };
 
-[[nodiscard]] inline bool is_jpeg_name(std::string_view name) {
-    const std::size_t dot = name.rfind('.');
-    if (dot == std::string_view::npos) return false;
-    std::string ending(name.substr(dot));
-    for (char& c : ending) {
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    }
-    return ending == ".jpg" || ending == ".jpeg";
-}
-
 /// Puts the classes and files into their order, by name, and checks what can be checked without decoding: both splits
 /// are there, with the same classes, at least two, none empty, no file twice.
 inline void sort_and_check(ImageList& list) {
     for (std::size_t s = 0; s < 2; ++s) {
         ImageList::Split& split = list.splits[s];
         require<DataError>(split.found, list.path, " has no folder ", split_names[s],
-                           "/; expected train/<class>/*.jpg and test/<class>/*.jpg");
+                           "/; expected train/<class>/ and test/<class>/ with images");
         std::sort(split.classes.begin(), split.classes.end());
         split.classes.erase(std::unique(split.classes.begin(), split.classes.end()), split.classes.end());
         std::sort(split.files.begin(), split.files.end(), [](const ImageFile& a, const ImageFile& b) {

@@ -38,7 +38,7 @@ using Archive = std::unique_ptr<archive, FreeArchive>;
     std::string reason = said == nullptr ? "no reason given" : said;
     std::erase_if(reason, is_control);  // some of its messages end a line
     throw DataError(text(path, " is cut short or is no archive: ", reason,
-                         "; expected a tar or zip of train/<class>/*.jpg and test/<class>/*.jpg"));
+                         "; expected a tar or zip of train/<class>/ and test/<class>/ with images"));
 }
 
 [[nodiscard]] inline Archive new_archive(const std::string& path) {
@@ -69,7 +69,7 @@ using Archive = std::unique_ptr<archive, FreeArchive>;
     return ARCHIVE_FILTER_NONE;
 }
 
-inline void check_dictionary(const std::string& path, int filter, const ImageFolderLimits& limits) {
+inline void check_dictionary(const std::string& path, int filter, const ImageFolderOptions& limits) {
     const std::uint64_t bytes = filter == ARCHIVE_FILTER_XZ     ? XzWalk(path).largest_dictionary()
                                 : filter == ARCHIVE_FILTER_LZMA ? lzma_dictionary(path)
                                                                 : 0;
@@ -80,7 +80,7 @@ inline void check_dictionary(const std::string& path, int filter, const ImageFol
 /// A file unpacked, as a stream of bytes that are counted.
 class UnpackedFile {
 public:
-    UnpackedFile(const std::string& path, int filter, const ImageFolderLimits& limits)
+    UnpackedFile(const std::string& path, int filter, const ImageFolderOptions& limits)
         : handle_(new_archive(path)), limit_(limits.stream_bytes()) {
         if (filter != ARCHIVE_FILTER_NONE) archive_read_append_filter(handle_.get(), filter);
         archive_read_support_format_raw(handle_.get());
@@ -137,7 +137,7 @@ struct OpenArchive {
     }
 };
 
-[[nodiscard]] inline OpenArchive open_archive(const std::string& path, const ImageFolderLimits& limits) {
+[[nodiscard]] inline OpenArchive open_archive(const std::string& path, const ImageFolderOptions& limits) {
     InputFile readable(path);  // libarchive's own words for a file that is missing say less
     require<DataError>(readable.size() > 0, path, " is empty");
     std::array<std::uint8_t, 2> head{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decodes a JPEG in memory to red, green and blue bytes, by libjpeg-turbo.
+// Decodes a JPEG in memory to bytes of grey, or of red, green and blue, by libjpeg-turbo.
 //
 // The library reports an error by a call that must not return; its own exits the process. Ours jumps back (a C++
 // exception must not cross the library's C frames), so the functions that set the jump hold nothing with a destructor.
@@ -17,6 +17,7 @@
 #include <jpeglib.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/data/impl/image_size.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -47,14 +48,10 @@ struct JpegReader {
     }
 };
 
-struct JpegSize {
-    std::int64_t height = 0, width = 0;
-};
-
 /// Reads the header and, with somewhere to put them, the pixels. False if that fails; the reader then has the message.
-/// `expected` is what `to` has room for.
-inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t count, JpegSize& size,
-                      const JpegSize& expected, std::uint8_t* to) {
+/// `expected` is the size that `to` has room for, with that many channels.
+inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t count, ImageSize& size,
+                      const ImageSize& expected, int channels, std::uint8_t* to) {
     reader.state.err = jpeg_std_error(&reader.errors);
     reader.errors.error_exit = JpegReader::fail;
     reader.errors.emit_message = JpegReader::warn;
@@ -70,10 +67,11 @@ inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t
     jpeg_read_header(&reader.state, TRUE);
     size = {static_cast<std::int64_t>(reader.state.image_height), static_cast<std::int64_t>(reader.state.image_width)};
     if (to != nullptr && size.height == expected.height && size.width == expected.width) {
-        reader.state.out_color_space = JCS_RGB;
+        reader.state.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
         jpeg_start_decompress(&reader.state);
         while (reader.state.output_scanline < reader.state.output_height) {
-            JSAMPROW row = to + static_cast<std::size_t>(reader.state.output_scanline) * reader.state.image_width * 3;
+            JSAMPROW row = to + static_cast<std::size_t>(reader.state.output_scanline) * reader.state.image_width *
+                                    static_cast<std::size_t>(channels);
             jpeg_read_scanlines(&reader.state, &row, 1);
         }
         jpeg_finish_decompress(&reader.state);
@@ -83,20 +81,21 @@ inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t
 }
 
 /// Height and width of the JPEG, from its header. Throws DataError that names the file.
-[[nodiscard]] inline JpegSize jpeg_size(const std::string& name, std::span<const std::uint8_t> bytes) {
+[[nodiscard]] inline ImageSize jpeg_size(const std::string& name, std::span<const std::uint8_t> bytes) {
     JpegReader reader;
-    JpegSize size;
-    const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, {}, nullptr);
+    ImageSize size;
+    const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, {}, 3, nullptr);
     require<DataError>(done, name, " is not a JPEG image that can be read: ", static_cast<const char*>(reader.message));
     return size;
 }
 
-/// The pixels, height x width x 3. Returns the size; where it is not `expected`, nothing was written.
-inline JpegSize decode_jpeg(const std::string& name, std::span<const std::uint8_t> bytes, const JpegSize& expected,
-                            std::uint8_t* to) {
+/// The pixels, height x width x channels, which are 1 or 3. Returns the size; where it is not `expected`, nothing was
+/// written. Throws DataError that names the file.
+inline ImageSize decode_jpeg(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
+                             int channels, std::uint8_t* to) {
     JpegReader reader;
-    JpegSize size;
-    const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, expected, to);
+    ImageSize size;
+    const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, expected, channels, to);
     require<DataError>(done, name, " is not a JPEG image that can be read: ", static_cast<const char*>(reader.message));
     return size;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/impl/jpeg.hpp>
+#include <cupola/data/impl/jpeg_decoder.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -58,17 +58,17 @@ std::vector<std::uint8_t> progressive(int extent, int coefficients) {
 
 TEST_CASE("a progressive JPEG of a usual number of scans is read") {
     const std::vector<std::uint8_t> bytes = progressive(16, 20);
-    const impl::JpegSize size = impl::jpeg_size("a.jpg", bytes);
+    const impl::ImageSize size = impl::jpeg_size("a.jpg", bytes);
     CHECK(size.height == 16);
     std::vector<std::uint8_t> pixels(16 * 16 * 3);
-    impl::decode_jpeg("a.jpg", bytes, size, pixels.data());
+    impl::decode_jpeg("a.jpg", bytes, size, 3, pixels.data());
     CHECK(pixels == std::vector<std::uint8_t>(16 * 16 * 3, 200));
 }
 
 TEST_CASE("a progressive JPEG of so many scans that it could take hours is refused") {
     const std::vector<std::uint8_t> bytes = progressive(16, 40);
-    const impl::JpegSize size = impl::jpeg_size("a.jpg", bytes);
+    const impl::ImageSize size = impl::jpeg_size("a.jpg", bytes);
     std::vector<std::uint8_t> pixels(16 * 16 * 3);
-    CHECK(message_of<DataError>([&] { impl::decode_jpeg("a.jpg", bytes, size, pixels.data()); }) ==
+    CHECK(message_of<DataError>([&] { impl::decode_jpeg("a.jpg", bytes, size, 3, pixels.data()); }) ==
           "a.jpg is not a JPEG image that can be read: it has more than 100 scans");
 }
