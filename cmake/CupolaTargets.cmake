@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The targets. Each header belongs to the target that carries the libraries which it reaches: what includes oneDNN,
-# or OpenMP, itself or through another header, to cupola_host; what includes libarchive or libjpeg to
-# cupola_data; what includes protozero or libpng to cupola_tensorboard; what includes NCCL to cupola_nccl, and other headers of CUDA or
+# or OpenMP, itself or through another header, to cupola_host; what includes libarchive or libjpeg, or
+# libpng in data/, to cupola_data; what else includes protozero or libpng to cupola_tensorboard; what includes NCCL to cupola_nccl, and other headers of CUDA or
 # kernels (.cuh), to cupola_cuda; all the rest to cupola_core. So no list of headers has to be kept.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
@@ -34,7 +34,12 @@ endfunction()
 
 cupola_headers_that_reach("^(oneapi/dnnl/|dnnl|omp\\.h$)" host_headers)
 cupola_headers_that_reach("^(archive\\.h$|archive_entry\\.h$|jpeglib\\.h$)" data_headers)
+cupola_headers_that_reach("^png\\.h$" png_headers)
+list(FILTER png_headers INCLUDE REGEX "^cupola/data/")
+list(APPEND data_headers ${png_headers})
+list(REMOVE_DUPLICATES data_headers)
 cupola_headers_that_reach("^(protozero/|png\\.h$)" tensorboard_headers)
+list(REMOVE_ITEM tensorboard_headers ${data_headers})
 cupola_headers_that_reach("^nccl\\.h$" nccl_headers)
 cupola_headers_that_reach("^(cuda_|cudnn|cublas|nccl|cupti|cub/|thrust/)|\\.cuh$" cuda_headers)
 cupola_headers_that_reach("\\.cuh$" kernel_headers)
@@ -93,8 +98,9 @@ endif()
 if(CUPOLA_ENABLE_DATA)
     find_package(LibArchive REQUIRED)
     find_package(JPEG REQUIRED)
+    find_package(PNG REQUIRED)
     cupola_add_target(data)
-    target_link_libraries(cupola_data INTERFACE cupola_core LibArchive::LibArchive JPEG::JPEG)
+    target_link_libraries(cupola_data INTERFACE cupola_core LibArchive::LibArchive JPEG::JPEG PNG::PNG)
     target_link_libraries(cupola INTERFACE cupola_data)
 endif()
 

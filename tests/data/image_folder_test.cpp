@@ -276,14 +276,14 @@ TEST_CASE("an empty class folder is refused by name") {
 TEST_CASE("another file in a class folder is refused, not left out") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
-    files["train/dog/extra.png"] = Bytes(4);
+    files["train/dog/extra.gif"] = Bytes(4);
     write_all(folder, "set", files);
     write_archive(folder.path("set.tar"), files, Packing::tar);
     CHECK(refusal(folder.path("set")) ==
-          folder.path("set") + "/train/dog/extra.png is not a .jpg or .jpeg file; a class folder holds nothing else");
+          folder.path("set") + "/train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
     CHECK(refusal(folder.path("set.tar")) ==
           folder.path("set.tar") +
-              ": train/dog/extra.png is not a .jpg or .jpeg file; a class folder holds nothing else");
+              ": train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
 }
 
 TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {

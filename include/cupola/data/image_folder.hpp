@@ -5,7 +5,8 @@
 //
 // Classes are numbered by their names' order and images lie in the order of their names, so a folder and its archive
 // give the same data set. All images have one size. Every image is decoded once, by a fixed number of threads, and the
-// result does not depend on that number. Needs libarchive and libjpeg-turbo (CMake: cupola::data).
+// result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng (CMake:
+// cupola::data).
 #pragma once
 
 #include <algorithm>

@@ -14,6 +14,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/impl/image_size.hpp>
 #include <cupola/data/impl/jpeg_decoder.hpp>
+#include <cupola/data/impl/png_decoder.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -30,11 +31,13 @@ struct ImageEnding {
     const ImageFormat& format;
 };
 
-inline constexpr ImageFormat jpeg_format{"\xff\xd8", jpeg_size, decode_jpeg};
+inline constexpr ImageFormat jpeg_format{"\xff\xd8", jpeg_size, decode_jpeg},
+    png_format{"\x89PNG\r\n\x1a\n", png_size, decode_png};
 
-inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, ImageEnding{".jpeg", jpeg_format}};
+inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, ImageEnding{".jpeg", jpeg_format},
+                                          ImageEnding{".png", png_format}};
 
-/// ".jpg or .jpeg", for messages.
+/// ".jpg, .jpeg or .png", for messages.
 [[nodiscard]] inline std::string image_endings_text() {
     std::string result(image_endings[0].ending);
     for (std::size_t i = 1; i < image_endings.size(); ++i)
