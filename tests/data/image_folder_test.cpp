@@ -280,7 +280,8 @@ TEST_CASE("another file in a class folder is refused, not left out") {
     write_all(folder, "set", files);
     write_archive(folder.path("set.tar"), files, Packing::tar);
     CHECK(refusal(folder.path("set")) ==
-          folder.path("set") + "/train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
+          folder.path("set") +
+              "/train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
     CHECK(refusal(folder.path("set.tar")) ==
           folder.path("set.tar") +
               ": train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");

@@ -15,10 +15,10 @@
 namespace {
 
 constexpr cupola::ImageFolderOptions limits{.files = 64,
-                                           .bytes_per_file = 1 << 18,
-                                           .pixels_per_image = 1 << 14,
-                                           .total_bytes = 1 << 20,
-                                           .dictionary_bytes = 1 << 24};
+                                            .bytes_per_file = 1 << 18,
+                                            .pixels_per_image = 1 << 14,
+                                            .total_bytes = 1 << 20,
+                                            .dictionary_bytes = 1 << 24};
 
 /// What the libraries take for themselves beside a dictionary: blocks, the coefficients of a progressive image, and
 /// zstd's window, which has a limit of its own.

@@ -53,7 +53,8 @@ namespace impl {
         const Shape shape{layer.channels};
         const std::span<const float> variances = impl::part_of_arena(buffers, layer.variance, shape);
         for (std::size_t c = 0; c < variances.size(); ++c) {
-            if (variances[c] < 0) return impl::element_text(buffer_name(layers, layer.layer, 1), shape, c, variances[c]);
+            if (variances[c] < 0)
+                return impl::element_text(buffer_name(layers, layer.layer, 1), shape, c, variances[c]);
         }
     }
     return {};
