@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that the tests of operations and layers include, so that one translation unit can hold several of them, each in a
-// namespace of its own: nvcc reads these headers three times a unit.
+// All that the tests of operations, layers and optimisers include, so that one translation unit can hold several of them,
+// each in a namespace of its own: nvcc reads these headers three times a unit.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +38,11 @@
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/clipped.hpp>
+#include <cupola/optim/lamb.hpp>
+#include <cupola/optim/rms_prop.hpp>
 
 #include "../child_process.hpp"
 #include "../devices.hpp"
