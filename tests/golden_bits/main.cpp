@@ -58,16 +58,13 @@ std::string compiler() {
 #endif
 }
 
-/// `compiled_isa`, and the instructions beside it that this project's sources select code by.
+/// `compiled_isa`, in which headers from before it named BF16 have AVX-512 alone.
 std::string instructions() {
-    std::string result = compiled_isa;
+    const std::string isa = compiled_isa;
 #if defined(__AVX512BF16__)
-    result += "+bf16";
+    if (isa.starts_with("avx512")) return "avx512+bf16";
 #endif
-#if defined(__AVX512F__) && !defined(__AVX512DQ__)
-    result += "-dq";
-#endif
-    return result;
+    return isa;
 }
 
 std::string key_of_machine(int threads) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The version, and the name of the inline namespace that holds everything.
+// The version, the instructions that a file is compiled for, and the name of the inline namespace that holds everything.
 //
 // The inline namespace encodes what changes the code that is generated from these headers: the version and the
 // instruction set that the file is compiled for. Files built with different flags then have different symbols and
@@ -12,10 +12,63 @@
 #define CUPOLA_VERSION_MINOR 1
 #define CUPOLA_VERSION_PATCH 0
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-#define CUPOLA_ABI v0_1_avx512
+// The instruction sets that these headers select code by, in rising order. Every processor with AVX2 and FMA has the rest
+// of x86-64-v3 too. Beside BF16's, compilers use none of the instructions that processors have beyond x86-64-v4 (VNNI,
+// VBMI, FP16, AMX) in this code; whether there is AMX is asked when the program runs.
+#define CUPOLA_ISA_BASELINE 1
+#define CUPOLA_ISA_AVX2 2
+#define CUPOLA_ISA_AVX512 4
+#define CUPOLA_ISA_AVX512_BF16 8
+
+// Those that the linked cupola::ops has, as a sum: its target defines it; this is what it has unless it is told otherwise.
+#if defined(CUPOLA_OPS) && !defined(CUPOLA_OPS_HAS)
+#define CUPOLA_OPS_HAS (CUPOLA_ISA_BASELINE + CUPOLA_ISA_AVX2 + CUPOLA_ISA_AVX512)
+#endif
+
+// A file that links to cupola::ops shares types with it, and so has a name that it has: without BF16 where it has none.
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#if defined(__AVX512BF16__) && (!defined(CUPOLA_OPS_HAS) || (CUPOLA_OPS_HAS & CUPOLA_ISA_AVX512_BF16))
+#define CUPOLA_ISA CUPOLA_ISA_AVX512_BF16
+#define CUPOLA_ISA_NAME avx512_bf16
+#else
+#define CUPOLA_ISA CUPOLA_ISA_AVX512
+#define CUPOLA_ISA_NAME avx512
+#endif
 #elif defined(__AVX2__) && defined(__FMA__)
-#define CUPOLA_ABI v0_1_avx2
+#define CUPOLA_ISA CUPOLA_ISA_AVX2
+#if defined(__AVX512F__) && !defined(CUPOLA_OPS_HAS)
+#define CUPOLA_ISA_NAME avx512f
+#else
+#define CUPOLA_ISA_NAME avx2
+#endif
+#else
+#define CUPOLA_ISA CUPOLA_ISA_BASELINE
+// Headers select nothing by these, but a compiler generates other code, and with FMA other bits.
+#if !defined(CUPOLA_OPS_HAS)
+#if defined(__AVX512F__)
+#define CUPOLA_ISA_NAME avx512f
+#elif defined(__AVX2__)
+#define CUPOLA_ISA_NAME avx2_without_fma
+#elif defined(__FMA__) || defined(__FMA4__)
+#define CUPOLA_ISA_NAME avx_fma
+#elif defined(__AVX__)
+#define CUPOLA_ISA_NAME avx
+#elif defined(__SSE3__)
+#define CUPOLA_ISA_NAME sse4
+#endif
+#endif
+#endif
+
+#if defined(CUPOLA_OPS_HAS) && !(CUPOLA_OPS_HAS & CUPOLA_ISA)
+#error "cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"
+#endif
+
+#define CUPOLA_JOINED_(a, b) a##b
+#define CUPOLA_JOINED(a, b) CUPOLA_JOINED_(a, b)
+#define CUPOLA_STRING_(a) #a
+#define CUPOLA_STRING(a) CUPOLA_STRING_(a)
+#ifdef CUPOLA_ISA_NAME
+#define CUPOLA_ABI CUPOLA_JOINED(v0_1_, CUPOLA_ISA_NAME)
 #else
 #define CUPOLA_ABI v0_1
 #endif
@@ -48,10 +101,8 @@ struct Version {
 inline constexpr Version version{CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_VERSION_PATCH};
 
 /// The instruction set that this file's own kernels are compiled for (oneDNN chooses its own at run time).
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-inline constexpr const char* compiled_isa = "avx512";
-#elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr const char* compiled_isa = "avx2";
+#ifdef CUPOLA_ISA_NAME
+inline constexpr const char* compiled_isa = CUPOLA_STRING(CUPOLA_ISA_NAME);
 #else
 inline constexpr const char* compiled_isa = "baseline";
 #endif

@@ -6,7 +6,7 @@
 
 #include <cupola/core/abi.hpp>
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 #define CUPOLA_HOST_AVX512 1
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline constexpr std::int64_t vector_lanes = 16;
 }
 /// To the nearest, ties to even; a NaN stays one.
 [[nodiscard]] inline __m256i narrowed(__m512 v) {
-#if defined(__AVX512BF16__)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512_BF16
     return (__m256i)_mm512_cvtneps_pbh(v);  // NOLINT: a cast between vectors of one size
 #else
     const __m512i bits = _mm512_castps_si512(v), high = _mm512_maskz_srli_epi32(0xFFFF, bits, 16);

@@ -15,9 +15,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if CUPOLA_ISA >= CUPOLA_ISA_AVX512
 inline constexpr std::int64_t lane_count = 16;
-#elif defined(__AVX2__) && defined(__FMA__)
+#elif CUPOLA_ISA >= CUPOLA_ISA_AVX2
 inline constexpr std::int64_t lane_count = 8;
 #else
 inline constexpr std::int64_t lane_count = 4;

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+#   check.sh FOLDER COMPILER FLAGS...
+#
+# The inline namespace says which instructions a file is compiled for: its name for each kind of flags; two units, for AVX-512 and for
+# AVX-512 with BF16, that share no function of Cupola in one program, and share all of them where both link to a cupola::ops without
+# BF16; and one error for a file whose instructions that library does not have. Nothing of it is run.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=$1
+shift
+compiler=("$@")
+mkdir -p "$folder"
+mistakes=0
+mistake() {
+    echo "$*"
+    mistakes=$((mistakes + 1))
+}
+
+# name FLAGS...: the name of the inline namespace.
+name() { "${compiler[@]}" "$@" -E -P -x c++ - <<<$'#include <cupola/core/abi.hpp>\nCUPOLA_ABI' | tail -n 1; }
+# named NAME FLAGS...
+named() {
+    local wanted=$1 found
+    shift
+    found=$(name "$@")
+    [ "$found" = "$wanted" ] || mistake "flags '$*': the namespace is $found, not $wanted"
+}
+named v0_1 -march=x86-64
+named v0_1_sse4 -march=x86-64-v2
+named v0_1_avx -march=sandybridge
+named v0_1_avx_fma -march=bdver2
+named v0_1_avx2_without_fma -march=x86-64 -mavx2
+named v0_1_avx2 -march=x86-64 -mavx2 -mfma
+named v0_1_avx2 -march=x86-64-v3
+named v0_1_avx512f -march=x86-64-v3 -mavx512f
+named v0_1_avx512f -march=x86-64-v3 -mavx512f -mavx512bw -mavx512vl
+named v0_1_avx512 -march=x86-64-v4
+named v0_1_avx512 -march=icelake-server
+named v0_1_avx512_bf16 -march=cooperlake
+named v0_1_avx512_bf16 -march=sapphirerapids
+# Those who link to cupola::ops have one of its names.
+named v0_1 -DCUPOLA_OPS -march=sandybridge
+named v0_1_avx2 -DCUPOLA_OPS -march=x86-64-v3 -mavx512f
+named v0_1_avx512 -DCUPOLA_OPS -march=sapphirerapids
+named v0_1_avx512_bf16 -DCUPOLA_OPS -DCUPOLA_OPS_HAS=8 -march=sapphirerapids
+
+for has in 1 2 8; do
+    errors=$("${compiler[@]}" -DCUPOLA_OPS -DCUPOLA_OPS_HAS=$has -march=x86-64-v4 -fsyntax-only -x c++ - 2>&1 \
+        <<<$'#include <cupola/tensor/algorithms.hpp>' | grep 'error:' || true)
+    [[ $errors == *"cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"* &&
+        $(wc -l <<<"$errors") -eq 1 ]] || mistake "a library for $has, linked to a file for x86-64-v4: errors '$errors'"
+done
+
+# compiled UNIT FLAGS...: prints the file with the names of the functions of Cupola that the unit holds.
+compiled() {
+    local unit=$1
+    shift
+    "${compiler[@]}" -O0 "$@" -DUNIT_FUNCTION="$unit" -fPIC -c "$here/unit.cpp" -o "$folder/$unit.o"
+    nm --defined-only "$folder/$unit.o" | awk '$3 ~ /cupola/ { print $3 }' | sort >"$folder/$unit.names"
+    grep -q narrowed "$folder/$unit.names" || mistake "$unit holds no copy of narrowed()"
+}
+rounds_by_instruction() { objdump -d "$folder/$1.o" | grep -q vcvtneps2bf16; }
+# In the program, the linker takes one copy of each name.
+copies() {
+    "${compiler[@]}" -shared "$folder/$1.o" "$folder/$2.o" -o "$folder/both.so"
+    nm --defined-only "$folder/both.so" | grep -c narrowed || true
+}
+
+compiled without -march=x86-64-v4
+compiled with -march=x86-64-v4 -mavx512bf16
+rounds_by_instruction with || mistake "code for BF16 does not use its instruction: this test sees nothing"
+! rounds_by_instruction without || mistake "code for AVX-512 alone uses an instruction of BF16"
+shared=$(comm -12 "$folder/without.names" "$folder/with.names")
+[ -z "$shared" ] || mistake "units for AVX-512 with and without BF16 share functions: $shared"
+[ "$(copies without with)" -eq 2 ] || mistake "a program of both units does not hold two copies of narrowed()"
+
+compiled linked_without -DCUPOLA_OPS -march=x86-64-v4
+compiled linked_with -DCUPOLA_OPS -march=x86-64-v4 -mavx512bf16
+! rounds_by_instruction linked_with || mistake "code that shares its names with a library without BF16 uses its instruction"
+cmp -s "$folder/linked_without.names" "$folder/linked_with.names" ||
+    mistake "units that link to one cupola::ops have functions of different names"
+[ "$(copies linked_without linked_with)" -eq 1 ] || mistake "a program of both units does not share narrowed()"
+
+[ "$mistakes" -eq 0 ]
