@@ -26,8 +26,16 @@ using operation_run::Problem;
 using operation_run::rounded;
 using operation_run::tolerance;
 using operation_run::weight_gradient_tolerance;
+using reference::added_to_first;
+using reference::bias_gradient_of;
 using reference::distance;
+using reference::distance_of_sums;
+using reference::distance_of_sums_at;
 using reference::Floats;
+using reference::forward_of;
+using reference::input_gradient_of;
+using reference::magnitudes;
+using reference::weight_gradient_of;
 
 namespace {
 
@@ -102,10 +110,12 @@ TEST_CASE_TEMPLATE_DEFINE("convolution, forward and backward, agrees with plain 
             const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, r.forward(x, w, b)) < tolerance<D>);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < weight_gradient_tolerance<D>);
-            if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+            CHECK(distance_of_sums(outcome.output, forward_of(r), x, w, b) < tolerance<D>);
+            CHECK(distance_of_sums(outcome.input_gradient, input_gradient_of(r), dy, w) < tolerance<D>);
+            CHECK(distance_of_sums(outcome.parameter_gradients[0], weight_gradient_of(r), dy, x) <
+                  weight_gradient_tolerance<D>);
+            if (c.bias)
+                CHECK(distance_of_sums(outcome.parameter_gradients[1], bias_gradient_of(r), dy) < reference::tolerance);
         }
     }
 }
@@ -122,11 +132,14 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a convolution agrees with plain loo
         const Floats &x = problem.x, &w = problem.parameters[0];
         const Floats b = c.bias ? problem.parameters[1] : Floats{};
         const auto before = r.forward(x, w, b);
-        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < tolerance<D>);
+        const auto terms = [&] { return r.forward(magnitudes(x), magnitudes(w), magnitudes(b)); };
+        CHECK(distance_of_sums_at(before, outcome.output, reference::relu(before), terms) < tolerance<D>);
         const Floats dy = reference::relu_mask(outcome.output, problem.dy);
-        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < weight_gradient_tolerance<D>);
-        if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+        CHECK(distance_of_sums(outcome.input_gradient, input_gradient_of(r), dy, w) < tolerance<D>);
+        CHECK(distance_of_sums(outcome.parameter_gradients[0], weight_gradient_of(r), dy, x) <
+              weight_gradient_tolerance<D>);
+        if (c.bias)
+            CHECK(distance_of_sums(outcome.parameter_gradients[1], bias_gradient_of(r), dy) < reference::tolerance);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_relu_agrees, DevicesAndElements);
@@ -188,14 +201,13 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
         Problem problem = problem_of<D>(c, seed, 2);
         problem.accumulate = true;
         const Outcome outcome = run<D>(c, problem);
-        reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
-        for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
-        CHECK(distance(outcome.parameter_gradients[0], dw) < weight_gradient_tolerance<D>);
-        if (c.bias) {
-            for (std::size_t i = 0; i < db.size(); ++i) db[i] += static_cast<double>(problem.gradients_before[1][i]);
-            CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
-        }
-        CHECK(distance(outcome.input_gradient, r.input_gradient(problem.dy, problem.parameters[0])) < tolerance<D>);
+        CHECK(distance_of_sums(outcome.parameter_gradients[0], added_to_first(weight_gradient_of(r)),
+                               problem.gradients_before[0], problem.dy, problem.x) < weight_gradient_tolerance<D>);
+        if (c.bias)
+            CHECK(distance_of_sums(outcome.parameter_gradients[1], added_to_first(bias_gradient_of(r)),
+                                   problem.gradients_before[1], problem.dy) < reference::tolerance);
+        CHECK(distance_of_sums(outcome.input_gradient, input_gradient_of(r), problem.dy, problem.parameters[0]) <
+              tolerance<D>);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_adds, DevicesAndElements);

@@ -25,8 +25,15 @@ using operation_run::Outcome;
 using operation_run::Problem;
 using operation_run::rounded;
 using operation_run::tolerance;
-using reference::distance;
+using reference::added_to_first;
+using reference::bias_gradient_of;
+using reference::distance_of_sums;
+using reference::distance_of_sums_at;
 using reference::Floats;
+using reference::forward_of;
+using reference::input_gradient_of;
+using reference::magnitudes;
+using reference::weight_gradient_of;
 
 namespace {
 
@@ -87,10 +94,12 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer, forward and backward, agrees with pla
             const Floats &x = problem.x, &w = problem.parameters[0], &dy = problem.dy;
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
             const Outcome outcome = run<D>(c, problem);
-            CHECK(distance(outcome.output, r.forward(x, w, b)) < tolerance<D>);
-            CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-            CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
-            if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+            CHECK(distance_of_sums(outcome.output, forward_of(r), x, w, b) < tolerance<D>);
+            CHECK(distance_of_sums(outcome.input_gradient, input_gradient_of(r), dy, w) < tolerance<D>);
+            CHECK(distance_of_sums(outcome.parameter_gradients[0], weight_gradient_of(r), dy, x) <
+                  reference::tolerance);
+            if (c.bias)
+                CHECK(distance_of_sums(outcome.parameter_gradients[1], bias_gradient_of(r), dy) < reference::tolerance);
         }
     }
 }
@@ -104,12 +113,15 @@ TEST_CASE_TEMPLATE_DEFINE("outside training a linear layer agrees with plain loo
             INFO(describe(c), ", threads ", threads, ", seed ", seed);
             Problem problem = problem_of<D>(c, seed, threads);
             problem.made_for_training = problem.training = false;
+            const reference::Linear r = oracle(c);
+            const Floats &x = problem.x, &w = problem.parameters[0];
             const Floats b = c.bias ? problem.parameters[1] : Floats{};
-            const auto before = oracle(c).forward(problem.x, problem.parameters[0], b);
-            CHECK(distance(run<D>(c, problem).output, before) < tolerance<D>);
+            const auto before = r.forward(x, w, b);
+            const auto terms = [&] { return r.forward(magnitudes(x), magnitudes(w), magnitudes(b)); };
+            CHECK(distance_of_sums_at(before, run<D>(c, problem).output, before, terms) < tolerance<D>);
             problem.activation = Activation::relu;
             const Outcome fused = run<D>(c, problem);
-            CHECK(reference::distance_at(before, fused.output, reference::relu(before)) < tolerance<D>);
+            CHECK(distance_of_sums_at(before, fused.output, reference::relu(before), terms) < tolerance<D>);
         }
     }
 }
@@ -126,11 +138,13 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a linear layer agrees with plain lo
         const Floats &x = problem.x, &w = problem.parameters[0];
         const Floats b = c.bias ? problem.parameters[1] : Floats{};
         const auto before = r.forward(x, w, b);
-        CHECK(reference::distance_at(before, outcome.output, reference::relu(before)) < tolerance<D>);
+        const auto terms = [&] { return r.forward(magnitudes(x), magnitudes(w), magnitudes(b)); };
+        CHECK(distance_of_sums_at(before, outcome.output, reference::relu(before), terms) < tolerance<D>);
         const Floats dy = reference::relu_mask(outcome.output, problem.dy);
-        CHECK(distance(outcome.input_gradient, r.input_gradient(dy, w)) < tolerance<D>);
-        CHECK(distance(outcome.parameter_gradients[0], r.weight_gradient(dy, x)) < reference::tolerance);
-        if (c.bias) CHECK(distance(outcome.parameter_gradients[1], r.bias_gradient(dy)) < reference::tolerance);
+        CHECK(distance_of_sums(outcome.input_gradient, input_gradient_of(r), dy, w) < tolerance<D>);
+        CHECK(distance_of_sums(outcome.parameter_gradients[0], weight_gradient_of(r), dy, x) < reference::tolerance);
+        if (c.bias)
+            CHECK(distance_of_sums(outcome.parameter_gradients[1], bias_gradient_of(r), dy) < reference::tolerance);
     }
 }
 TEST_CASE_TEMPLATE_APPLY(linear_relu_agrees, DevicesAndElements);
@@ -195,14 +209,11 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients wher
             const Outcome outcome = run<D>(c, problem);
             const Floats dy =
                 activation == Activation::relu ? reference::relu_mask(outcome.output, problem.dy) : problem.dy;
-            reference::Doubles dw = r.weight_gradient(dy, problem.x), db = r.bias_gradient(dy);
-            for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += static_cast<double>(problem.gradients_before[0][i]);
-            CHECK(distance(outcome.parameter_gradients[0], dw) < reference::tolerance);
-            if (c.bias) {
-                for (std::size_t i = 0; i < db.size(); ++i)
-                    db[i] += static_cast<double>(problem.gradients_before[1][i]);
-                CHECK(distance(outcome.parameter_gradients[1], db) < reference::tolerance);
-            }
+            CHECK(distance_of_sums(outcome.parameter_gradients[0], added_to_first(weight_gradient_of(r)),
+                                   problem.gradients_before[0], dy, problem.x) < reference::tolerance);
+            if (c.bias)
+                CHECK(distance_of_sums(outcome.parameter_gradients[1], added_to_first(bias_gradient_of(r)),
+                                       problem.gradients_before[1], dy) < reference::tolerance);
         }
     }
 }

@@ -65,6 +65,18 @@ struct BatchNorm {
         return g;
     }
 
+    /// The sums of the magnitudes of what the weight's and the bias's gradients are sums of.
+    [[nodiscard]] Gradients gradient_terms(std::span<const float> dy, std::span<const float> x,
+                                           std::span<const float> y, const Moments& m) const {
+        Gradients g{{}, Doubles(channels), Doubles(channels)};
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const double masked = relu && !(y[i] > 0.0F) ? 0.0 : std::abs(static_cast<double>(dy[i]));
+            g.weight[i % channels] += masked * std::abs(normalized(x[i], i % channels, m));
+            g.bias[i % channels] += masked;
+        }
+        return g;
+    }
+
 private:
     [[nodiscard]] double normalized(float x, std::size_t c, const Moments& m) const {
         return (static_cast<double>(x) - m.mean[c]) / std::sqrt(m.variance[c] + epsilon);
