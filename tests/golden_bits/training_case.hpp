@@ -191,6 +191,18 @@ template <class Node>
     }
 }
 
+/// 0 for a node that runs its layer's operation, 1 and 2 for one of a pooling and a normalisation or the other way round:
+/// what earlier commits have in an enumeration is the row of the table of fusions, behind those that make no operation.
+template <class Node>
+[[nodiscard]] std::size_t pair_of(const Node& node) {
+    if constexpr (requires { node.pair; }) {
+        return static_cast<std::size_t>(node.pair);
+    } else {
+        constexpr std::size_t rows_without_operation = 2;
+        return node.pattern == Node{}.pattern ? 0 : node.pattern - rows_without_operation + 1;
+    }
+}
+
 /// A hash of what a plan of the network is made of: the list that the fusion pass leaves.
 template <class Net>
 [[nodiscard]] std::uint64_t hash_of_plan(bool training) {
@@ -202,7 +214,7 @@ template <class Net>
     for (const NodeInfo& node : nodes) {
         const auto [layer, layers] = layers_of(node);
         add(layer), add(layers), add(node.input.size()), add(node.output.size());
-        add(node.activation), add(node.pair), add(node.view), add(node.has_parameters), add(node.folded_norm);
+        add(node.activation), add(pair_of(node)), add(node.view), add(node.has_parameters), add(node.folded_norm);
         add(node.backward_reads_input), add(node.backward_reads_output), add(node.reads), add(node.also_reads);
         add(node.relu_mask_applied_by_next), add(node.applies_relu_mask_of_previous), add(node.second_reader);
         add(node.second_reader_adds);

@@ -25,8 +25,9 @@ static_assert(parameters.list[0].initializer == constant(1) && parameters.list[1
 static_assert(buffers.count == 2 && std::string_view(buffers.list[0].name) == "running_mean" &&
               std::string_view(buffers.list[1].name) == "running_var");
 static_assert(buffers.list[0].initializer == constant(0) && buffers.list[1].initializer == constant(1));
-static_assert(traits_of<Norm>().statistics_decay == 0.9 &&
-              traits_of<BatchNorm2d<1e-5, 0.997>>().statistics_decay == 0.997);
+static_assert(kind_of<Norm>() == LayerKind::batch_norm && kind_parts_of<Norm>().batch_norm.decay == 0.9 &&
+              kind_parts_of<BatchNorm2d<1e-3, 0.997>>().batch_norm.decay == 0.997 &&
+              kind_parts_of<BatchNorm2d<1e-3, 0.997>>().batch_norm.epsilon == 1e-3);
 static_assert(traits_of<Norm>().absorbs_relu && traits_of<Norm>().backward_reads_input &&
               !traits_of<Norm>().backward_reads_output);
 static_assert(ReducesStatistics<OperationOf<Norm, AnyDevice>>);

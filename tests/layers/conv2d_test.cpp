@@ -49,8 +49,7 @@ static_assert(parameters_of<Conv2d<8, 3, biases(constant(0.1))>>(image).list[1].
 static_assert(Conv1::stride == 1 && Conv1::padding == Padding::same && Conv1::has_bias);
 
 static_assert(traits_of<Conv1>().backward_reads_input && !traits_of<Conv1>().backward_reads_output);
-static_assert(traits_of<Conv1>().absorbs_relu && !traits_of<Conv1>().view &&
-              traits_of<Conv1>().activation == Activation::none);
+static_assert(traits_of<Conv1>().absorbs_relu && kind_of<Conv1>() == LayerKind::convolution);
 
 static_assert(std::string_view(Conv2d<0, 5>::output(image).error) == "has a size of zero");
 static_assert(std::string_view(Conv2d<64, 0>::output(image).error) == "has a size of zero");

@@ -12,7 +12,7 @@ using namespace cupola;
 static_assert(Flatten::output(Shape{6, 6, 64}).shape == Shape{2304});
 static_assert(Flatten::output(Shape{2304}).shape == Shape{2304});
 static_assert(parameters_of<Flatten>(Shape{6, 6, 64}).count == 0);
-static_assert(traits_of<Flatten>().view && !traits_of<Flatten>().backward_reads_input &&
+static_assert(kind_of<Flatten>() == LayerKind::view && !traits_of<Flatten>().backward_reads_input &&
               !traits_of<Flatten>().backward_reads_output);
 
 TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_nothing) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/layers/parameters.hpp, cupola/layers/layer_kind.hpp
 //
 // The contract of a layer: what satisfies it, that each missing part is found, and what a layer that says nothing is
 // taken to be.
+#include <string>
 #include <string_view>
 
 #include <doctest/doctest.h>
@@ -43,8 +45,8 @@ static_assert(!HasParameters<Unchanging> && !HasTraits<Unchanging>);
 static_assert(parameters_of<Unchanging>(Shape{4}).count == 0 && multiply_adds_of<Unchanging>(Shape{4}) == 0);
 // The defaults are the safe ones: everything is kept for backward, nothing is fused, nothing is a view.
 static_assert(traits_of<Unchanging>().backward_reads_input && traits_of<Unchanging>().backward_reads_output);
-static_assert(!traits_of<Unchanging>().view && !traits_of<Unchanging>().absorbs_relu &&
-              !traits_of<Unchanging>().can_apply_relu_mask && traits_of<Unchanging>().activation == Activation::none);
+static_assert(!traits_of<Unchanging>().absorbs_relu && !traits_of<Unchanging>().can_apply_relu_mask);
+static_assert(!HasKind<Unchanging> && kind_of<Unchanging>() == LayerKind::plain);
 
 struct Empty {};
 static_assert(!Layer<Empty> && !Layer<int> && !Layer<void>);
@@ -88,6 +90,62 @@ struct ParametersOfAnotherKind : Unchanging {
 };
 static_assert(!HasParameters<ParametersOfAnotherKind>);
 
+// A layer says once what it is, and what belongs to its kind goes with it.
+static_assert(kind_of<MaxPool2d<3, 2>>() == LayerKind::pooling && PoolingLayer<MaxPool2d<3, 2>>);
+static_assert(kind_parts_of<MaxPool2d<3, 2>>().pooling(Shape{8, 8, 4}).height.window == 3);
+static_assert(kind_of<LocalResponseNorm<4>>() == LayerKind::local_response_norm &&
+              kind_parts_of<LocalResponseNorm<4>>().local_response_norm(Shape{8, 8, 4}).radius == 4);
+static_assert(kind_of<ReLU>() == LayerKind::activation && kind_parts_of<ReLU>().activation == Activation::relu);
+static_assert(kind_of<Conv2d<8, 3>>() == LayerKind::convolution && kind_of<Flatten>() == LayerKind::view);
+static_assert(kind_of<Linear<8>>() == LayerKind::plain && kind_of<int>() == LayerKind::plain);
+
+/// A layer of a kind that lacks what the kind needs is none.
+template <LayerKind which>
+struct OfKind : Unchanging {
+    static constexpr LayerKind kind = which;
+};
+static_assert(Layer<OfKind<LayerKind::view>> && Layer<OfKind<LayerKind::activation>>);
+static_assert(kind_parts_of<OfKind<LayerKind::activation>>().activation == Activation::none,
+              "an activation that no operation takes over");
+static_assert(!Layer<OfKind<LayerKind::pooling>> && !Layer<OfKind<LayerKind::local_response_norm>>);
+static_assert(!Layer<OfKind<LayerKind::convolution>> && !Layer<OfKind<LayerKind::batch_norm>>);
+struct PoolingOfAnotherShape : OfKind<LayerKind::pooling> {
+    static constexpr LocalResponseNormShape shape(const Shape&) { return {}; }
+};
+static_assert(!Layer<PoolingOfAnotherShape>);
+struct OwnPooling : OfKind<LayerKind::pooling> {
+    static constexpr PoolingShape shape(const Shape&) { return {}; }
+};
+static_assert(Layer<OwnPooling> && LayerOn<OwnPooling, Host>);
+struct KindOfAnotherType : Unchanging {
+    static constexpr int kind = 4;
+};
+static_assert(!HasKind<KindOfAnotherType> && Layer<KindOfAnotherType>);
+
+/// Everything that a batch normalisation has, but for one member.
+struct OwnNorm : OfKind<LayerKind::batch_norm> {
+    static constexpr BatchNormStatistics statistics{.epsilon = 1e-3, .decay = 0.5};
+    static constexpr Parameters parameters(const Shape& input) {
+        return {Parameter{.name = "scale", .shape = {input.channels()}},
+                Parameter{.name = "shift", .shape = {input.channels()}}};
+    }
+    static constexpr Parameters buffers(const Shape& input) {
+        return {Parameter{.name = "mean", .shape = {input.channels()}},
+                Parameter{.name = "var", .shape = {input.channels()}}};
+    }
+};
+static_assert(Layer<OwnNorm> && kind_parts_of<OwnNorm>().batch_norm.decay == 0.5);
+struct NormWithoutStatistics : OwnNorm {
+    static constexpr int statistics = 0;
+};
+struct NormWithoutParameters : OwnNorm {
+    static constexpr int parameters(const Shape&) { return 0; }
+};
+struct NormWithoutBuffers : OwnNorm {
+    static constexpr int buffers(const Shape&) { return 0; }
+};
+static_assert(!Layer<NormWithoutStatistics> && !Layer<NormWithoutParameters> && !Layer<NormWithoutBuffers>);
+
 // An operation that names no memory needs none.
 static_assert(Operation<Unchanging::Operation, Host> && !Operation<WithoutBackward::Operation, Host>);
 
@@ -114,4 +172,24 @@ TEST_CASE("parameters are listed in the order they are given in") {
     CHECK(two.count == 2);
     CHECK(std::string_view(two.list[0].name) == "weight");
     CHECK(two.list[1].shape == Shape{1});
+}
+
+TEST_CASE("what a layer lacks for its kind is one message with every missing member") {
+    const auto message = []<class L>(L) {
+        CompileTimeMessage result;
+        impl::describe_missing_members<L>(result);
+        return std::string(result.characters, result.size);
+    };
+    CHECK(message(OfKind<LayerKind::pooling>{}) ==
+          "has the kind pooling and lacks `static constexpr PoolingShape shape(const Shape&)`");
+    CHECK(message(OfKind<LayerKind::local_response_norm>{}) ==
+          "has the kind local_response_norm and lacks `static constexpr LocalResponseNormShape shape(const Shape&)`");
+    CHECK(message(OfKind<LayerKind::convolution>{}) ==
+          "has the kind convolution and lacks `static constexpr Parameters parameters(const Shape&)`");
+    CHECK(
+        message(OfKind<LayerKind::batch_norm>{}) ==
+        "has the kind batch_norm and lacks `static constexpr BatchNormStatistics statistics`, "
+        "`static constexpr Parameters parameters(const Shape&)`, `static constexpr Parameters buffers(const Shape&)`");
+    CHECK(message(NormWithoutBuffers{}) ==
+          "has the kind batch_norm and lacks `static constexpr Parameters buffers(const Shape&)`");
 }

@@ -30,7 +30,7 @@ static_assert(parameters_of<Linear<10>>(Shape{4}).list[0].initializer == he_norm
 static_assert(parameters_of<Linear<10>>(Shape{4}).list[1].initializer == constant(0.0));
 
 static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().backward_reads_output &&
-              traits_of<Local3>().absorbs_relu && !traits_of<Local3>().view);
+              traits_of<Local3>().absorbs_relu);
 
 static_assert(std::string_view(Linear<0>::output(Shape{4}).error) == "has a size of zero");
 static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).error) ==

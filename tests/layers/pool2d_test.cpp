@@ -29,7 +29,9 @@ static_assert(!traits_of<MaxPool2d<3, 2>>().backward_reads_input &&
 static_assert(!traits_of<AvgPool2d<3, 2>>().backward_reads_input &&
               !traits_of<AvgPool2d<3, 2>>().backward_reads_output);
 static_assert(traits_of<MaxPool2d<3, 2>>().can_apply_relu_mask && !traits_of<AvgPool2d<3, 2>>().can_apply_relu_mask);
-static_assert(!traits_of<MaxPool2d<3, 2>>().view && !traits_of<MaxPool2d<3, 2>>().absorbs_relu);
+static_assert(!traits_of<MaxPool2d<3, 2>>().absorbs_relu);
+static_assert(kind_of<AvgPool2d<3, 2>>() == LayerKind::pooling &&
+              kind_parts_of<AvgPool2d<3, 2>>().pooling(Shape{8, 8, 4}).kind == PoolingKind::average);
 
 static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).error) == "has a size of zero");
 static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).error) == "has a size of zero");

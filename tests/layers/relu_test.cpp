@@ -12,9 +12,9 @@ using namespace cupola;
 static_assert(ReLU::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
 static_assert(ReLU::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<ReLU>(Shape{384}).count == 0 && multiply_adds_of<ReLU>(Shape{384}) == 0);
-static_assert(traits_of<ReLU>().activation == Activation::relu);
+static_assert(kind_of<ReLU>() == LayerKind::activation && ReLU::activation == Activation::relu);
 static_assert(!traits_of<ReLU>().backward_reads_input && traits_of<ReLU>().backward_reads_output);
-static_assert(!traits_of<ReLU>().absorbs_relu && !traits_of<ReLU>().view);
+static_assert(!traits_of<ReLU>().absorbs_relu);
 
 TEST_CASE_TEMPLATE_DEFINE("ReLU computes what its type says", D, relu_computes) {
     const auto [problem, outcome] = layer_run::run<ReLU, D>({7, 5, 3}, 2, reference::fresh_seed());

@@ -45,7 +45,7 @@ static_assert(ResNet<44, 10>::parameter_count == 658'651 - 65 && ResNet<20, 10>:
 static_assert([] {
     int convolutions = 0, norms = 0;
     for (const LayerInfo& layer : ResNet<44>::layers) {
-        convolutions += layer.type.starts_with("Conv2d") ? 1 : 0;
+        convolutions += layer.kind == LayerKind::convolution ? 1 : 0;
         norms += layer.buffers.count > 0 ? 1 : 0;
     }
     return convolutions == 43 && norms == 43;
@@ -211,8 +211,8 @@ TEST_CASE("the weights begin as Glorot's, the batch norms as the identity") {
         if (layer.parameters.count == 0) continue;
         const bool norm = layer.buffers.count > 0;
         CHECK(layer.parameters.list[0].initializer == (norm ? constant(1) : glorot_uniform()));
-        CHECK(layer.parameters.count == (layer.type.starts_with("Conv2d") ? 1 : 2));
+        CHECK(layer.parameters.count == (layer.kind == LayerKind::convolution ? 1 : 2));
         if (layer.parameters.count == 2) CHECK(layer.parameters.list[1].initializer == constant(0));
-        if (norm) CHECK(layer.traits.statistics_decay == 0.997);
+        if (norm) CHECK(layer.kind_parts.batch_norm.decay == 0.997);
     }
 }

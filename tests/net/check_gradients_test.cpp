@@ -128,7 +128,8 @@ std::string report() {
 /// A function of each element: y = f(x), dy/dx as given.
 template <float (*f)(float), float (*derivative)(float), bool relu = false>
 struct Elementwise {
-    static constexpr LayerTraits traits{.activation = relu ? Activation::relu : Activation::none};
+    static constexpr LayerKind kind = LayerKind::activation;
+    static constexpr Activation activation = relu ? Activation::relu : Activation::none;
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
         std::int64_t count;
@@ -156,7 +157,7 @@ float leaky(float x) { return x > 0 ? x : 0.1F * x; }
 float leaky_derivative(float x) { return x > 0 ? 1 : 0.1F; }
 
 struct ViewOfAnotherSize {
-    static constexpr LayerTraits traits{.view = true};
+    static constexpr LayerKind kind = LayerKind::view;
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size() - 1}; }
     template <class BuildContext>
     static Flatten::Nothing operation(const BuildContext&) {
@@ -303,11 +304,10 @@ TEST_CASE("traits that promise too much are found") {
         "with a ReLU inside, with the mask put on by the layer after it, backward gives another gradient of the input"));
     CHECK(contains(check_gradients<MaskOnlyInWords, Host>({50}).report(),
                    "the traits say that it masks for a ReLU before it, and its input gradient is not the masked one"));
-    CHECK(contains(
-        check_gradients<ViewOfAnotherSize, Host>({3, 4, 5}).report(),
-        "the traits say that this is a view, and its output of 59 has another size than its input of 3 x 4 x 5"));
+    CHECK(contains(check_gradients<ViewOfAnotherSize, Host>({3, 4, 5}).report(),
+                   "it has the kind view and an output of another size than its input; its output is 59"));
     CHECK(contains(check_gradients<Elementwise<leaky, leaky_derivative, true>, Host>({50}).report(),
-                   "the traits say that this is a ReLU, and its output for -"));
+                   "it says that it is a ReLU, and its output for -"));
 }
 
 TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/net/fusion_patterns.hpp, cupola/net/node_info.hpp
 #include <cupola/net/fusion.hpp>
 
 #include <array>
@@ -12,6 +13,25 @@
 #include "tutorial.hpp"
 
 using namespace cupola;
+
+namespace {
+
+/// The row of the table for two kinds.
+constexpr std::size_t row_of(LayerKind first, LayerKind second) {
+    for (std::size_t i = 0; i < fusion_patterns.size(); ++i) {
+        if (fusion_patterns[i].kinds.match(first, second)) return i;
+    }
+    return no_pattern;
+}
+constexpr std::size_t pool_then_lrn = row_of(LayerKind::pooling, LayerKind::local_response_norm),
+                      lrn_then_pool = row_of(LayerKind::local_response_norm, LayerKind::pooling);
+static_assert(pool_then_lrn != lrn_then_pool && fusion_patterns[pool_then_lrn].one_operation &&
+              fusion_patterns[lrn_then_pool].one_operation);
+static_assert(row_of(LayerKind::pooling, LayerKind::pooling) == no_pattern);
+static_assert(row_of(LayerKind::plain, LayerKind::activation) == row_of(LayerKind::sum, LayerKind::activation),
+              "whatever the first layer is");
+
+}  // namespace
 
 TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations stand alone") {
     std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
@@ -35,7 +55,7 @@ TEST_CASE(
     std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
     fuse(tutorial::Net::layers, true, nodes);
     const NodeInfo &first = nodes[1], &second = nodes[3];
-    CHECK(first.pair == FusedPair::pool_then_lrn);
+    CHECK(first.pattern == pool_then_lrn);
     CHECK(first.layer == 2);
     CHECK(first.layers == 2);
     CHECK(first.input == Shape{24, 24, 64});
@@ -47,7 +67,7 @@ TEST_CASE(
     CHECK_FALSE(first.backward_reads_output);
     CHECK_FALSE(nodes[0].backward_reads_output);
 
-    CHECK(second.pair == FusedPair::lrn_then_pool);
+    CHECK(second.pattern == lrn_then_pool);
     CHECK(second.layer == 6);
     CHECK(second.output == Shape{6, 6, 64});
     CHECK(second.applies_relu_mask_of_previous);
@@ -61,13 +81,13 @@ TEST_CASE(
                               ReLU, MaxPool2d<2>> {};
     std::array<NodeInfo, 6> each{};
     REQUIRE(fuse(Apart::layers, true, each) == 6);
-    for (const NodeInfo& node : each) CHECK(node.pair == FusedPair::none);
+    for (const NodeInfo& node : each) CHECK(node.pattern == no_pattern);
     // Of three in a row the first two are a pair.
     struct Three : Sequential<Input<8, 8, 4>, LocalResponseNorm<1>, MaxPool2d<2>, LocalResponseNorm<1>> {};
     std::array<NodeInfo, 3> three{};
     REQUIRE(fuse(Three::layers, true, three) == 2);
-    CHECK(three[0].pair == FusedPair::lrn_then_pool);
-    CHECK(three[1].pair == FusedPair::none);
+    CHECK(three[0].pattern == lrn_then_pool);
+    CHECK(three[1].pattern == no_pattern);
     REQUIRE(fuse(Three::layers, false, three) == 3);
 }
 

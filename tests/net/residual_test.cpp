@@ -32,9 +32,9 @@ struct Plain : Sequential<Input<6, 6, 3>, Named<"stem", Conv2d<4, 3>>, ReLU, Nam
 
 // Fork, the block's rows, the shortcut's, Add.
 static_assert(Plain::layer_count == 2 + 1 + 5 + 1 + 3);
-static_assert(Plain::layers[2].traits.two_readers && Plain::layers[2].reads == 2 && Plain::layers[2].name.empty());
+static_assert(Plain::layers[2].kind == LayerKind::fork && Plain::layers[2].reads == 2 && Plain::layers[2].name.empty());
 static_assert(Plain::layers[3].name == "block.conv1" && Plain::layers[3].reads == 3);
-static_assert(Plain::layers[8].traits.two_inputs && Plain::layers[8].name == "block");
+static_assert(Plain::layers[8].kind == LayerKind::sum && Plain::layers[8].name == "block");
 static_assert(Plain::layers[8].reads == 8 && Plain::layers[8].also_reads == 3);
 static_assert(Plain::layers[9].reads == 9);
 static_assert(Plain::parameter_count == 3 * 9 * 4 + 4 + 2 * (4 * 9 * 4 + 8) + 4 * 5 + 5);
@@ -233,9 +233,9 @@ TEST_CASE("BatchNorm2d and the sum of a block take in the ReLU that follows; a s
     std::vector<NodeInfo> nodes(Every::layer_count);
     nodes.resize(fuse(Every::layers, true, nodes));
     for (const NodeInfo& node : nodes) {
-        const std::string_view type = Every::layers[node.layer].type;
-        CHECK(type != "ReLU");
-        if (type == "Add") CHECK((node.layers == 2) == (Every::layers[node.layer].name != "d"));
+        const LayerKind kind = Every::layers[node.layer].kind;
+        CHECK(kind != LayerKind::activation);
+        if (kind == LayerKind::sum) CHECK((node.layers == 2) == (Every::layers[node.layer].name != "d"));
     }
     struct Apart : Sequential<Input<4, 4, 2>, Residual<Projection<ReLU, Conv2d<2, 1>>, Conv2d<2, 3>>> {};
     std::vector<NodeInfo> apart(Apart::layer_count);
@@ -328,8 +328,8 @@ TEST_CASE("inspection shows a network with blocks as training computes it, each 
     CHECK(same_bits(seen.back(), trained.output));
     for (std::size_t i = 0; i < seen.size(); ++i) {
         const LayerInfo& layer = Every::layers[i];
-        if (layer.traits.two_readers) CHECK(same_bits(seen[i], seen[layer.reads - 1]));
-        if (!layer.traits.two_inputs) continue;
+        if (layer.kind == LayerKind::fork) CHECK(same_bits(seen[i], seen[layer.reads - 1]));
+        if (layer.kind != LayerKind::sum) continue;
         for (std::size_t k = 0; k < seen[i].size(); ++k)
             REQUIRE(seen[i][k] == seen[layer.reads - 1][k] + seen[layer.also_reads - 1][k]);
     }

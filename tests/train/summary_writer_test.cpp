@@ -31,6 +31,10 @@ struct Normalized : Sequential<Input<4, 4, 3>,
     Named<"layer1.0", Residual<Identity, Named<"conv1", Conv2d<4, 3>>>>, ReLU,
     Residual<Projection<ReLU>, Named<"conv2", Conv2d<4, 3>>>, Flatten, Linear<2>> {};
 // clang-format on
+/// A batch normalisation by another name.
+struct OwnNorm : BatchNorm2d<> {};
+struct OwnNormalized
+    : Sequential<Input<4, 4, 3>, Named<"conv1", Conv2d<4, 3>>, Named<"own", OwnNorm>, Flatten, Linear<2>> {};
 struct Plain : Sequential<Input<8>, Named<"hidden", Linear<4>>, ReLU, Linear<2>> {};
 
 /// Keeps what it is given.
@@ -174,6 +178,17 @@ TEST_CASE("batch normalisation has TensorFlow's names, and layers inside a resid
     CHECK(histograms["bn1/activations"].maximum == 3.0);    // the ReLU's
     CHECK(histograms["layer1/0/conv1/activations"].maximum == 5.0);
     CHECK(histograms["conv2/activations"].maximum == 9.0);  // the ReLU after it is the shortcut's
+}
+
+TEST_CASE("the tags of a normalisation go by its kind, not by its type's name") {
+    Kept kept;
+    SummaryWriter writer(kept, OwnNormalized::layers);
+    writer.inspect(FakeInspection<OwnNormalized>{});
+    Run run{};
+    writer.on_step(report_of(0, 1.0), run);
+    CHECK(kept.histograms[0].count("own/gamma") == 1);
+    CHECK(kept.histograms[0].count("own/beta") == 1);
+    CHECK(kept.histograms[0].count("own/weights") == 0);
 }
 
 TEST_CASE("values that are not finite are counted under a tag of their own") {

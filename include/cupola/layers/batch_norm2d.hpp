@@ -17,8 +17,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
-    static constexpr LayerTraits traits{
-        .backward_reads_output = false, .absorbs_relu = true, .statistics_decay = decay, .statistics_epsilon = epsilon};
+    static constexpr LayerKind kind = LayerKind::batch_norm;
+    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!(epsilon > 0.0)) return ShapeError{"has an epsilon that is not positive"};

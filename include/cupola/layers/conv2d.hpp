@@ -30,7 +30,8 @@ struct Conv2d {
     static constexpr std::int64_t pad_each = impl::option_or(PadOption{}, options...).value;
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
-    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true, .absorbs_norm = true};
+    static constexpr LayerKind kind = LayerKind::convolution;
+    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
 
     static constexpr ConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size) {

@@ -9,7 +9,8 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Flatten {
-    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false, .view = true};
+    static constexpr LayerKind kind = LayerKind::view;
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }
 

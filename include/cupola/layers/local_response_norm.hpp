@@ -12,13 +12,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, Number bias = 1.0>
 struct LocalResponseNorm {
+    static constexpr LayerKind kind = LayerKind::local_response_norm;
+    static constexpr LayerTraits traits{.backward_reads_output = false};
+
     static constexpr LocalResponseNormShape shape(const Shape& input) {
         return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha),
                 static_cast<float>(beta)};
     }
-
-    static constexpr LayerTraits traits{
-        .backward_reads_output = false, .local_norm = &shape, .normalizes_locally = true};
 
     static constexpr ShapeResult output(const Shape& input) {
         if (radius < 0) return ShapeError{"has a negative radius"};

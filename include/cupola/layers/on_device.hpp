@@ -24,12 +24,13 @@ namespace impl {
 /// One layer of OnDevice.
 template <class Device, class L>
 struct OffloadedLayer {
+    /// A view computes nothing, and so nowhere; what is computed elsewhere is nothing that a pass may fuse.
+    static constexpr bool is_view = kind_of<L>() == LayerKind::view;
+    static constexpr LayerKind kind = is_view ? LayerKind::view : LayerKind::plain;
     static constexpr LayerTraits traits = [] {
         LayerTraits traits = traits_of<L>();
-        if (traits.view) return traits;  // nothing is computed, and so nowhere
-        traits.activation = Activation::none;
-        traits.absorbs_relu = traits.absorbs_norm = traits.can_apply_relu_mask = false;
-        traits.pools = traits.normalizes_locally = false;
+        if (is_view) return traits;
+        traits.absorbs_relu = traits.can_apply_relu_mask = false;
         traits.runs_on = Device::name;
         return traits;
     }();
@@ -48,7 +49,7 @@ struct OffloadedLayer {
                   std::is_same_v<typename BuildContext::Element, float>))
     static auto operation(const BuildContext& build) {
         using Here = typename BuildContext::DeviceType;
-        if constexpr (std::is_same_v<Here, Device> || traits.view) {
+        if constexpr (std::is_same_v<Here, Device> || is_view) {
             return L::operation(build);
         } else {
             using Op = OperationOf<L, Device>;

@@ -9,7 +9,9 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct ReLU {
-    static constexpr LayerTraits traits{.backward_reads_input = false, .activation = Activation::relu};
+    static constexpr LayerKind kind = LayerKind::activation;
+    static constexpr Activation activation = Activation::relu;
+    static constexpr LayerTraits traits{.backward_reads_input = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
 

@@ -52,15 +52,10 @@ template <class L, Device D>
 [[nodiscard]] GradientCheck check_gradients(const Shape& input, const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}) {
     LayerInfo layer;
-    layer.type = short_type_name<L>();
     layer.input = input;
-    const ShapeResult shape_result = L::output(input);
-    if (shape_result.error != nullptr) {
-        throw InvalidArgument(text(layer.type, " ", shape_result.error, "; its input is ", to_string(input)));
+    if (const char* const error = impl::fill_layer<L>(layer)) {
+        throw InvalidArgument(text(layer.type, " ", error, "; its input is ", to_string(input)));
     }
-    layer.output = shape_result.shape;
-    layer.parameters = parameters_of<L>(input);
-    layer.traits = traits_of<L>();
     return impl::check_layer<D>(layer, &make_node<L, D>, options, device);
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <cupola/device/device.hpp>
-#include <cupola/net/fusion.hpp>
+#include <cupola/net/node_info.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

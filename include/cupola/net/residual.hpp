@@ -26,8 +26,8 @@ struct ModuleList {};
 
 /// Hands its input to the block and to the shortcut.
 struct Fork {
-    static constexpr LayerTraits traits{
-        .backward_reads_input = false, .backward_reads_output = false, .view = true, .two_readers = true};
+    static constexpr LayerKind kind = LayerKind::fork;
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
 
@@ -40,8 +40,9 @@ struct Fork {
 
 /// The sum of the block's output and the shortcut's.
 struct Add {
+    static constexpr LayerKind kind = LayerKind::sum;
     static constexpr LayerTraits traits{
-        .backward_reads_input = false, .backward_reads_output = false, .absorbs_relu = true, .two_inputs = true};
+        .backward_reads_input = false, .backward_reads_output = false, .absorbs_relu = true};
 
     static constexpr ShapeResult output(const Shape& input) { return input; }
 

@@ -66,8 +66,8 @@ public:
             impl::for_each_layer_of(impl::ModuleList<Modules...>{}, result);
             return result;
         }();
-        return info.pair == FusedPair::none ? collected.makers[info.layer](build)
-                                            : collected.pair(walk.layers, info, build);
+        if (info.pattern == no_pattern) return collected.makers[info.layer](build);
+        return impl::fused_node_makers<Device, T, collected.kinds>[info.pattern](walk.layers, info, build);
     }
 
     /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a

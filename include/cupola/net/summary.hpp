@@ -59,13 +59,13 @@ namespace impl {
             std::int64_t count = 0;
             for (std::size_t p = 0; p < layer.parameters.count; ++p) count += layer.parameters.list[p].shape.size();
             work += layer.multiply_adds;
-            const bool written = !layer.traits.view && i + 1 == node.layer + node.layers;
+            const bool written = !layer.is_view() && i + 1 == node.layer + node.layers;
             cells.push_back({std::string(layer.name), text(i > node.layer ? "+ " : "", layer.type),
                              to_string(layer.output), count > 0 ? grouped(count) : "",
                              layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",
-                             layer.traits.view ? "view"
-                             : written         ? bytes(layer.output)
-                                               : "fused"});
+                             layer.is_view() ? "view"
+                             : written       ? bytes(layer.output)
+                                             : "fused"});
         }
     }
     std::string copies;

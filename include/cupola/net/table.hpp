@@ -2,7 +2,7 @@
 //
 // A network as data: one `LayerInfo` per layer, computed once from the type list.
 //
-// Everything that a pass needs (shapes, parameters, traits) is in the layers, so passes are ordinary functions over a
+// Everything that a pass needs (shapes, parameters, kinds, traits) is in the layers, so passes are ordinary functions over a
 // span of layers: they run in the compiler for a `static_assert` and at run time for a plan, and none of them is
 // instantiated for each layer. A network of 400 layers costs 400 function calls in the compiler.
 #pragma once
@@ -36,11 +36,48 @@ struct LayerInfo {
     /// What it keeps beside them, in an array of its own.
     Parameters buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
+    LayerKind kind = LayerKind::plain;
+    LayerKindParts kind_parts;
     LayerTraits traits;
     std::int64_t multiply_adds = 0;
     /// The values that it reads: 0 is the network's input, i + 1 the output of layer i.
     std::size_t reads = 0, also_reads = no_value;
+
+    /// Whether its output and its input are the same memory; a Fork is a view with two readers.
+    [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
 };
+
+/// What of a layer does not go with its kind, completing "... has the kind view and "; null if nothing.
+[[nodiscard]] constexpr const char* kind_mistake(const LayerInfo& layer) {
+    const auto per_channel = [&](const Parameters& parameters, std::size_t i) {
+        return parameters.list[i].shape == Shape{layer.output.channels()};
+    };
+    switch (layer.kind) {
+        case LayerKind::view:
+            return layer.output.size() == layer.input.size() ? nullptr : "an output of another size than its input";
+        case LayerKind::activation:
+            return layer.output == layer.input ? nullptr : "an output of other extents than its input";
+        case LayerKind::convolution: {
+            const Parameters& p = layer.parameters;
+            const bool weight =
+                p.count >= 1 && p.list[0].shape.rank > 0 && p.list[0].shape[0] == layer.output.channels();
+            if (!weight) return "a first parameter that is no weight [channels of the output, ...]";
+            return p.count == 1 || (p.count == 2 && per_channel(p, 1))
+                       ? nullptr
+                       : "other parameters after its weight than a bias";
+        }
+        case LayerKind::batch_norm: {
+            const Parameters &p = layer.parameters, &b = layer.buffers;
+            if (layer.output != layer.input) return "an output of other extents than its input";
+            if (p.count != 2 || !per_channel(p, 0) || !per_channel(p, 1))
+                return "other parameters than a scale and a shift for each channel";
+            return b.count == 2 && per_channel(b, 0) && per_channel(b, 1)
+                       ? nullptr
+                       : "other buffers than a mean and a variance for each channel";
+        }
+        default: return nullptr;
+    }
+}
 
 /// Elements of the arena that a parameter takes: its size rounded up, so that each starts on a cache line.
 [[nodiscard]] constexpr std::int64_t arena_extent(std::int64_t size) {
@@ -139,10 +176,10 @@ CUPOLA_INLINE std::vector<RunningStatistics> running_statistics(std::span<const 
     std::vector<RunningStatistics> result;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const LayerInfo& layer = layers[i];
-        if (layer.traits.statistics_decay < 0 || layer.buffers.count != 2) continue;
+        if (layer.kind != LayerKind::batch_norm) continue;
         const std::int64_t channels = layer.buffers.list[0].shape.size();
-        result.push_back({i, layer.buffer_offsets[0], layer.buffer_offsets[1], channels, layer.traits.statistics_decay,
-                          layer.input.size() / channels});
+        result.push_back({i, layer.buffer_offsets[0], layer.buffer_offsets[1], channels,
+                          layer.kind_parts.batch_norm.decay, layer.input.size() / channels});
     }
     return result;
 }

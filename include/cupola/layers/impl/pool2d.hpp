@@ -13,18 +13,17 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-template <PoolingKind kind, std::int64_t window, std::int64_t stride, Padding padding>
+template <PoolingKind pooling, std::int64_t window, std::int64_t stride, Padding padding>
 struct Pool2d {
-    static constexpr PoolingShape shape(const Shape& input) {
-        return {window_axis(input.height(), window, stride, padding),
-                window_axis(input.width(), window, stride, padding), input.channels(), kind};
-    }
-
+    static constexpr LayerKind kind = LayerKind::pooling;
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_output = false,
-                                        .can_apply_relu_mask = kind == PoolingKind::max,
-                                        .pooling = &shape,
-                                        .pools = true};
+                                        .can_apply_relu_mask = pooling == PoolingKind::max};
+
+    static constexpr PoolingShape shape(const Shape& input) {
+        return {window_axis(input.height(), window, stride, padding),
+                window_axis(input.width(), window, stride, padding), input.channels(), pooling};
+    }
 
     static constexpr ShapeResult output(const Shape& input) {
         if (window < 1 || stride < 1) return ShapeError{"has a size of zero"};

@@ -9,7 +9,7 @@
 #include <span>
 
 #include <cupola/core/compile_time_message.hpp>
-#include <cupola/net/impl/fused_pair.hpp>
+#include <cupola/net/impl/fused_node.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/plan_node.hpp>
@@ -46,18 +46,19 @@ constexpr void for_each_layer(Visitor& visitor) {
     }
 }
 
-/// Collects what makes each layer's node on a device, and what makes one of two layers, where the network has such.
+/// Collects what makes each layer's node on a device, and the kinds of the layers that have an operation there.
 template <class Device, class T, std::size_t layer_count>
 struct CollectMakers {
     std::array<NodeMaker<Device, T>, layer_count> makers{};
-    PairNodeMaker<Device, T> pair = nullptr;
+    LayerKindSet kinds = 0;
     std::size_t count = 0;
 
     template <class L>
     constexpr void layer() {
-        if constexpr (HasOperation<L, Device, T> && traits_of<L>().normalizes_locally)
-            pair = &make_pair_node<Device, T>;
-        if constexpr (HasOperation<L, Device, T>) makers[count] = &make_node<L, Device, T>;
+        if constexpr (HasOperation<L, Device, T>) {
+            kinds |= kind_bit(kind_of<L>());
+            makers[count] = &make_node<L, Device, T>;
+        }
         ++count;
     }
 };

@@ -8,7 +8,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/net/fusion.hpp>
+#include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/ops/fold_batch_norm.hpp>
 
@@ -42,7 +42,7 @@ template <class Device>
                                      .shift = parameters + norm.offsets[1],
                                      .mean = running + norm.buffer_offsets[0],
                                      .variance = running + norm.buffer_offsets[1],
-                                     .epsilon = norm.traits.statistics_epsilon,
+                                     .epsilon = norm.kind_parts.batch_norm.epsilon,
                                      .channels = channels,
                                      .weights_per_channel = layer.parameters.list[0].shape.size() / channels},
                                     reinterpret_cast<float*>(memory),

@@ -19,13 +19,12 @@ template <class D>
     require(options.batch >= 1, "a check of gradients takes a batch of at least 1 sample, not ", options.batch);
     require(options.directions >= 1, "a check of gradients takes at least 1 direction, not ", options.directions);
     GradientCheck result(text(layer.type, " on ", to_string(layer.input), ", batch ", options.batch, ", on ", D::name));
-    if (layer.traits.view) {
-        if (layer.output.size() != layer.input.size()) {
-            result.fail(text("the traits say that this is a view, and its output of ", to_string(layer.output),
-                             " has another size than its input of ", to_string(layer.input)));
-        }
-        return result;  // nothing of it is ever run
+    if (const char* const mistake = kind_mistake(layer)) {
+        result.fail(text("it has the kind ", to_string(layer.kind), " and ", mistake, "; its output is ",
+                         to_string(layer.output)));
+        return result;
     }
+    if (layer.is_view()) return result;  // nothing of it is ever run
     for (const Activation activation : {Activation::none, Activation::relu}) {
         if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
         LayerCase<D> c(layer, make, activation, options, device, result);

@@ -43,10 +43,10 @@ private:
             return false;
         }
         if (c_.activation == Activation::relu && !check_inside_relu()) return false;
-        if (c_.layer.traits.activation == Activation::relu) {
+        if (c_.layer.kind_parts.activation == Activation::relu) {
             for (std::size_t i = 0; i < c_.output.size(); ++i) {
                 if (c_.output[i] == std::max(c_.input[i], 0.0F)) continue;
-                c_.fail("the traits say that this is a ReLU, and its output for ", c_.input[i], " is ", c_.output[i]);
+                c_.fail("it says that it is a ReLU, and its output for ", c_.input[i], " is ", c_.output[i]);
                 break;
             }
         }

@@ -44,7 +44,7 @@ constexpr void describe(CompileTimeMessage& message, std::size_t place, const La
 
 /// The layer that made a value.
 constexpr void describe_source(CompileTimeMessage& message, std::span<const LayerInfo> layers, std::size_t value) {
-    while (value > 0 && layers[value - 1].traits.two_readers) value = layers[value - 1].reads;
+    while (value > 0 && layers[value - 1].kind == LayerKind::fork) value = layers[value - 1].reads;
     if (value == 0) {
         message << "the Input";
     } else {
@@ -52,21 +52,33 @@ constexpr void describe_source(CompileTimeMessage& message, std::span<const Laye
     }
 }
 
-/// A function of its own for each layer, so that two that are named differently share it.
+/// Completes "layer 3 (MyLayer) ...": the members without which `L` is no layer, or not one of its kind.
 template <class L>
-constexpr void fill_layer(LayerInfo& layer, ShapeResult& shape_result) {
+constexpr void describe_missing(CompileTimeMessage& message) {
+    if constexpr (!InfersOutput<L>) {
+        message << "is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`";
+    } else {
+        describe_missing_members<L>(message);
+    }
+}
+
+/// A function of its own for each layer, so that two that are named differently share it. Returns what is wrong with the
+/// layer's input, or null.
+template <class L>
+constexpr const char* fill_layer(LayerInfo& layer) {
     layer.type = short_type_name<L>();
-    if constexpr (InfersOutput<L>) {
-        shape_result = L::output(layer.input);
-        if (shape_result.error != nullptr) return;
-        layer.output = shape_result.shape;
+    if constexpr (Layer<L>) {
+        const ShapeResult result = L::output(layer.input);
+        if (result.error != nullptr) return result.error;
+        layer.output = result.shape;
         layer.parameters = parameters_of<L>(layer.input);
         layer.buffers = buffers_of<L>(layer.input);
+        layer.kind = kind_of<L>();
+        layer.kind_parts = kind_parts_of<L>();
         layer.traits = traits_of<L>();
         layer.multiply_adds = multiply_adds_of<L>(layer.input);
-    } else {
-        shape_result = ShapeError{"is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`"};
     }
+    return nullptr;
 }
 
 /// Adds layer `L`, which reads `walk.value`.
@@ -76,15 +88,23 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
     layer.name = name;
     layer.input = walk.shape;
     layer.reads = walk.value;
-    ShapeResult shape_result = Shape{};
-    fill_layer<L>(layer, shape_result);
-    if (shape_result.error != nullptr) {
+    const char* const wrong_input = fill_layer<L>(layer);
+    if constexpr (!Layer<L>) {
         describe(walk.diagnostic, walk.count + 1, layer);
-        walk.diagnostic << " " << shape_result.error;
-        if constexpr (InfersOutput<L>) {
-            walk.diagnostic << "; its input is " << walk.shape << " from ";
-            describe_source(walk.diagnostic, walk.layers, walk.value);
+        describe_missing<L>(walk.diagnostic << " ");
+        return;
+    }
+    const char* const wrong_kind = wrong_input != nullptr ? nullptr : kind_mistake(layer);
+    if (wrong_input != nullptr || wrong_kind != nullptr) {
+        describe(walk.diagnostic, walk.count + 1, layer);
+        if (wrong_input != nullptr) {
+            walk.diagnostic << " " << wrong_input;
+        } else {
+            walk.diagnostic << " has the kind " << to_string(layer.kind) << " and " << wrong_kind << "; its output is "
+                            << layer.output;
         }
+        walk.diagnostic << "; its input is " << walk.shape << " from ";
+        describe_source(walk.diagnostic, walk.layers, walk.value);
         return;
     }
     for (std::size_t p = 0; p < layer.parameters.count; ++p) {
@@ -194,7 +214,13 @@ constexpr void visit(Walk<layer_count>& walk) {
             visit_all_offloaded<typename PrefixInside<Prefix, Module>::Type, typename Module::OffloadDevice>(
                 walk, OffloadedModules<Module>{});
         } else {
-            add_layer<typename Unnamed<Module>::Type>(walk, name_of<Prefix, Module>());
+            using L = typename Unnamed<Module>::Type;
+            if constexpr (kind_of<L>() == LayerKind::fork || kind_of<L>() == LayerKind::sum) {
+                walk.diagnostic << short_type_name<L>() << " has the kind " << to_string(kind_of<L>())
+                                << ", which only the ends of a Residual have";
+            } else {
+                add_layer<L>(walk, name_of<Prefix, Module>());
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ namespace impl {
 [[nodiscard]] inline std::string parameter_tag(std::span<const LayerInfo> layers, std::size_t layer,
                                                std::size_t parameter) {
     const std::string_view name = layers[layer].parameters.list[parameter].name;
-    const bool normalization = layers[layer].type.starts_with("BatchNorm");
+    const bool normalization = layers[layer].kind == LayerKind::batch_norm;
     std::string_view tag = name;
     if (name == "weight") tag = normalization ? "gamma" : "weights";
     if (name == "bias") tag = normalization ? "beta" : "biases";
@@ -43,7 +43,7 @@ namespace impl {
 [[nodiscard]] inline std::size_t activation_layer(std::span<const LayerInfo> layers, std::size_t layer) {
     const std::size_t next = layer + 1;  // also the number of the value that `layer` makes
     const bool followed =
-        next < layers.size() && layers[next].traits.activation != Activation::none && layers[next].reads == next;
+        next < layers.size() && layers[next].kind == LayerKind::activation && layers[next].reads == next;
     return followed ? next : layer;
 }
 
