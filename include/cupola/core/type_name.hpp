@@ -72,6 +72,21 @@ namespace impl {
     return std::bit_cast<double>(bits);
 }
 
+/// Writes a number of at most 1e6 with up to six decimals, through add(std::string_view).
+template <class Add>
+constexpr void write_decimal(double number, const Add& add) {
+    if (number < 0) add("-");
+    constexpr std::int64_t decimals = 1'000'000;
+    auto rest = static_cast<std::int64_t>((number < 0 ? -number : number) * static_cast<double>(decimals) + 0.5);
+    // Digits from the first of the integer part to the last that is not zero.
+    for (std::int64_t unit = 1'000'000 * decimals; unit >= decimals || rest > 0; unit /= 10) {
+        if (unit == decimals / 10) add(".");
+        const char digit = static_cast<char>('0' + rest / unit % 10);
+        if (unit <= decimals || rest >= unit) add(std::string_view(&digit, 1));
+        if (unit <= decimals) rest %= unit;
+    }
+}
+
 /// Writes a shortened name, "Conv2d<64, 5>" or "Dropout<0.5>", to `to` unless it is null; returns its length.
 constexpr std::size_t write_short_name(std::string_view name, char* to) {
     std::size_t size = 0;
@@ -89,16 +104,7 @@ constexpr std::size_t write_short_name(std::string_view name, char* to) {
         return size;
     }
     add(name.substr(0, name.find('<') + 1));
-    if (number < 0) add("-");
-    constexpr std::int64_t decimals = 1'000'000;
-    auto rest = static_cast<std::int64_t>((number < 0 ? -number : number) * static_cast<double>(decimals) + 0.5);
-    // Digits from the first of the integer part to the last that is not zero.
-    for (std::int64_t unit = 1'000'000 * decimals; unit >= decimals || rest > 0; unit /= 10) {
-        if (unit == decimals / 10) add(".");
-        const char digit = static_cast<char>('0' + rest / unit % 10);
-        if (unit <= decimals || rest >= unit) add({&digit, 1});
-        if (unit <= decimals) rest %= unit;
-    }
+    write_decimal(number, add);
     add(">");
     return size;
 }

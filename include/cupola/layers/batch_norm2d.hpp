@@ -10,6 +10,8 @@
 //                 batch's statistics come in (TensorFlow's word; PyTorch's momentum is 1 - decay)
 #pragma once
 
+#include <string_view>
+
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/batch_norm.hpp>
 
@@ -19,6 +21,7 @@ template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
     static constexpr LayerKind kind = LayerKind::batch_norm;
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr std::string_view description = "BatchNorm2d";
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 
     static constexpr ShapeResult output(const Shape& input) {

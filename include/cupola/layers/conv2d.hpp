@@ -33,6 +33,12 @@ struct Conv2d {
     static constexpr LayerKind kind = LayerKind::convolution;
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
 
+    static constexpr LayerDescription description = LayerDescription("Conv2d ", channels, ", ", kernel, " x ", kernel)
+                                                        .add_if(stride != 1, ", stride ", stride)
+                                                        .add_if(!has_pad && padding == Padding::valid, ", valid")
+                                                        .add_if(has_pad, ", pad ", pad_each)
+                                                        .add_if(!has_bias, ", no bias");
+
     static constexpr ConvolutionShape shape(const Shape& input) {
         const auto axis = [](std::int64_t size) {
             return has_pad ? window_axis(size, kernel, stride, pad_each) : window_axis(size, kernel, stride, padding);

@@ -12,6 +12,7 @@ namespace cupola::inline CUPOLA_ABI {
 template <Number rate>
 struct Dropout {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerDescription description{"Dropout ", static_cast<double>(rate)};
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!(rate >= 0.0 && rate < 1.0)) return ShapeError{"has a rate outside [0, 1)"};

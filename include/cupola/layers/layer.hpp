@@ -13,6 +13,7 @@
 //   static constexpr LayerKind kind                              what it is, where a pass knows it: layers/layer_kind.hpp
 //   static constexpr LayerTraits traits                          what backward reads, what its operation can take over
 //   static constexpr std::int64_t multiply_adds(const Shape& input)
+//   static constexpr LayerDescription description                what a summary shows of it: layers/layer_description.hpp
 //
 // Extents are values here and types at the network's border: see core/extents.hpp.
 #pragma once
@@ -23,6 +24,7 @@
 
 #include <cupola/core/extents.hpp>
 #include <cupola/layers/initializer.hpp>
+#include <cupola/layers/layer_description.hpp>
 #include <cupola/layers/layer_kind.hpp>
 #include <cupola/layers/parameters.hpp>
 #include <cupola/ops/operation.hpp>

@@ -23,6 +23,8 @@ struct Linear {
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerDescription description =
+        LayerDescription("Linear ", features).add_if(!has_bias, ", no bias");
 
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) return ShapeError{"takes the options no_bias, weights(...) and biases(...)"};

@@ -14,6 +14,7 @@ template <std::int64_t radius, Number alpha = 0.001 / 9.0, Number beta = 0.75, N
 struct LocalResponseNorm {
     static constexpr LayerKind kind = LayerKind::local_response_norm;
     static constexpr LayerTraits traits{.backward_reads_output = false};
+    static constexpr LayerDescription description{"LocalResponseNorm, radius ", radius};
 
     static constexpr LocalResponseNormShape shape(const Shape& input) {
         return {input.channels(), radius, static_cast<float>(bias), static_cast<float>(alpha),

@@ -27,6 +27,7 @@ struct OffloadedLayer {
     /// A view computes nothing, and so nowhere; what is computed elsewhere is nothing that a pass may fuse.
     static constexpr bool is_view = kind_of<L>() == LayerKind::view;
     static constexpr LayerKind kind = is_view ? LayerKind::view : LayerKind::plain;
+    static constexpr std::string_view description = description_of<L>();
     static constexpr LayerTraits traits = [] {
         LayerTraits traits = traits_of<L>();
         if (is_view) return traits;

@@ -19,6 +19,8 @@ template <std::int64_t channels, std::int64_t stride = 1>
 struct OptionAShortcut {
     static constexpr bool is_shortcut = true;
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerDescription description =
+        LayerDescription("OptionAShortcut ", channels).add_if(stride != 1, ", stride ", stride);
 
     static constexpr OptionAShortcutShape shape(const Shape& input) {
         return {window_axis(input.height(), stride, stride, Padding::same),

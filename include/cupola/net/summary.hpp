@@ -60,7 +60,7 @@ namespace impl {
             for (std::size_t p = 0; p < layer.parameters.count; ++p) count += layer.parameters.list[p].shape.size();
             work += layer.multiply_adds;
             const bool written = !layer.is_view() && i + 1 == node.layer + node.layers;
-            cells.push_back({std::string(layer.name), text(i > node.layer ? "+ " : "", layer.type),
+            cells.push_back({std::string(layer.name), text(i > node.layer ? "+ " : "", layer.description),
                              to_string(layer.output), count > 0 ? grouped(count) : "",
                              layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",
                              layer.is_view() ? "view"
@@ -72,7 +72,7 @@ namespace impl {
     for (const LayerInfo& layer : layers) {
         if (layer.traits.runs_on.empty()) continue;
         const auto once = static_cast<std::size_t>(batch * (layer.input.size() + layer.output.size())) * sizeof(float);
-        copies += text(layer.name.empty() ? layer.type : layer.name, " runs on ", layer.traits.runs_on,
+        copies += text(layer.name.empty() ? layer.description : layer.name, " runs on ", layer.traits.runs_on,
                        ": a network on another device copies ", bytes_text(once),
                        " in forward and as much in backward, and its parameters and their gradients once a step\n");
     }

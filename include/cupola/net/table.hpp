@@ -27,8 +27,8 @@ inline constexpr std::size_t no_value = static_cast<std::size_t>(-1);
 struct LayerInfo {
     /// The name given with `Named`, or empty.
     std::string_view name;
-    /// The layer's type as written: "Conv2d<64, 5>".
-    std::string_view type;
+    /// The layer's type as written, "Conv2d<64, 5>", and what it says of itself in a summary.
+    std::string_view type, description;
     Shape input, output;
     Parameters parameters;
     /// Where each parameter starts in the arena, in elements.

@@ -19,6 +19,10 @@ struct Pool2d {
     static constexpr LayerTraits traits{.backward_reads_input = false,
                                         .backward_reads_output = false,
                                         .can_apply_relu_mask = pooling == PoolingKind::max};
+    static constexpr LayerDescription description =
+        LayerDescription(pooling == PoolingKind::max ? "MaxPool2d " : "AvgPool2d ", window, " x ", window)
+            .add_if(stride != window, ", stride ", stride)
+            .add_if(padding == Padding::valid, ", valid");
 
     static constexpr PoolingShape shape(const Shape& input) {
         return {window_axis(input.height(), window, stride, padding),

@@ -67,6 +67,7 @@ constexpr void describe_missing(CompileTimeMessage& message) {
 template <class L>
 constexpr const char* fill_layer(LayerInfo& layer) {
     layer.type = short_type_name<L>();
+    layer.description = description_of<L>();
     if constexpr (Layer<L>) {
         const ShapeResult result = L::output(layer.input);
         if (result.error != nullptr) return result.error;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text by which a layer describes itself in a network's summary: "Conv2d 64, 5 x 5, stride 2".
+//
+//   static constexpr LayerDescription description =
+//       LayerDescription("Conv2d ", channels, ", ", kernel, " x ", kernel).add_if(stride != 1, ", stride ", stride);
+//
+// Anything that converts to a std::string_view will do; a layer without a description is shown by its type's name.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/type_name.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// Text of at most `capacity` characters, made of texts, integers and numbers; a longer one does not compile.
+class LayerDescription {
+public:
+    static constexpr std::size_t capacity = 80;
+
+    template <class... Parts>
+    explicit constexpr LayerDescription(const Parts&... parts) {
+        (add(parts), ...);
+    }
+
+    /// Adds the parts if `condition` holds.
+    template <class... Parts>
+    [[nodiscard]] constexpr LayerDescription add_if(bool condition, const Parts&... parts) const {
+        LayerDescription result = *this;
+        if (condition) (result.add(parts), ...);
+        return result;
+    }
+
+    constexpr operator std::string_view() const { return {characters_, size_}; }  // NOLINT: it is text
+
+private:
+    constexpr void add(std::string_view part) {
+        for (const char c : part) {
+            if (size_ == capacity) throw "a layer's description is longer than LayerDescription::capacity";
+            characters_[size_++] = c;
+        }
+    }
+    template <std::integral Integer>
+    constexpr void add(Integer number) {
+        if (number < 0) add("-");
+        // Digit by digit, so that the least integer needs no negation.
+        if (number >= 10 || number <= -10) add(number < 0 ? -(number / 10) : number / 10);
+        const auto digit = static_cast<char>('0' + (number < 0 ? -(number % 10) : number % 10));
+        add(std::string_view(&digit, 1));
+    }
+    /// Up to six decimals.
+    constexpr void add(double number) {
+        impl::write_decimal(number, [&](std::string_view part) { add(part); });
+    }
+
+    char characters_[capacity]{};
+    std::size_t size_ = 0;
+};
+
+template <class L>
+concept DescribesItself = requires {
+    { L::description } -> std::convertible_to<std::string_view>;
+};
+
+/// What a summary shows of a layer.
+template <class L>
+[[nodiscard]] constexpr std::string_view description_of() {
+    if constexpr (DescribesItself<L>) {
+        return L::description;
+    } else {
+        return short_type_name<L>();
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

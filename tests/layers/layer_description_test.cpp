@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a layer says of itself in a summary: its sizes and the options that are not the default, or its type's name.
+#include <cupola/layers/layer_description.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/net/summary.hpp>
+
+using namespace cupola;
+
+static_assert(description_of<Conv2d<64, 5>>() == "Conv2d 64, 5 x 5");
+static_assert(description_of<Conv2d<32, 3, stride(2), pad(1), no_bias>>() ==
+              "Conv2d 32, 3 x 3, stride 2, pad 1, no bias");
+static_assert(description_of<Conv2d<8, 3, valid, weights(truncated_normal(0.05))>>() == "Conv2d 8, 3 x 3, valid");
+static_assert(description_of<Linear<384>>() == "Linear 384" &&
+              description_of<Linear<7, no_bias>>() == "Linear 7, no bias");
+static_assert(description_of<MaxPool2d<3, 2>>() == "MaxPool2d 3 x 3, stride 2");
+static_assert(description_of<AvgPool2d<2, 2, Padding::valid>>() == "AvgPool2d 2 x 2, valid");
+static_assert(description_of<LocalResponseNorm<4>>() == "LocalResponseNorm, radius 4");
+static_assert(description_of<BatchNorm2d<1e-3, 0.99>>() == "BatchNorm2d");
+static_assert(description_of<Dropout<0.25>>() == "Dropout 0.25");
+static_assert(description_of<OptionAShortcut<32, 2>>() == "OptionAShortcut 32, stride 2");
+static_assert(description_of<impl::OffloadedLayer<Host, Linear<5>>>() == "Linear 5", "wherever it runs");
+// What has nothing to add to its name says nothing.
+static_assert(!DescribesItself<ReLU> && description_of<ReLU>() == "ReLU" && description_of<Flatten>() == "Flatten");
+
+static_assert(std::string_view(LayerDescription("n ", std::numeric_limits<std::int64_t>::min(), " ", -10, " ", 0, " ",
+                                                1e-6, " ", -2.5)) == "n -9223372036854775808 -10 0 0.000001 -2.5");
+static_assert(std::string_view(LayerDescription("a").add_if(false, "b").add_if(true, "c", 1)) == "ac1");
+
+namespace {
+
+/// A layer of the user's own that says nothing, and one that does.
+template <std::int64_t factor>
+struct Repeat {
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+};
+struct Told : Repeat<3> {
+    static constexpr std::string_view description = "three times the same";
+};
+struct ToldAsNumber : Repeat<3> {
+    static constexpr int description = 3;
+};
+static_assert(description_of<Repeat<3>>() == "Repeat<3>" && description_of<Told>() == "three times the same");
+static_assert(!DescribesItself<ToldAsNumber> && description_of<ToldAsNumber>() == "ToldAsNumber");
+
+struct Net
+    : Sequential<Input<8, 8, 3>, Named<"conv1", Conv2d<4, 3, stride(2)>>, ReLU, Repeat<2>, Told, Flatten, Linear<2>> {};
+
+}  // namespace
+
+TEST_CASE("a summary shows a layer's description; errors name its type") {
+    const std::string table = summary<Net>(2);
+    for (const char* part : {"conv1  Conv2d 4, 3 x 3, stride 2  4 x 4 x 4", "  + ReLU  ", "  Repeat<2>  ",
+                             "  three times the same  ", "  Linear 2  "}) {
+        CAPTURE(part);
+        CHECK(table.find(part) != std::string::npos);
+    }
+    CHECK(Net::layers[0].type == "Conv2d<4, 3>");
+}
