@@ -12,6 +12,7 @@
 #include <cupola/ops/cuda/convert.hpp>
 #include <cupola/ops/cuda/convolution.hpp>
 #include <cupola/ops/cuda/dropout.hpp>
+#include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/fold_batch_norm.hpp>
 #include <cupola/ops/cuda/gradient_norm.hpp>
 #include <cupola/ops/cuda/lamb_update.hpp>

@@ -10,6 +10,7 @@
 #include <cupola/ops/host/batch_norm.hpp>
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/fold_batch_norm.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
 #include <cupola/ops/host/lamb_update.hpp>

@@ -6,6 +6,7 @@
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/impl/histogram_moments.hpp>
+#include <cupola/ops/math.hpp>
 
 using namespace cupola;
 
@@ -24,3 +25,27 @@ void written(const std::uint8_t* bytes, std::int64_t count, const impl::AffinePi
 }
 
 void counted(impl::HistogramMoments& moments, std::span<const float> values) { moments.add(values); }
+
+// The loop over elements is compiled once per formula: here with those of math.hpp.
+struct Exp {
+    void operator()(float& y, float x) const { y = math::exp(x); }
+};
+struct Log {
+    void operator()(float& y, float x) const { y = math::log(x); }
+};
+struct Tanh {
+    void operator()(float& y, float x) const { y = math::tanh(x); }
+};
+struct Erf {
+    void operator()(float& y, float x) const { y = math::erf(x); }
+};
+
+template <class T>
+void functions(const HostContext& context, std::int64_t count, const T* x, T* y) {
+    for_each_element(context, count, Exp{}, y, x);
+    for_each_element(context, count, Log{}, y, x);
+    for_each_element(context, count, Tanh{}, y, x);
+    for_each_element(context, count, Erf{}, y, x);
+}
+template void functions(const HostContext&, std::int64_t, const float*, float*);
+template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloat16*);

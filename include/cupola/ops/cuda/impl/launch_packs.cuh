@@ -12,15 +12,21 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Queues body.at for [0, count), by 16 bytes of T where `packs` says that all of its arrays are aligned for that.
-template <CudaElement T, class Body>
-void launch_elementwise(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
+/// Queues body.at for [0, count), n elements per thread where `packs` says that all arrays are aligned for that.
+template <int n, class Body>
+void launch_packs(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
     if (packs) {
-        const InPacks<pack_size<T>, Body> each{count, body};
+        const InPacks<n, Body> each{count, body};
         launch(context, each.size(), each);
     } else {
         launch(context, count, InPacks<1, Body>{count, body});
     }
+}
+
+/// The same by 16 bytes of T.
+template <CudaElement T, class Body>
+void launch_elementwise(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
+    launch_packs<pack_size<T>>(context, count, packs, body);
 }
 
 }  // namespace impl

@@ -12,11 +12,13 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/element_type.hpp>
 
-// An array whose indices are constants lives in registers.
+// An array whose indices are constants lives in registers. A loop that runs for the last few elements alone is worth none.
 #ifdef __CUDA_ARCH__
 #define CUPOLA_UNROLL _Pragma("unroll")
+#define CUPOLA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define CUPOLA_UNROLL
+#define CUPOLA_NO_UNROLL
 #endif
 
 namespace cupola::inline CUPOLA_ABI {
@@ -93,6 +95,7 @@ struct InPacks {
         if (begin + n <= count) {
             body.template at<n>(begin);
         } else {
+            CUPOLA_NO_UNROLL
             for (; begin < count; ++begin) body.template at<1>(begin);
         }
     }

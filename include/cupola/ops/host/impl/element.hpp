@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <cupola/core/element_type.hpp>
 #include <cupola/ops/operation.hpp>
@@ -20,6 +21,19 @@ concept HostElement = std::same_as<T, float> || std::same_as<T, BFloat16>;
 
 [[gnu::always_inline]] inline void put(float& to, float value) { to = value; }
 [[gnu::always_inline]] inline void put(BFloat16& to, float value) { to.bits = BFloat16(value).bits; }
+[[gnu::always_inline]] inline void put(BFloat16& to, BFloat16 value) { to.bits = value.bits; }
+
+/// An element as a `Value`: itself, or a float.
+template <class Value>
+[[nodiscard, gnu::always_inline]] inline std::remove_const_t<Value> get(const float& from) {
+    return from;
+}
+template <class Value>
+[[nodiscard, gnu::always_inline]] inline std::remove_const_t<Value> get(const BFloat16& from) {
+    BFloat16 value;
+    value.bits = from.bits;
+    return value;
+}
 
 /// to = keep ? value : 0, without a conversion.
 [[gnu::always_inline]] inline void put_if(float& to, const float& value, bool keep) {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// for_each_element on `Host`: blocks of elements are handed to the device's threads in a static partition, and each is
+// computed by one loop of vector instructions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <cupola/device/host.hpp>
+#include <cupola/ops/elementwise.hpp>
+#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// An element and its value.
+template <class Value, class E>
+struct LoadedElement {
+    E* place;
+    Value value;
+
+    [[gnu::always_inline]] void store() const {
+        if constexpr (!std::is_const_v<E>) put(*place, value);
+    }
+};
+
+template <class Formula, class... Loaded>
+[[gnu::always_inline]] inline void compute_element(const Formula& formula, Loaded... loaded) {
+    formula(loaded.value...);
+    (loaded.store(), ...);
+}
+
+/// Everything is inlined, however long a formula is: a loop with a call is scalar code.
+template <class Formula, class... E>
+[[gnu::flatten]] void compute_elements(std::int64_t begin, std::int64_t end, const Formula formula, E*... arrays) {
+    constexpr bool elements = takes_elements<Formula, E...>;
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+        compute_element(formula, LoadedElement<FormulaValue<elements, E>, E>{
+                                     arrays + i, get<FormulaValue<elements, E>>(arrays[i])}...);
+    }
+}
+
+/// A copy is the standard library's: it writes whole cache lines without reading them first.
+template <class T>
+void compute_elements(std::int64_t begin, std::int64_t end, CopyElement, T* to, const T* from) {
+    std::copy(from + begin, from + end, to + begin);
+}
+template <class Formula, class T, class... E>
+void compute_elements(std::int64_t begin, std::int64_t end, const WithCopy<Formula> both, T* first, T* second,
+                      E*... arrays) {
+    compute_elements(begin, end, both.formula, first, arrays...);
+    compute_elements(begin, end, CopyElement{}, second, static_cast<const T*>(first));
+}
+
+}  // namespace impl
+
+/// See ops/elementwise.hpp.
+template <class Formula, class... E>
+    requires(impl::HostElement<std::remove_const_t<E>> && ...)
+void for_each_element(const HostContext& context, std::int64_t count, const Formula& formula, E*... arrays) {
+    for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
+        impl::compute_elements(begin, end, formula, arrays...);
+    });
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions of a float for the formulas of elements (ops/elementwise.hpp). On the host a loop of them becomes vector
+// instructions, on every processor and with any optimisation; the standard library's may set errno, and so a compiler
+// makes a loop with one of them scalar code. In a kernel they are CUDA's own.
+//
+// Largest errors on the host over all floats, in units in the last place of the result (a GPU's are in CUDA's
+// documentation, at most 2):
+//
+//   exp   1.1     tanh   1.5
+//   log   0.9     erf    1.3
+//
+// A NaN stays one. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
+// at 0 and a NaN below. A subnormal argument or result counts as 0 where the thread flushes such numbers, as those of a
+// device do.
+//
+// The coefficients are those of least maximal error, by Remez's exchange, rounded to floats; exp's and log's reductions
+// are those of Cephes (Moshier 1989).
+#pragma once
+
+#ifdef __CUDA_ARCH__
+#include <cmath>
+#endif
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace math {
+
+/// |x|.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float abs(float x) {
+    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7FFF'FFFFU);
+}
+/// `magnitude`, which is not negative, with the sign of `sign`.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float with_sign(float magnitude, float sign) {
+    return __builtin_bit_cast(
+        float, __builtin_bit_cast(std::uint32_t, magnitude) | (__builtin_bit_cast(std::uint32_t, sign) & 0x8000'0000U));
+}
+/// a where `condition` holds, else b. Both are computed: there is no branch.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float select(bool condition, float a, float b) {
+    const std::uint32_t mask = 0U - static_cast<std::uint32_t>(condition);
+    return __builtin_bit_cast(
+        float, (__builtin_bit_cast(std::uint32_t, a) & mask) | (__builtin_bit_cast(std::uint32_t, b) & ~mask));
+}
+
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+    return expf(x);
+#else
+    x = select(x < -104.0F, -104.0F, select(x > 89.0F, 89.0F, x));
+    // x = k ln 2 + r, |r| <= ln 2 / 2. A sum with 1.5 * 2^23 rounds to a whole number, which its last bits hold.
+    constexpr float rounder = 0x1.8p23F;
+    const float shifted = x * 0x1.715476p0F + rounder;
+    const float k = shifted - rounder;
+    const float r = (x - k * 0x1.63p-1F) + k * 0x1.bd0106p-13F;
+    float p = 0x1.6a2420p-10F;
+    p = p * r + 0x1.1239fap-7F;
+    p = p * r + 0x1.5558f2p-5F;
+    p = p * r + 0x1.555492p-3F;
+    p = p * r + 0x1.fffffcp-2F;
+    p = r * r * p + r + 1.0F;
+    // By 2^k in two steps: 2^128 and 2^-150 are no normal numbers.
+    const std::int32_t power = __builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, rounder);
+    const std::int32_t half = power >> 1;
+    const float first = __builtin_bit_cast(float, (half + 127) << 23);
+    const float second = __builtin_bit_cast(float, (power - half + 127) << 23);
+    return p * first * second;
+#endif
+}
+
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float log(float x) {
+#ifdef __CUDA_ARCH__
+    return logf(x);
+#else
+    constexpr float infinity = __builtin_inff(), least_normal = 0x1p-126F;
+    const bool subnormal = x < least_normal;
+    const auto bits = __builtin_bit_cast(std::uint32_t, select(subnormal, x * 0x1p25F, x));
+    // x = 2^e (1 + f), with 1 + f from the root of 1/2 to that of 2.
+    constexpr std::uint32_t root_of_half = 0x3F35'04F3U;
+    const std::uint32_t above = bits - root_of_half;
+    const auto e = static_cast<float>(static_cast<std::int32_t>(above) >> 23) - select(subnormal, 25.0F, 0.0F);
+    const float f = __builtin_bit_cast(float, (above & 0x007F'FFFFU) + root_of_half) - 1.0F;
+    float p = 0x1.1450bap-4F;
+    p = p * f - 0x1.de2c58p-4F;
+    p = p * f + 0x1.e6ead2p-4F;
+    p = p * f - 0x1.fc2408p-4F;
+    p = p * f + 0x1.2337e4p-3F;
+    p = p * f - 0x1.555c44p-3F;
+    p = p * f + 0x1.99a4b0p-3F;
+    p = p * f - 0x1.000006p-2F;
+    p = p * f + 0x1.555548p-2F;
+    const float square = f * f;
+    const float result = ((f * square) * p - e * 0x1.bd0106p-13F) - 0.5F * square + f + e * 0x1.63p-1F;
+    const float finite = select(x > 0.0F, result, select(x == 0.0F, -infinity, __builtin_nanf("")));
+    return select(x < infinity, finite, x);
+#endif
+}
+
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float tanh(float x) {
+#ifdef __CUDA_ARCH__
+    return tanhf(x);
+#else
+    const float magnitude = abs(x), square = x * x;
+    float p = -0x1.73706cp-8F;
+    p = p * square + 0x1.519f92p-6F;
+    p = p * square - 0x1.b82880p-5F;
+    p = p * square + 0x1.110696p-3F;
+    p = p * square - 0x1.555530p-2F;
+    const float near = magnitude * square * p + magnitude;
+    const float far = 1.0F - 2.0F / (exp(2.0F * magnitude) + 1.0F);
+    return with_sign(select(magnitude < 0.625F, near, far), x);
+#endif
+}
+
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float erf(float x) {
+#ifdef __CUDA_ARCH__
+    return erff(x);
+#else
+    const float magnitude = abs(x), square = x * x;
+    float p = 0x1.5cdc72p-14F;
+    p = p * square - 0x1.aa4188p-11F;
+    p = p * square + 0x1.54c83ap-8F;
+    p = p * square - 0x1.b80e98p-6F;
+    p = p * square + 0x1.ce2e0ap-4F;
+    p = p * square - 0x1.812742p-2F;
+    p = p * square + 0x1.06eba8p-3F;
+    const float near = magnitude * p + magnitude;
+    // 1 - erf(x) = exp(-x - x q(x)) up to 4, where erf is 1 to a float.
+    const float t = select(magnitude > 4.0F, 4.0F, magnitude);
+    float q = -0x1.c0bb7cp-13F;
+    q = q * t + 0x1.a5607ep-9F;
+    q = q * t - 0x1.77060ep-6F;
+    q = q * t + 0x1.af267ep-4F;
+    q = q * t + 0x1.457cecp-1F;
+    q = q * t + 0x1.07327ap-3F;
+    const float far = 1.0F - exp(-(t * q + t));
+    return with_sign(select(magnitude < 0.921875F, near, far), x);
+#endif
+}
+
+}  // namespace math
+
+}  // namespace cupola::inline CUPOLA_ABI
