@@ -14,11 +14,10 @@
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
-#include <cupola/ops/host/convert.hpp>
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/fold_batch_norm.hpp>
 #include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
@@ -26,7 +25,6 @@
 #include <cupola/ops/host/option_a_shortcut.hpp>
 #include <cupola/ops/host/pool_then_lrn.hpp>
 #include <cupola/ops/host/pooling.hpp>
-#include <cupola/ops/host/residual.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

@@ -5,11 +5,9 @@
 #pragma once
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/activation.hpp>
 #include <cupola/ops/cuda/adam_update.hpp>
 #include <cupola/ops/cuda/algorithms.hpp>
 #include <cupola/ops/cuda/batch_norm.hpp>
-#include <cupola/ops/cuda/convert.hpp>
 #include <cupola/ops/cuda/convolution.hpp>
 #include <cupola/ops/cuda/dropout.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
@@ -25,7 +23,6 @@
 #include <cupola/ops/cuda/peak_rates.hpp>
 #include <cupola/ops/cuda/pool_then_lrn.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
-#include <cupola/ops/cuda/residual.hpp>
 #include <cupola/ops/cuda/rms_prop_update.hpp>
 #include <cupola/ops/cuda/sgd_update.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>

@@ -5,7 +5,6 @@
 
 #include <cupola/compiled_training.hpp>
 #include <cupola/device/host.hpp>
-#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/adam_update.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 #include <cupola/ops/host/convolution.hpp>
@@ -23,7 +22,6 @@
 #include <cupola/ops/host/peak_rates.hpp>
 #include <cupola/ops/host/pool_then_lrn.hpp>
 #include <cupola/ops/host/pooling.hpp>
-#include <cupola/ops/host/residual.hpp>
 #include <cupola/ops/host/rms_prop_update.hpp>
 #include <cupola/ops/host/sgd_update.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>

@@ -37,10 +37,10 @@
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
-#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 #include <cupola/ops/host/convolution.hpp>
 #include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/fold_batch_norm.hpp>
 #include <cupola/ops/host/linear.hpp>
 #include <cupola/ops/host/local_response_norm.hpp>
@@ -48,7 +48,6 @@
 #include <cupola/ops/host/option_a_shortcut.hpp>
 #include <cupola/ops/host/pool_then_lrn.hpp>
 #include <cupola/ops/host/pooling.hpp>
-#include <cupola/ops/host/residual.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/finite.hpp>
 

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 #include <cupola/ops/cuda/impl/convolution_rows.hpp>
-#include <cupola/ops/cuda/impl/elementwise.hpp>
+#include <cupola/ops/cuda/impl/formula_elements.hpp>
 
 using namespace cupola;
 using impl::RowSlabs;
@@ -72,7 +72,7 @@ TEST_CASE("a gradient is widened and added to what is there, element by element"
         to[i] = 100.0F;
     }
     to[11] = -7.0F;  // after the end
-    const InPacks<4, impl::AddAt<float, BFloat16>> add{11, {to, from, to, false}};
+    const InPacks<8, impl::ElementsAt<impl::AddElement, float, const BFloat16>> add{11, {{}, {{to}, {from}}}};
     for (std::int64_t i = 0; i < add.size(); ++i) add(i);
     for (int i = 0; i < 11; ++i) CHECK(to[i] == 100.0F + static_cast<float>(i) - 4.5F);
     CHECK(to[11] == -7.0F);

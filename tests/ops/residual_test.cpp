@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <cupola/ops/host/residual.hpp>
+#include <cupola/ops/residual.hpp>
 
 #include "../devices.hpp"
 #include "../reference/compare.hpp"

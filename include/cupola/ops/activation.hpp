@@ -1,17 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An activation that stands alone: y = max(x, 0). Backward reads the output: dx = dy where y > 0, else 0.
+// ReLU, alone and as the mask that a fused ReLU puts on a gradient: y = max(x, 0). Backward reads the output: dx = dy
+// where y > 0, else 0.
 #pragma once
 
-#include <cupola/ops/operation.hpp>
+#include <cstdint>
+
+#include <cupola/ops/pointwise.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+struct ReluFormula {
+    /// A NaN stays one: it is not negative.
+    template <class T>
+    [[nodiscard]] CUPOLA_HOST_DEVICE T operator()(T x) const {
+        return value_if(!is_negative(x), x);
+    }
+    template <class T>
+    [[nodiscard]] CUPOLA_HOST_DEVICE T gradient_from_output(T y, T dy) const {
+        return value_if(is_positive(y), dy);
+    }
+};
+
+/// to[i] = gradient[i] where output[i] > 0, else 0. `to` may be `gradient`.
+template <class Context, class T>
+void relu_backward(const Context& context, const T* output, const T* gradient, T* to, std::int64_t count) {
+    for_each_element(context, count, GradientFromOutput<ReluFormula>{}, to, output, gradient);
+}
+
+}  // namespace impl
+
 namespace ops {
 
-/// Made as `Relu(site)`; specialised by each backend.
+/// Made as `Relu(build)`.
 template <class Device, class T>
-class Relu;
+using Relu = Pointwise<Device, T, impl::ReluFormula>;
 
 }  // namespace ops
 

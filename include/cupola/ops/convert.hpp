@@ -5,16 +5,33 @@
 
 #include <cstdint>
 
-#include <cupola/core/element_type.hpp>
+#include <cupola/ops/elementwise.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// With the bits that To's constructor gives: those of every device, and of a BFloat16 a NaN's too.
+struct ConvertFormula {
+    template <class To>
+    CUPOLA_HOST_DEVICE void operator()(To& to, float from) const {
+        to = To(from);
+    }
+};
+
+}  // namespace impl
+
 namespace ops {
 
-/// `Convert<Device>::run(context, from, to, count)`, for float to BFloat16 or Float16 and back, where the backend
-/// computes in them; specialised by each.
+/// For float to BFloat16 or Float16 and back, where the device computes in them.
 template <class Device>
-struct Convert;
+struct Convert {
+    template <class From, class To>
+        requires(ComputesElements<Device, From> && ComputesElements<Device, To>)
+    static void run(const typename Device::Context& context, const From* from, To* to, std::int64_t count) {
+        for_each_element(context, count, impl::ConvertFormula{}, to, from);
+    }
+};
 
 }  // namespace ops
 

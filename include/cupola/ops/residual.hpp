@@ -8,17 +8,90 @@
 //          first of them does.
 #pragma once
 
+#include <cstdint>
+#include <utility>
+
+#include <cupola/ops/activation.hpp>
+#include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+struct SumFormula {
+    CUPOLA_HOST_DEVICE void operator()(float& sum, float a, float b) const { sum = a + b; }
+};
+struct ReluOfSumFormula {
+    CUPOLA_HOST_DEVICE void operator()(float& y, float a, float b) const { y = ReluFormula{}(a + b); }
+};
+
+}  // namespace impl
+
 namespace ops {
 
-/// Made as `Add(site)` and `Fork(site)`; specialised by each backend.
+/// Made as `Add(build)`.
 template <class Device, class T>
-class Add;
+    requires ComputesElements<Device, T>
+class Add {
+public:
+    explicit Add(const BuildContext<Device, T>& build)
+        : count_(build.batch * build.output.size()),
+          relu_(build.activation == Activation::relu),
+          mask_(relu_ && !build.relu_mask_applied_by_next) {}
+
+    void forward(const PassArgs<Device, T>& args) const {
+        if (relu_) {
+            for_each_element(args.context, count_, impl::ReluOfSumFormula{}, args.output, args.input,
+                             args.second_input);
+        } else {
+            for_each_element(args.context, count_, impl::SumFormula{}, args.output, args.input, args.second_input);
+        }
+    }
+
+    void backward(const PassArgs<Device, T>& args) const {
+        const T *y = args.output, *dy = args.output_gradient;
+        T *a = args.input_gradient, *b = args.second_input_gradient;
+        if (a == nullptr) std::swap(a, b);
+        if (!mask_ && a == dy) a = std::exchange(b, nullptr);  // one of them is there already
+        if (!mask_ && b == dy) b = nullptr;
+        if (a == nullptr) return;
+        const auto hand_on = [&](auto formula, const auto*... from) {
+            if (b != nullptr) {
+                for_each_element(args.context, count_, impl::WithCopy{formula}, a, b, from...);
+            } else {
+                for_each_element(args.context, count_, formula, a, from...);
+            }
+        };
+        if (mask_) {
+            hand_on(impl::GradientFromOutput<impl::ReluFormula>{}, y, dy);
+        } else {
+            hand_on(impl::CopyElement{}, dy);
+        }
+    }
+
+private:
+    std::int64_t count_;
+    bool relu_, mask_;
+};
+
+/// Made as `Fork(build)`.
 template <class Device, class T>
-class Fork;
+    requires ComputesElements<Device, T>
+class Fork {
+public:
+    explicit Fork(const BuildContext<Device, T>& build) : count_(build.batch * build.output.size()) {}
+
+    void forward(const PassArgs<Device, T>&) const {}  // a view
+    void backward(const PassArgs<Device, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        for_each_element(args.context, count_, impl::SumFormula{}, args.input_gradient,
+                         static_cast<const T*>(args.output_gradient), args.second_output_gradient);
+    }
+
+private:
+    std::int64_t count_;
+};
 
 }  // namespace ops
 

@@ -17,12 +17,12 @@
 #include <utility>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/ops/activation.hpp>
+#include <cupola/ops/convert.hpp>
 #include <cupola/ops/convolution.hpp>
-#include <cupola/ops/cuda/activation.hpp>
-#include <cupola/ops/cuda/convert.hpp>
+#include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/impl/convolution_kernels.cuh>
 #include <cupola/ops/cuda/impl/convolution_plans.hpp>
-#include <cupola/ops/cuda/impl/elementwise.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -101,8 +101,7 @@ public:
         if (!in_place) {
             const auto* const from = reinterpret_cast<const T*>(args.scratch);
             if (args.accumulate) {
-                impl::launch_elementwise<float>(context, weights_, impl::aligned_for_packs(from, gradient),
-                                                impl::AddAt<float, T>{gradient, from, gradient, false});
+                for_each_element(context, weights_, impl::AddElement{}, gradient, from);
             } else {
                 Convert<Cuda>::run(context, from, gradient, weights_);
             }

@@ -22,7 +22,8 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/convert.hpp>
+#include <cupola/ops/convert.hpp>
+#include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/impl/bias_gradient.cuh>
 #include <cupola/ops/cuda/impl/cublas_product.hpp>
 #include <cupola/ops/cuda/impl/tiled_product.cuh>

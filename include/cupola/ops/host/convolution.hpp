@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <memory>
 
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/convolution.hpp>
-#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
-#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/onednn_primitive.hpp>
 #include <cupola/ops/host/weight_gradient.hpp>
 

@@ -10,8 +10,8 @@
 #include <concepts>
 #include <cstdint>
 
-#include <cupola/ops/host/convert.hpp>
-#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/convert.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/linear_by_rows.hpp>
 #include <cupola/ops/host/onednn_primitive.hpp>
 #include <cupola/ops/linear.hpp>
@@ -35,7 +35,7 @@ void bias_backward(const HostContext& context, const T* output, T* gradient, flo
             if (output != nullptr) {
                 const T* const y = output + r * columns + begin;
 #pragma omp simd
-                for (std::int64_t c = 0; c < count; ++c) put_if(g[c], g[c], positive(y[c]));
+                for (std::int64_t c = 0; c < count; ++c) put(g[c], value_if(is_positive(y[c]), get<T>(g[c])));
             }
 #pragma omp simd
             for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(g[c]);

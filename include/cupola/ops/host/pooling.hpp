@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <cupola/ops/host/activation.hpp>
-#include <cupola/ops/host/impl/element.hpp>
+#include <cupola/ops/activation.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/max_pooling.hpp>
 #include <cupola/ops/host/onednn_primitive.hpp>
 #include <cupola/ops/pooling.hpp>

@@ -18,9 +18,10 @@
 #include <cstdint>
 #include <memory>
 
+#include <cupola/ops/activation.hpp>
 #include <cupola/ops/convolution.hpp>
-#include <cupola/ops/host/activation.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/elementwise.hpp>
 #include <cupola/ops/host/impl/winograd_filters.hpp>
 #include <cupola/ops/host/impl/winograd_map.hpp>
 #include <cupola/ops/host/impl/winograd_weight_gradient.hpp>
