@@ -27,6 +27,7 @@
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/on_device.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
+#include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/loss_collection.hpp>

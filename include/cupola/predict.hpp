@@ -33,6 +33,7 @@
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/option_a_shortcut.hpp>
+#include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/non_finite.hpp>

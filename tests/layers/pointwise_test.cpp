@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pointwise: what a user makes of a formula, with constants and without, is a layer on every device.
+#include <cupola/layers/pointwise.hpp>
+
+#include <cmath>
+#include <cstddef>
+
+#include <doctest/doctest.h>
+
+#include "layer_run.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct SoftsignFormula {
+    CUPOLA_HOST_DEVICE float operator()(float x) const { return x / (1.0F + math::abs(x)); }
+    CUPOLA_HOST_DEVICE float gradient_from_output(float y, float dy) const {
+        return dy * (1.0F - math::abs(y)) * (1.0F - math::abs(y));
+    }
+};
+struct Softsign : Pointwise<SoftsignFormula> {};
+
+/// a x + b x^3.
+struct CubicFormula {
+    float a, b;
+
+    CUPOLA_HOST_DEVICE float operator()(float x) const { return x * (a + b * x * x); }
+    CUPOLA_HOST_DEVICE float gradient_from_input(float x, float dy) const { return dy * (a + 3.0F * b * x * x); }
+};
+template <Number a, Number b>
+struct Cubic : Pointwise<CubicFormula, a, b> {};
+
+static_assert(Softsign::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
+static_assert(parameters_of<Softsign>(Shape{384}).count == 0);
+static_assert(!traits_of<Softsign>().backward_reads_input && traits_of<Softsign>().backward_reads_output);
+static_assert(traits_of<Cubic<1, 2>>().backward_reads_input && !traits_of<Cubic<1, 2>>().backward_reads_output);
+static_assert(traits_of<Softsign>().activation == Activation::none && !traits_of<Softsign>().view);
+static_assert(std::is_same_v<OperationOf<Cubic<1, 2>, AnyDevice>, OperationOf<Cubic<3, 4>, AnyDevice>>);
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("a layer of a formula computes what the formula says", D, pointwise_computes) {
+    {
+        const auto [problem, outcome] = layer_run::run<Softsign, D>({7, 5, 3}, 2, reference::fresh_seed());
+        reference::Doubles y, dx;
+        for (std::size_t i = 0; i < problem.x.size(); ++i) {
+            const auto x = static_cast<double>(problem.x[i]), out = static_cast<double>(outcome.output[i]);
+            y.push_back(x / (1 + std::abs(x)));
+            dx.push_back(static_cast<double>(problem.dy[i]) * (1 - std::abs(out)) * (1 - std::abs(out)));
+        }
+        CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
+        CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
+    }
+    const auto [problem, outcome] = layer_run::run<Cubic<0.5, -2>, D>({11}, 3, reference::fresh_seed());
+    reference::Doubles y, dx;
+    for (std::size_t i = 0; i < problem.x.size(); ++i) {
+        const auto x = static_cast<double>(problem.x[i]);
+        y.push_back(0.5 * x - 2 * x * x * x);
+        dx.push_back(static_cast<double>(problem.dy[i]) * (0.5 - 6 * x * x));
+    }
+    CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
+}
+TEST_CASE_TEMPLATE_APPLY(pointwise_computes, DevicesAndElements);
+
+#ifndef CUPOLA_TEST_CUDA
+#include <cupola/net/check_gradients.hpp>
+
+TEST_CASE("check_gradients finds layers of formulas right") {
+    const GradientCheck softsign = check_gradients<Softsign, Host>({4, 4, 3});
+    CHECK_MESSAGE(softsign, softsign.report());
+    const GradientCheck cubic = check_gradients<Cubic<0.5, -0.25>, Host>({4, 4, 3});
+    CHECK_MESSAGE(cubic, cubic.report());
+}
+#endif
