@@ -29,6 +29,7 @@
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/weight_decay.hpp>

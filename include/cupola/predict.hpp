@@ -35,6 +35,7 @@
 #include <cupola/layers/option_a_shortcut.hpp>
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>
 #include <cupola/net/inference_streams.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>

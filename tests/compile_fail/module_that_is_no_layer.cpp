@@ -2,7 +2,7 @@
 //
 // Something in the list that is no layer.
 //
-// expect: layer 2 (Sigmoid) is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`
+// expect: layer 2 (Softplus) is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>
@@ -10,10 +10,10 @@
 
 using namespace cupola;
 
-struct Sigmoid {};
+struct Softplus {};
 
 #ifdef MISTAKE
-struct Net : Sequential<Input<4>, Linear<8>, Sigmoid, Linear<2>> {};
+struct Net : Sequential<Input<4>, Linear<8>, Softplus, Linear<2>> {};
 #else
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};
 #endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sigmoid: any extents, no parameters, the logistic function and its gradient from the output.
+#include <cupola/layers/sigmoid.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "layer_run.hpp"
+#ifndef CUPOLA_TEST_CUDA
+#include <cupola/net/check_gradients.hpp>
+#endif
+
+using namespace cupola;
+
+static_assert(Sigmoid::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
+static_assert(Sigmoid::output(Shape{384}).shape == Shape{384});
+static_assert(parameters_of<Sigmoid>(Shape{384}).count == 0 && multiply_adds_of<Sigmoid>(Shape{384}) == 0);
+static_assert(!traits_of<Sigmoid>().backward_reads_input && traits_of<Sigmoid>().backward_reads_output);
+
+TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes what its type says", D, sigmoid_computes) {
+    const auto [problem, outcome] = layer_run::run<Sigmoid, D>({37, 5, 3}, 2, reference::fresh_seed());
+    reference::Doubles y, dx;
+    for (std::size_t i = 0; i < problem.x.size(); ++i) {
+        const auto out = static_cast<double>(outcome.output[i]);
+        y.push_back(1 / (1 + std::exp(-static_cast<double>(problem.x[i]))));
+        dx.push_back(static_cast<double>(problem.dy[i]) * out * (1 - out));
+    }
+    CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
+}
+TEST_CASE_TEMPLATE_APPLY(sigmoid_computes, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("Sigmoid goes to 0 and 1, is 1/2 at 0, and a NaN stays one", D, sigmoid_special) {
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    operation_run::Problem problem;
+    problem.input = problem.output = {6};
+    problem.x = {inf, -inf, 1000.0F, -1000.0F, 0.0F, std::numeric_limits<float>::quiet_NaN()};
+    problem.dy = {1, 1, 1, 1, 1, 1};
+    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return Sigmoid::operation(build); });
+    for (std::size_t i = 0; i < 5; ++i) {
+        CHECK(outcome.output[i] == (i == 4 ? 0.5F : i % 2 == 0 ? 1.0F : 0.0F));
+        CHECK(outcome.input_gradient[i] == (i == 4 ? 0.25F : 0.0F));
+    }
+    CHECK(std::isnan(outcome.output[5]));
+    CHECK(std::isnan(outcome.input_gradient[5]));
+}
+TEST_CASE_TEMPLATE_APPLY(sigmoid_special, DevicesAndElements);
+
+#ifndef CUPOLA_TEST_CUDA
+TEST_CASE("the gradient of Sigmoid is its derivative") {
+    const GradientCheck check = check_gradients<Sigmoid, Host>({4, 4, 3});
+    CHECK_MESSAGE(check, check.report());
+}
+#endif
