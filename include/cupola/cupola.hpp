@@ -22,6 +22,7 @@
 #include <cupola/layers/dropout.hpp>
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
 #include <cupola/layers/max_pool2d.hpp>

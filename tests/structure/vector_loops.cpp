@@ -54,4 +54,5 @@ template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloa
 #define CUPOLA_NODES_OF(L)                                                                                 \
     template std::unique_ptr<PlanNode<Host>> cupola::make_node<L, Host, float>(const BuildContext<Host>&); \
     template std::unique_ptr<PlanNode<Host, BFloat16>> cupola::make_node<L, Host>(const BuildContext<Host, BFloat16>&);
+CUPOLA_NODES_OF(LeakyReLU<>)
 CUPOLA_NODES_OF(Sigmoid)

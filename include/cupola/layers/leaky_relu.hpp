@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LeakyReLU<slope>: y = x where x is positive, else slope x, of any extents. Backward reads the output, whose sign is
+// that of the input: dx = dy where y is positive, else slope dy. The slope is a number from 0 on, 0.01 if it is not
+// named.
+#pragma once
+
+#include <cupola/layers/pointwise.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+struct LeakyReluFormula {
+    float slope;
+
+    CUPOLA_HOST_DEVICE float operator()(float x) const { return math::select(x > 0.0F, x, slope * x); }
+    CUPOLA_HOST_DEVICE float gradient_from_output(float y, float dy) const {
+        return math::select(y > 0.0F, dy, slope * dy);
+    }
+};
+
+}  // namespace impl
+
+template <Number slope = 0.01>
+struct LeakyReLU : Pointwise<impl::LeakyReluFormula, slope> {
+    static constexpr ShapeResult output(const Shape& input) {
+        if (!(slope >= 0.0 && slope < 1e38)) return ShapeError{"has a slope that is not a number from 0 on"};
+        return input;
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
