@@ -14,14 +14,13 @@
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
-
-#include "../examples/cifar10_train/cifar10_net.hpp"
+#include <cupola/models/cifar10_net.hpp>
 
 namespace tutorial {
 
 using namespace cupola;
-using Net = cifar10::Cifar10Net;
-using Loss = cifar10::Cifar10Loss;
+using Net = Cifar10Net;
+using Loss = Cifar10Loss;
 template <class Averaging = ConcatMean, class Optimizer = Sgd>
 using Training = DataParallel<Net, Loss, Optimizer, Averaging, Host>;
 

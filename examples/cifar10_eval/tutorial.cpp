@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/augmentation.hpp>
+#include <cupola/models/cifar10_net.hpp>
 
-#include "../cifar10_train/cifar10_net.hpp"
 #include "model_run.hpp"
 
 namespace cifar10 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cifar10_net.hpp"
+#include <cupola/models/cifar10_net.hpp>
+
 #include "models.hpp"
 #include "run_on_host.hpp"
 

@@ -9,9 +9,8 @@
 
 #include <cupola/data/augmentation.hpp>
 #include <cupola/data/jpeg_file.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/predict.hpp>
-
-#include "../cifar10_train/cifar10_net.hpp"
 
 using namespace cupola;
 
@@ -20,9 +19,8 @@ constexpr const char* class_names[] = {"airplane", "automobile", "bird",  "cat",
 
 int main(int argc, char** argv) try {
     require(argc >= 3, "usage: predict CHECKPOINT.safetensors IMAGE.jpg...");
-    const Predictor<cifar10::Cifar10Net> predictor(argv[1]);
-    std::vector<float> sample(static_cast<std::size_t>(cifar10::Cifar10Net::input_shape.size())),
-        logits(std::size(class_names));
+    const Predictor<Cifar10Net> predictor(argv[1]);
+    std::vector<float> sample(static_cast<std::size_t>(Cifar10Net::input_shape.size())), logits(std::size(class_names));
     for (int i = 2; i < argc; ++i) {
         const RgbImage image = fitted(read_jpeg(argv[i]), 32, 32);
         CenterCrop{}(image.pixels, image.shape(), RandomStream(0, RngDomain::user, 0, 0), sample.data());

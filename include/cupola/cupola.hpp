@@ -34,6 +34,7 @@
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/weight_decay.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/summary.hpp>

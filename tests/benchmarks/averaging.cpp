@@ -12,14 +12,13 @@
 #include <vector>
 
 #include <cupola/host.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
+#include <cupola/models/cifar10_net.hpp>
 
 using namespace cupola;
 
 namespace {
 
-constexpr std::int64_t replicas = 4, columns = cifar10::Cifar10Net::parameter_elements;
+constexpr std::int64_t replicas = 4, columns = Cifar10Net::parameter_elements;
 constexpr int repetitions = 41;
 
 template <class Work>

@@ -14,11 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
 #include <cupola/predict.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 
 using namespace cupola;
 
@@ -76,7 +75,7 @@ int main(int argc, char** argv) try {
     const std::int64_t batch = std::atoll(argv[2]);
     const HostOptions device{.threads = std::atoi(argv[3]), .convolution = argc == 8 ? &winograd : nullptr};
     require(network == "lrn" || network == "resnet44", "NETWORK is lrn or resnet44, not ", network);
-    return network == "lrn" ? serve<cifar10::Cifar10Net>(batch, device, argv[4], argv[5], argv[6])
+    return network == "lrn" ? serve<Cifar10Net>(batch, device, argv[4], argv[5], argv[6])
                             : serve<ResNet<44>>(batch, device, argv[4], argv[5], argv[6]);
 } catch (const std::exception& error) {
     std::fprintf(stderr, "prediction: %s\n", error.what());

@@ -18,16 +18,16 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/models/resnet.hpp>
 #include <cupola/ops/host/winograd_convolution.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 
 using namespace cupola;
 
 namespace {
 
-using cifar10::Cifar10Loss, cifar10::Cifar10Net, cifar10::medium, cifar10::small, cifar10::tenth;
+constexpr auto small = weights(truncated_normal(0.05)), medium = weights(truncated_normal(0.04));
+constexpr auto tenth = biases(constant(0.1));
 
 // clang-format off
 struct PlainNet : Sequential<Input<24, 24, 3>,

@@ -21,9 +21,8 @@
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/event_file.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/train/summary_writer.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 
 using namespace cupola;
 
@@ -94,7 +93,7 @@ struct OnlySteps {
     void on_step(const StepReport& report, Run& run) { writer->on_step(report, run); }
 };
 
-using Training = DataParallel<cifar10::Cifar10Net, cifar10::Cifar10Loss, Sgd, ConcatMean, Host>;
+using Training = DataParallel<Cifar10Net, Cifar10Loss, Sgd, ConcatMean, Host>;
 
 Training make_training(double learning_rate) {
     return Training({.replicas = 2,
@@ -116,7 +115,7 @@ void run(const std::string& folder, const std::string& csv) {
     const auto options = [](std::int64_t every, const char* rate) {
         return SummaryOptions{.every = every,
                               .hyper_parameters = {{"learning rate", rate}, {"batch", "2 x 32"}},
-                              .network = summary<cifar10::Cifar10Net>(32)};
+                              .network = summary<Cifar10Net>(32)};
     };
     Recorder recorder(folder);
     TrainingState state;
@@ -124,7 +123,7 @@ void run(const std::string& folder, const std::string& csv) {
     {
         Training training = make_training(0.1);
         auto source = batches();
-        SummaryWriter writer(recorder, cifar10::Cifar10Net::layers, options(20, "0.1"));
+        SummaryWriter writer(recorder, Cifar10Net::layers, options(20, "0.1"));
         fit(training, source, {.steps = continued_at}, writer);
         state = training.state();
         losses = writer.losses().state();
@@ -134,7 +133,7 @@ void run(const std::string& folder, const std::string& csv) {
     Training training = make_training(0.05);
     training.restore(state);
     auto source = batches();
-    SummaryWriter writer(recorder, cifar10::Cifar10Net::layers, options(30, "0.05"));
+    SummaryWriter writer(recorder, Cifar10Net::layers, options(30, "0.05"));
     writer.losses().restore(losses);
     fit(training, source, {.steps = end - continued_at}, writer);
     recorder.save(csv);

@@ -8,8 +8,8 @@
 #include <map>
 #include <tuple>
 
-#include <cupola/data/augmentation.hpp>
 #include <cupola/data/in_memory.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include "support.hpp"
 

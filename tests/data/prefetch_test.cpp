@@ -2,6 +2,7 @@
 //
 // The prefetch queue: the same batches for any number of workers, bounded, in order, and it ends when it is told to.
 #include <cupola/data/prefetch.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include <doctest/doctest.h>
 
@@ -11,7 +12,6 @@
 #include <mutex>
 #include <thread>
 
-#include <cupola/data/augmentation.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 #include "support.hpp"

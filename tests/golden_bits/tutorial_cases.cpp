@@ -3,12 +3,21 @@
 // The tutorial's network: placement, accumulation, six optimizers, moving averages, Winograd's convolutions.
 #include <cupola/ops/host/winograd_convolution.hpp>
 
-#include "cifar10_net.hpp"
+#if __has_include(<cupola/models/cifar10_net.hpp>)
+#include <cupola/models/cifar10_net.hpp>
+#else
+#include "cifar10_net.hpp"  // of an older tree, in its examples/cifar10_train
+#endif
+
 #include "training_case.hpp"
 
 namespace golden_bits {
 
 namespace {
+
+#if !__has_include(<cupola/models/cifar10_net.hpp>)
+using cifar10::Cifar10Loss, cifar10::Cifar10Net, cifar10::Cifar10NetBf16;
+#endif
 
 template <class Optimizer>
 Case tutorial_case(const std::string& name, const Optimizer& optimizer, const Setting& setting) {
@@ -16,7 +25,7 @@ Case tutorial_case(const std::string& name, const Optimizer& optimizer, const Se
             [=](int threads) {
                 Setting with_threads = setting;
                 with_threads.threads = threads;
-                return run_training<cifar10::Cifar10Net, cifar10::Cifar10Loss>(optimizer, with_threads);
+                return run_training<Cifar10Net, Cifar10Loss>(optimizer, with_threads);
             },
             setting.by_teams};
 }
@@ -54,8 +63,8 @@ std::vector<Case> tutorial_cases() {
         tutorial_case("clipped_sgd",
                       Clipped<Sgd>{.optimizer = {.learning_rate = 0.02}, .max_norm = 1.0, .max_value = 0.01},
                       {.replicas = 2, .by_teams = true}),
-        plan_case<cifar10::Cifar10Net>("tutorial"),
-        plan_case<cifar10::Cifar10NetBf16>("tutorial_bfloat16"),
+        plan_case<Cifar10Net>("tutorial"),
+        plan_case<Cifar10NetBf16>("tutorial_bfloat16"),
     };
 }
 

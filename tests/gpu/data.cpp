@@ -14,7 +14,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/data/augmentation.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/data/dataset.hpp>
@@ -24,6 +23,7 @@
 #include <cupola/data/prefetch.hpp>
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include "../data/support.hpp"
 #include "../reference/compare.hpp"

@@ -19,11 +19,11 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #ifdef CUPOLA_TEST_NCCL
 #include <cupola/nccl.hpp>
 #endif
 
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 #include "synthetic_batches.hpp"
 
 using namespace cupola;
@@ -119,7 +119,7 @@ struct Allowed {
 template <class Net, class Averaging>
 void expect_only_the_step(const char* what, int replicas, const Allowed& allowed) {
     const gpu_tests::SyntheticBatches batches(128);
-    DataParallel<Net, cifar10::Cifar10Loss, Sgd, Averaging, Cuda> training(
+    DataParallel<Net, Cifar10Loss, Sgd, Averaging, Cuda> training(
         {.replicas = replicas,
          .batch_size = 128,
          .seed = 1,
@@ -168,21 +168,21 @@ void expect_only_the_step(const char* what, int replicas, const Allowed& allowed
     });
 }
 
-using Net16 = InPrecision<MixedBFloat16, cifar10::Cifar10Net>;
+using Net16 = InPrecision<MixedBFloat16, Cifar10Net>;
 
 }  // namespace
 
 TEST_CASE("with one replica a captured step allocates nothing, waits for nothing and copies nothing") {
-    expect_only_the_step<cifar10::Cifar10Net, ConcatMean>("one replica, float", 1, {});
+    expect_only_the_step<Cifar10Net, ConcatMean>("one replica, float", 1, {});
     expect_only_the_step<Net16, ConcatMean>("one replica, bfloat16", 1, {});
 }
 
 TEST_CASE("two replicas averaged by ConcatMean: one wait, a copy of each row and one of the mean") {
-    expect_only_the_step<cifar10::Cifar10Net, ConcatMean>("two replicas, ConcatMean", 2, {.waits = 1, .copies = 3});
+    expect_only_the_step<Cifar10Net, ConcatMean>("two replicas, ConcatMean", 2, {.waits = 1, .copies = 3});
 }
 
 #ifdef CUPOLA_TEST_NCCL
 TEST_CASE("averaged by NcclAllReduce, a captured step allocates nothing, waits for nothing and copies nothing") {
-    expect_only_the_step<cifar10::Cifar10Net, NcclAllReduce>("two replicas, NcclAllReduce of one rank", 2, {});
+    expect_only_the_step<Cifar10Net, NcclAllReduce>("two replicas, NcclAllReduce of one rank", 2, {});
 }
 #endif

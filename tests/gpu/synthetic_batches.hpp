@@ -10,8 +10,7 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
+#include <cupola/models/cifar10_net.hpp>
 
 namespace gpu_tests {
 
@@ -41,12 +40,11 @@ public:
     [[nodiscard]] cupola::BatchView operator()(std::int64_t step, int replica, cupola::CudaContext&) const {
         const std::int64_t first = (step + replica) % turns * batch_;
         return {reinterpret_cast<const float*>(samples_.data()) + first * features,
-                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_,
-                cifar10::Cifar10Net::input_shape};
+                reinterpret_cast<const std::int32_t*>(labels_.data()) + first, batch_, cupola::Cifar10Net::input_shape};
     }
 
 private:
-    static constexpr std::int64_t turns = 4, features = cifar10::Cifar10Net::input_shape.size();
+    static constexpr std::int64_t turns = 4, features = cupola::Cifar10Net::input_shape.size();
 
     static void copy(cupola::CudaArena& to, const void* from, std::size_t bytes) {
         cupola::impl::check_cuda(cudaMemcpy(to.data(), from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");

@@ -22,9 +22,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/net/plan.hpp>
-
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 
 namespace {
 
@@ -114,7 +113,7 @@ int main(int argc, char** argv) {
         const std::string_view command = argv[1], network = argv[2];
         require(command == "write" || command == "read", "checkpoint_tool has no command ", command);
         if (network == "tutorial") {
-            run<cifar10::Cifar10Net>(command, argv[3], argv[4], argv[5]);
+            run<Cifar10Net>(command, argv[3], argv[4], argv[5]);
         } else {
             require(network == "residual", "checkpoint_tool has no network ", network);
             run<ResidualNet>(command, argv[3], argv[4], argv[5]);

@@ -9,9 +9,9 @@
 #include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/models/cifar10_net.hpp>
 #include <cupola/net/check_gradients.hpp>
 
-#include "../../examples/cifar10_train/cifar10_net.hpp"
 #include "../throws_with.hpp"
 
 using namespace cupola;
@@ -344,7 +344,7 @@ TEST_CASE("a check that cannot be made says why") {
 }
 
 TEST_CASE("the tutorial's network with its loss has the right gradients, weight decay included") {
-    const GradientCheck check = check_gradients<cifar10::Cifar10Net, cifar10::Cifar10Loss, Host>({.directions = 4});
+    const GradientCheck check = check_gradients<Cifar10Net, Cifar10Loss, Host>({.directions = 4});
     INFO(check.report());
     CHECK(check);
     REQUIRE(check.tensors().size() == 11);

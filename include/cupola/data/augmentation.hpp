@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the bytes of an image to the floats of a training sample: the five augmentations of TensorFlow's CIFAR-10 tutorial
-// in their order, and the central crop for evaluation.
+// From the bytes of an image to the floats of a sample: `write_augmented` cuts a piece out, flips it, and changes
+// brightness, contrast and scale by numbers that were drawn before. Who draws them is a transform: `CenterCrop` here, which
+// draws none, `TutorialAugmentation` in models/, or one of your own, which then works on `Cuda` too.
 //
-//   1. crop             height x width, every place with equal probability
-//   2. flip             left to right, with probability 1/2
-//   3. brightness       x + delta, delta uniform in [-63, 63), one for all values; no clipping
-//   4. contrast         (x - mean_c) * factor + mean_c, factor uniform in [0.2, 1.8), mean_c of the channel in the crop
-//   5. standardization  (x - mean) / max(sqrt(variance), 1 / sqrt(n)) over all n values of the crop
+//   1. crop             height x width, from (y, x) on
+//   2. flip             left to right
+//   3. brightness       v + delta, one delta for all values; no clipping
+//   4. contrast         (v - mean_c) * factor + mean_c, mean_c of the channel in the crop
+//   5. standardization  (v - mean) / max(sqrt(variance), 1 / sqrt(n)) over all n values of the crop
 //
 // Steps 3 to 5 are one multiply-add: standardization takes the brightness out exactly, and both contrast and
 // standardization follow from each channel's sum and sum of squares, which are exact in integers.
@@ -25,8 +26,6 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-namespace impl {
-
 /// What is done to one image: where it is cut, and steps 2 to 5 with their numbers drawn.
 struct DrawnAugmentation {
     std::int64_t y = 0, x = 0;
@@ -34,6 +33,8 @@ struct DrawnAugmentation {
     double delta = 0, factor = 1;
     bool standardize = true;
 };
+
+namespace impl {
 
 /// Steps 3 to 5 as one multiply-add, from the sums over the `pixels` pixels of the crop.
 [[nodiscard]] CUPOLA_HOST_DEVICE inline AffinePixels affine_of(const PixelSums& sums, std::int64_t pixels,
@@ -60,95 +61,61 @@ struct DrawnAugmentation {
     return affine;
 }
 
-/// Cuts `height` x `width` out of the image and writes them as floats. The crop is taken in bands of rows that fit on
-/// the stack; most crops are one band.
+}  // namespace impl
+
+/// Cuts `height` x `width` x 3 out of the image of extents `shape` and writes them as floats to `to`. The crop lies in the
+/// image (`cropped_shape`). It is taken in bands of rows that fit on the stack; most crops are one band.
 inline void write_augmented(std::span<const std::uint8_t> image, const Shape& shape, std::int64_t height,
                             std::int64_t width, const DrawnAugmentation& drawn, float* to) {
-    alignas(64) std::uint8_t band[band_bytes + chunk_lanes];
-    const std::int64_t row_bytes = 3 * width, rows_per_band = band_bytes / row_bytes;
+    alignas(64) std::uint8_t band[impl::band_bytes + impl::chunk_lanes];
+    const std::int64_t row_bytes = 3 * width, rows_per_band = impl::band_bytes / row_bytes;
     const auto cut = [&](std::int64_t row, std::int64_t rows) {
         const std::uint8_t* from = image.data() + ((drawn.y + row) * shape.width() + drawn.x) * 3;
         for (std::int64_t i = 0; i < rows; ++i) {
-            copy_row(from + i * shape.width() * 3, width, drawn.flip, band + i * row_bytes);
+            impl::copy_row(from + i * shape.width() * 3, width, drawn.flip, band + i * row_bytes);
         }
     };
-    PixelSums sums;
+    impl::PixelSums sums;
     const bool one_band = height <= rows_per_band;
     for (std::int64_t row = 0; row < height; row += rows_per_band) {
         const std::int64_t rows = std::min(rows_per_band, height - row);
         cut(row, rows);
-        const std::int64_t bytes = rows * row_bytes, chunks = (bytes + chunk_lanes - 1) / chunk_lanes;
-        std::memset(band + bytes, 0, static_cast<std::size_t>(chunks * chunk_lanes - bytes));
-        add_pixel_sums(band, chunks, sums);
+        const std::int64_t bytes = rows * row_bytes, chunks = (bytes + impl::chunk_lanes - 1) / impl::chunk_lanes;
+        std::memset(band + bytes, 0, static_cast<std::size_t>(chunks * impl::chunk_lanes - bytes));
+        impl::add_pixel_sums(band, chunks, sums);
     }
-    const AffinePixels affine = affine_of(sums, height * width, drawn);
+    const impl::AffinePixels affine = impl::affine_of(sums, height * width, drawn);
     for (std::int64_t row = 0; row < height; row += rows_per_band) {
         const std::int64_t rows = std::min(rows_per_band, height - row);
         if (!one_band) cut(row, rows);
-        write_affine_pixels(band, rows * row_bytes, affine, to + row * row_bytes);
+        impl::write_affine_pixels(band, rows * row_bytes, affine, to + row * row_bytes);
     }
 }
 
-/// The extents that are left of an image, once it is known that the crop fits into it.
-[[nodiscard]] inline Shape cropped(const Shape& input, std::int64_t height, std::int64_t width) {
+/// The extents of a crop of `height` x `width` from images of extents `input`. Throws InvalidArgument where it does not fit into
+/// them.
+[[nodiscard]] inline Shape cropped_shape(const Shape& input, std::int64_t height, std::int64_t width) {
     require(input.rank == 3 && input.channels() == 3, "images are height x width x 3, not ", to_string(input));
-    constexpr std::int64_t max_width = band_bytes / 3;
+    constexpr std::int64_t max_width = impl::band_bytes / 3;
     require(height >= 1 && width >= 1 && height <= input.height() && width <= input.width() && width <= max_width,
             "a crop of ", height, " x ", width, " cannot be cut out of images of ", input.height(), " x ",
             input.width(), width > max_width ? text(" (at most ", max_width, " wide)") : std::string());
     return {height, width, 3};
 }
 
-}  // namespace impl
-
-/// The tutorial's augmentations. Each can be switched off by itself; with `crop` off the centre is cut out.
-struct TutorialAugmentation {
-    std::int64_t height = 24, width = 24;
-    bool crop = true, flip = true, brightness = true, contrast = true, standardize = true;
-    double max_brightness = 63;
-    double min_contrast = 0.2, max_contrast = 1.8;
-
-    /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit.
-    [[nodiscard]] Shape output(const Shape& input) const { return impl::cropped(input, height, width); }
-
-    /// Writes one sample. `random` belongs to this image in this epoch, and to nothing else.
-    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
-                    float* to) const {
-        impl::write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
-    }
-
-    /// The random numbers of one image: word 0 is the crop's place, 1 the flip, 2 the brightness, 3 the contrast.
-    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,
-                                                                  const RandomStream& random) const {
-        const RandomWords<4> words = random.words(0);
-        const std::int64_t places_y = image_height - height + 1, places_x = image_width - width + 1;
-        const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places_y * places_x))
-                                        : (places_y - 1) / 2 * places_x + (places_x - 1) / 2;
-        const auto between = [](double low, double high, std::uint32_t word) {
-            return low + (high - low) * static_cast<double>(uniform(word));
-        };
-        return {place / places_x,
-                place % places_x,
-                flip && (words[1] >> 31) != 0,
-                brightness ? between(-max_brightness, max_brightness, words[2]) : 0.0,
-                contrast ? between(min_contrast, max_contrast, words[3]) : 1.0,
-                standardize};
-    }
-};
-
 /// What a trained network is evaluated on: the centre of the image, standardized, and nothing random.
 struct CenterCrop {
     std::int64_t height = 24, width = 24;
     bool standardize = true;
 
-    [[nodiscard]] Shape output(const Shape& input) const { return impl::cropped(input, height, width); }
+    [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
-        impl::write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
+        write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
     }
-    [[nodiscard]] CUPOLA_HOST_DEVICE impl::DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,
-                                                                  const RandomStream&) const {
-        impl::DrawnAugmentation drawn;
+    [[nodiscard]] CUPOLA_HOST_DEVICE DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,
+                                                            const RandomStream&) const {
+        DrawnAugmentation drawn;
         drawn.y = (image_height - height) / 2;
         drawn.x = (image_width - width) / 2;
         drawn.standardize = standardize;

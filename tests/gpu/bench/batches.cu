@@ -17,10 +17,10 @@
 #include <cuda_runtime.h>
 
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/data/augmentation.hpp>
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/device/cuda.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 using namespace cupola;
 

@@ -18,8 +18,8 @@
 
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
+#include <cupola/models/cifar10_net.hpp>
 
-#include "../../../examples/cifar10_train/cifar10_net.hpp"
 #include "../synthetic_batches.hpp"
 #ifdef CUPOLA_BENCH_CUPTI
 #include "kernel_times.hpp"
@@ -30,8 +30,8 @@ using namespace cupola;
 
 namespace {
 
-using Net = InPrecision<CUPOLA_BENCH_PRECISION, cifar10::Cifar10Net>;
-using Loss = cifar10::Cifar10Loss;
+using Net = InPrecision<CUPOLA_BENCH_PRECISION, Cifar10Net>;
+using Loss = Cifar10Loss;
 
 class Steps {
 public:

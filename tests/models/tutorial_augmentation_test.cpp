@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The augmentations against the tutorial's five steps written out one after another in double, and their golden facts.
-#include <cupola/data/augmentation.hpp>
+// Covers: cupola/data/augmentation.hpp
+#include <cupola/models/tutorial_augmentation.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "support.hpp"
+#include "data/support.hpp"
 
 using namespace cupola;
 using cupola_tests::random_images;

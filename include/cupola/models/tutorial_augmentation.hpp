@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TutorialAugmentation: the five augmentations of TensorFlow's CIFAR-10 tutorial in their order (data/augmentation.hpp has
+// the formulas), with random numbers as there:
+//
+//   1. crop             height x width, every place with equal probability
+//   2. flip             left to right, with probability 1/2
+//   3. brightness       delta uniform in [-63, 63)
+//   4. contrast         factor uniform in [0.2, 1.8)
+//   5. standardization
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/core/philox.hpp>
+#include <cupola/data/augmentation.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// For training. Each augmentation can be switched off by itself; with `crop` off the centre is cut out. `CenterCrop` of
+/// data/augmentation.hpp makes the samples of an evaluation.
+struct TutorialAugmentation {
+    std::int64_t height = 24, width = 24;
+    bool crop = true, flip = true, brightness = true, contrast = true, standardize = true;
+    double max_brightness = 63;
+    double min_contrast = 0.2, max_contrast = 1.8;
+
+    /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit.
+    [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
+
+    /// Writes one sample. `random` belongs to this image in this epoch, and to nothing else.
+    void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
+                    float* to) const {
+        write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
+    }
+
+    /// The random numbers of one image: word 0 is the crop's place, 1 the flip, 2 the brightness, 3 the contrast.
+    [[nodiscard]] CUPOLA_HOST_DEVICE DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,
+                                                            const RandomStream& random) const {
+        const RandomWords<4> words = random.words(0);
+        const std::int64_t places_y = image_height - height + 1, places_x = image_width - width + 1;
+        const std::int64_t place = crop ? uniform_below(words[0], static_cast<std::uint32_t>(places_y * places_x))
+                                        : (places_y - 1) / 2 * places_x + (places_x - 1) / 2;
+        const auto between = [](double low, double high, std::uint32_t word) {
+            return low + (high - low) * static_cast<double>(uniform(word));
+        };
+        return {place / places_x,
+                place % places_x,
+                flip && (words[1] >> 31) != 0,
+                brightness ? between(-max_brightness, max_brightness, words[2]) : 0.0,
+                contrast ? between(min_contrast, max_contrast, words[3]) : 1.0,
+                standardize};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI
