@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <cupola/io/impl/event_message.hpp>
@@ -40,5 +41,10 @@ private:
 
     impl::EventOutput output_;
 };
+
+/// An EventFile in `folder` as the sink of a run: `TrainingRunOptions::events`.
+[[nodiscard]] inline std::unique_ptr<SummarySink> event_file_in(const std::string& folder) {
+    return std::make_unique<EventFile>(folder);
+}
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fingerprint(data): what a data set is, whatever it is called and wherever it lies: "50000 images, crc32c 1a2b3c4d". A run
+// writes it into its checkpoints, and compares it where it goes on. Reads every sample once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/data/dataset.hpp>
+#include <cupola/io/crc32c.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels. Samples of
+/// height x width x channels are called images.
+template <Dataset Data>
+[[nodiscard]] std::string fingerprint(const Data& data) {
+    std::uint32_t sum = 0;
+    for (std::int64_t i = 0; i < data.size(); ++i) sum = crc32c(std::as_bytes(data.sample(i)), sum);
+    for (std::int64_t i = 0; i < data.size(); ++i) {
+        const std::int32_t label = data.label(i);
+        sum = crc32c(std::as_bytes(std::span(&label, 1)), sum);
+    }
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "%08x", sum);
+    return text(data.size(), data.sample_shape().rank == 3 ? " images" : " samples", ", crc32c ", digits);
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run says beside its log: where each operation runs, what the summaries cost, the accuracy at the end.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// A line for each layer, with the device of each replica that runs it, "host:0"; one for the averaging and one for the
+/// update.
+[[nodiscard, gnu::cold]] inline std::string placement_lines(std::span<const LayerInfo> layers, int replicas,
+                                                            int devices, std::string_view place,
+                                                            std::string_view averaging) {
+    std::string lines;
+    for (const LayerInfo& layer : layers) {
+        std::string where;
+        for (int r = 0; r < replicas; ++r) {
+            // The first device gets the first replicas, as DataParallel places them.
+            int device = 0;
+            while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
+            where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
+        }
+        if (!layer.traits.runs_on.empty()) where = text(layer.traits.runs_on, ", by name");
+        lines += text("placement: ", layer.name, layer.name.empty() ? "" : " ", layer.type, ": ", where, '\n');
+    }
+    return text(lines, "placement: averaging: ", averaging,
+                "\nplacement: update: each device its copy of the parameters");
+}
+
+/// "summaries took 0.43 % of the training's 75.2 s".
+[[nodiscard, gnu::cold]] inline std::string cost_of_summaries(double seconds, double all) {
+    char line[96];
+    std::snprintf(line, sizeof line, "summaries took %.2f %% of the training's %.1f s", 100 * seconds / all, all);
+    return line;
+}
+
+/// "test accuracy = 0.539 (1000 images)", or an object with the keys of cifar10_eval --json. Throws DataError where the loss is
+/// not finite.
+[[nodiscard, gnu::cold]] inline std::string accuracy_line(bool json, std::int64_t step, const Evaluation& result,
+                                                          Weights weights, std::string_view samples) {
+    // What the last update made of the parameters no later step has looked at.
+    require<DataError>(std::isfinite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
+                       to_string(weights), ": the training has diverged");
+    char digits[32];
+    std::snprintf(digits, sizeof digits, json ? "%.6f" : "%.3f", result.accuracy());
+    return json ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct, R"(,")",
+                       samples, R"(":)", result.samples, R"(,"weights":")", to_string(weights), "\"}")
+                : text("test accuracy", weights == Weights::averages ? " with moving averages" : "", " = ", digits,
+                       " (", result.samples, ' ', samples, ')');
+}
+
+}  // namespace cupola::inline CUPOLA_ABI::impl

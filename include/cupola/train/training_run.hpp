@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TrainingRun: what a training run is beside its network and its data: the header that it prints, its log, a folder with
+// checkpoints, log and TensorBoard's events, where it goes on after it was stopped, signals, the accuracy at the end.
+//
+//   TrainingRun run({.folder = "run1", .resume = Resume::if_there, .max_steps = 10'000});
+//   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
+//   run.say_header(training);
+//   return run.train(training, batches, test);     0, or 128 and the number of the signal that stopped it
+//
+// The folder has, when the run has ended or was stopped:
+//
+//   model-<step>.safetensors     checkpoints (train/checkpoint_every.hpp); model-best.safetensors with `keep_best`
+//   train.log                    the lines of the log, appended to
+//   events.out.tfevents...       what TensorBoard shows, if `events` is given
+//
+// A checkpoint keeps what the run says of itself (`info()`). A run that goes on is compared with it: other settings are
+// refused, and so is another machine where the bits would be others.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <sys/stat.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/io/checkpoint_files.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/io/summary_sink.hpp>
+#include <cupola/net/summary.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/parallel/data_parallel.hpp>
+#include <cupola/train/checkpoint_every.hpp>
+#include <cupola/train/evaluate.hpp>
+#include <cupola/train/fit.hpp>
+#include <cupola/train/impl/optional_callback.hpp>
+#include <cupola/train/impl/run_folder.hpp>
+#include <cupola/train/impl/run_lines.hpp>
+#include <cupola/train/log_every.hpp>
+#include <cupola/train/loss_averages.hpp>
+#include <cupola/train/progress.hpp>
+#include <cupola/train/stop_on_signal.hpp>
+#include <cupola/train/summary_writer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What a run does with the checkpoints that are in its folder.
+enum class Resume : std::uint8_t {
+    no,        ///< a folder with checkpoints is refused: nothing is deleted
+    if_there,  ///< goes on from the newest valid one, or begins where there is none
+    yes,       ///< goes on, and throws where there is none
+    anyway     ///< goes on from one of other settings too, and says which
+};
+
+/// How errors and messages name the options of a run: a program with a command line gives its flags.
+struct RunOptionNames {
+    std::string folder = ".folder";
+    std::string resume = "Resume::yes", resume_anyway = "Resume::anyway";
+    std::string max_steps = ".max_steps";
+    /// What may differ between two parts of a run: "X and Y may change".
+    std::string may_change = ".max_steps and the options of logs, summaries and checkpoints";
+};
+
+struct TrainingRunOptions {
+    /// Where checkpoints, log and events are kept; nothing is kept where it is empty.
+    std::string folder{};
+    Resume resume = Resume::no;
+    /// False for all but the first of several processes: they read the folder where the run goes on, and write nothing.
+    bool writes = true;
+    /// The steps of the whole run, those before a resume included.
+    std::int64_t max_steps = 1000;
+
+    /// Of the lines on standard output, and with another file of those in the folder. With `json` every message is an
+    /// object.
+    LogOptions log{};
+
+    /// Steps between two checkpoints; 0 for one at the end.
+    std::int64_t checkpoint_every = 1000;
+    /// The newest checkpoints that are kept.
+    int keep_checkpoints = 5;
+    /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one of the largest accuracy.
+    bool keep_best = false;
+
+    /// Opens what summaries are written to, `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null
+    /// for no summaries.
+    std::unique_ptr<SummarySink> (*events)(const std::string& folder) = nullptr;
+    /// Steps between two summaries; 0 for none.
+    std::int64_t summary_every = 100;
+
+    RunOptionNames names{};
+};
+
+/// For a run without test data.
+struct NoTest {};
+
+class TrainingRun {
+public:
+    /// Makes the folder and locks it, before anything is computed. Throws DataError for one that another training uses, that
+    /// cannot be written, or that is to be gone on from and does not exist; InvalidArgument for options that need a folder.
+    [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)
+        : options_(std::move(options)), output_(options_.log.json, options_.log.file) {
+        require(options_.max_steps >= 0, "a run has 0 or more steps, not ", options_.max_steps);
+        const bool resumes = options_.resume == Resume::yes || options_.resume == Resume::anyway;
+        require(has_folder() || !resumes, options_.names.resume, " needs ", options_.names.folder,
+                ", the folder to go on from");
+        require(has_folder() || !options_.keep_best, "keep_best needs ", options_.names.folder,
+                ", the folder to keep the best checkpoint in");
+        if (!has_folder()) return;
+        require<DataError>(!resumes || !impl::is_missing(options_.folder), "the folder ", options_.folder,
+                           " does not exist: there is nothing to resume from");
+        if (options_.writes) {
+            folder_.emplace(options_.folder, CheckpointDirectoryOptions{.keep = options_.keep_checkpoints,
+                                                                        .keep_best = options_.keep_best});
+        }
+    }
+
+    [[nodiscard]] const TrainingRunOptions& options() const { return options_; }
+    [[nodiscard]] bool has_folder() const { return !options_.folder.empty(); }
+    [[nodiscard]] const StandardOutput& output() const { return output_; }
+
+    /// What the run says of itself, in its checkpoints and in TensorBoard: what is set before `train`, and what `describe`
+    /// adds. Two entries whose values differ are two different runs.
+    [[nodiscard]] CheckpointInfo& info() { return info_; }
+
+    /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, optimizer,
+    /// learning_rate, averaging, bn_stats, moving_average, precision. `train` does so itself; a program calls it before for
+    /// entries of its own to come after these, or to replace one.
+    template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+    void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
+        const auto& options = training.options;
+        add("batch_size", text(options.batch_size));
+        add("replicas", text(training.all_replicas()));
+        add("accumulation", text(options.gradient_accumulation_steps));
+        add("seed", text(options.seed));
+        add("optimizer", options.optimizer.description());
+        add("learning_rate", learning_rate_description_of(options.optimizer));
+        add("averaging", std::string(Averaging::name));
+        if constexpr (requires { options.statistics.description(); }) {
+            add("bn_stats", std::string(options.statistics.description()));
+        } else {
+            add("bn_stats", std::string(Statistics::name));
+        }
+        add("moving_average", options.moving_average.description());
+        add("precision", std::string(Net::Precision::name));
+    }
+
+    /// Says what is trained: the network as a table, the memory, the replicas and where they run, the optimiser, the
+    /// schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line for each layer with the
+    /// device of each replica.
+    template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
+    void say_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
+                    const std::string& where = {}, bool placement = false) const {
+        const auto& options = training.options;
+        output_.say(summary<Net>(options.batch_size));
+        output_.say(to_string(training.memory()));
+        output_.say(
+            text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
+                 " a step, averaged by ", Averaging::name, ", on ",
+                 !where.empty() ? where : text(options.devices, ' ', D::name, " device", plural(options.devices))));
+        if (placement) {
+            std::string place(D::name);
+            std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
+            constexpr bool by_slices = AveragesRows<Averaging, D>;
+            output_.say(
+                impl::placement_lines(Net::layers, options.replicas, options.devices, place,
+                                      text(Averaging::name, by_slices ? ", each device its slice of the gradient"
+                                                                      : ", the whole gradient on each device")));
+        }
+        output_.say(text("optimiser: ", options.optimizer.description()));
+        output_.say(text("learning rate: ", learning_rate_description_of(options.optimizer)));
+    }
+
+    /// Goes on from the folder's checkpoint as `resume` says, trains up to `max_steps` steps, with the log, the summaries and
+    /// the checkpoints, and says the accuracy on `test`, which `evaluate` takes (or NoTest{}), of the parameters and of their
+    /// moving averages. `callbacks` are called between the log's and the folder's. SIGINT and SIGTERM end the training after
+    /// the step. Returns the exit status of a program: 0, or 128 and the signal's number.
+    template <class Training, class Batches, class Test, class... Callbacks>
+    int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {
+        using Net = typename Training::NetworkType;
+        describe(training);
+        if (has_folder()) go_on(training);
+        if (training.step() >= options_.max_steps) {
+            output_.say(text("nothing to train: ", training.step(), " steps are made, and ", options_.names.max_steps,
+                             " is ", options_.max_steps));
+        }
+        const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
+        constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
+        require(tests || !options_.keep_best,
+                "keep_best needs test data: the best checkpoint is that of the best accuracy");
+        const bool averages = training.options.moving_average.on();
+        const auto accuracy = [&]() -> std::optional<double> {
+            if constexpr (tests) {
+                if (options_.keep_best) {
+                    return evaluate(training, test, averages ? Weights::averages : Weights::trained).accuracy();
+                }
+            }
+            return {};
+        };
+
+        LogEvery to_output(options_.log);
+        to_output.losses() = losses_;
+        impl::OptionalCallback<LogEvery> to_log;
+        impl::OptionalCallback<SummaryWriter> summaries;
+        impl::OptionalCallback<CheckpointEvery<Training, CheckpointDirectory, decltype(accuracy)>> checkpoints;
+        const impl::LogFile log_file = folder_ ? impl::open_log(options_.folder) : impl::LogFile(nullptr, nullptr);
+        const std::unique_ptr<SummarySink> sink = folder_ ? opened_events() : nullptr;
+        if (folder_) {
+            LogOptions to_file = options_.log;
+            to_file.file = log_file.get();
+            to_log.emplace(to_file).losses() = losses_;
+            SummaryWriter& writer =
+                summaries.emplace(*sink, Net::layers,
+                                  SummaryOptions{.every = summary_every(),
+                                                 .hyper_parameters = info_.entries(),
+                                                 .network = summary<Net>(training.options.batch_size)});
+            writer.losses() = losses_;
+            checkpoints.emplace(
+                training, *folder_,
+                CheckpointOptions{.every = options_.checkpoint_every, .info = info_, .losses = &writer.losses()},
+                accuracy);
+        }
+        const double begun = monotonic_seconds();
+        int signal = 0;
+        {
+            StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
+            fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, callbacks..., summaries,
+                checkpoints, signals);
+            signal = signals.signal();
+        }
+        if (folder_ && summary_every() > 0 && steps > 0) {
+            output_.say(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
+        }
+        if (signal != 0) return stopped_by(signal, training.step());
+        if constexpr (tests) {
+            say_accuracy<Net>(training.step(), evaluate(training, test), Weights::trained);
+            if (averages) {
+                say_accuracy<Net>(training.step(), evaluate(training, test, Weights::averages), Weights::averages);
+            }
+        }
+        return 0;
+    }
+
+private:
+    [[nodiscard]] static const char* plural(int count) { return count == 1 ? "" : "s"; }
+    template <class Net>
+    [[nodiscard]] static constexpr std::string_view samples_of() {
+        return Net::input_shape.rank == 3 ? "images" : "samples";
+    }
+
+    [[gnu::cold]] void add(std::string_view key, std::string value) {
+        if (info_.find(key) == nullptr) info_.set(key, std::move(value));
+    }
+    [[nodiscard]] std::int64_t summary_every() const { return options_.events == nullptr ? 0 : options_.summary_every; }
+    [[nodiscard, gnu::cold]] std::unique_ptr<SummarySink> opened_events() const {
+        if (summary_every() == 0) return std::make_unique<impl::NoSummaries>();
+        return options_.events(options_.folder);
+    }
+
+    template <class Training>
+    void go_on(Training& training) {
+        const FoundCheckpoint found = checkpoint_to_go_on_from(Training::NetworkType::layers);
+        if (!found.checkpoint) return;
+        try {
+            training.restore(found.checkpoint->state);
+        } catch (const InvalidArgument& cause) {  // anyway, with another optimiser or averages begun or given up
+            throw InvalidArgument(text(found.path, " cannot be gone on from: ", cause.what()));
+        }
+        restore_losses(found.checkpoint->info, losses_);
+        output_.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
+    }
+
+    /// None where the run begins anew. Throws where the folder is not as `resume` says, and for another run's checkpoint.
+    [[nodiscard, gnu::cold]] FoundCheckpoint checkpoint_to_go_on_from(std::span<const LayerInfo> layers) const {
+        if (folder_) {
+            for (const std::string& remark : folder_->remarks()) output_.say(text("warning: ", remark));
+        }
+        const std::string& path = options_.folder;
+        const bool begins =
+            options_.resume == Resume::no ||
+            (options_.resume == Resume::if_there && (impl::is_missing(path) || list_checkpoints(path).empty()));
+        if (begins) {
+            if (folder_) require_no_checkpoints();
+            return {};
+        }
+        FoundCheckpoint found = newest_valid_checkpoint(path, layers);
+        for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
+        require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), path,
+                           " has no valid checkpoint to resume from: ", found.damaged.size(),
+                           found.damaged.size() == 1 ? " is damaged" : " are damaged");
+        require<DataError>(found.checkpoint.has_value(), path, " has no checkpoint to resume from");
+        require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
+        require_same_run(found.path, found.checkpoint->info);
+        if (folder_ && folder_->best()) require_best_of_same_run();
+        return found;
+    }
+
+    [[gnu::cold]] void require_no_checkpoints() const {
+        const auto files = folder_->list();
+        require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
+                           files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
+                           " goes on from it, another ", options_.names.folder, " begins anew");
+        // A new run would adopt it.
+        struct stat status {};
+        const std::string best = folder_->best_path();
+        require<DataError>(lstat(best.c_str(), &status) != 0, best,
+                           " is another run's best checkpoint: rename it, or begin in another ", options_.names.folder);
+    }
+
+    /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
+    /// Resume::anyway it says them and goes on.
+    [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before) const {
+        const auto [run, bits] = impl::differences_of_runs(before, info_);
+        if (run.empty() && bits.empty()) return;
+        if (options_.resume == Resume::anyway) {
+            output_.say(text("warning: going on from ", path, " with other settings: ", run,
+                             run.empty() || bits.empty() ? "" : "; ", bits));
+            return;
+        }
+        const RunOptionNames& names = options_.names;
+        if (!run.empty()) {
+            throw InvalidArgument(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
+                                       " may change, and ", names.resume_anyway, " goes on with what has changed"));
+        }
+        throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits, "; ",
+                                   names.resume_anyway, " goes on without that promise"));
+    }
+
+    /// The same for the best checkpoint, whose metric is to be compared with: on what machine it was computed makes no
+    /// difference.
+    [[gnu::cold]] void require_best_of_same_run() const {
+        const std::string path = folder_->best_path(), run = impl::differences_of_runs(folder_->best_info(), info_).run;
+        if (run.empty()) return;
+        require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
+                "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");
+        output_.say(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
+    }
+
+    [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {
+        const RunOptionNames& names = options_.names;
+        output_.say(text("stopped by signal ", signal, " after step ", step - 1,
+                         has_folder() ? text("; ", names.resume, " goes on from ", options_.folder)
+                                      : text("; without ", names.folder, " nothing was kept")));
+        return 128 + signal;
+    }
+
+    template <class Net>
+    void say_accuracy(std::int64_t step, const Evaluation& result, Weights weights) const {
+        output_.print(impl::accuracy_line(output_.json(), step, result, weights, samples_of<Net>()));
+    }
+
+    TrainingRunOptions options_;
+    StandardOutput output_;
+    std::optional<CheckpointDirectory> folder_;
+    CheckpointInfo info_;
+    /// Smoothed, as the checkpoint has them that the run goes on from.
+    LossAverages losses_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

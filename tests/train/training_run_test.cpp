@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a run keeps, says, refuses and goes on from. (tests/examples/ has the same with processes.)
+#include <cupola/train/training_run.hpp>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+#include "io/file_support.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<2>, Named<"hidden", Linear<4>>, ReLU, Named<"out", Linear<2>>> {};
+using Training = DataParallel<Net, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+
+const std::vector<float> points{0, 0, 0, 1, 1, 0, 1, 1, 2, 0, 0, 2, 2, 2, 1, 2};
+const std::vector<std::int32_t> labels{0, 1, 1, 0, 0, 0, 0, 1};
+
+const InMemory& data() {
+    static const InMemory all(Net::input_shape, points, labels, 2);
+    return all;
+}
+
+/// A run whose messages are kept.
+struct Fixture {
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> output{std::tmpfile(), &std::fclose};
+    Training::Options training{.batch_size = 4, .seed = 1, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}};
+    /// Entries of the run's own.
+    std::vector<std::pair<const char*, const char*>> entries{};
+
+    /// The exit status; what was said is in `said()`.
+    template <class... Callbacks>
+    int run(TrainingRunOptions options, Callbacks&&... callbacks) {
+        options.log.file = output.get();
+        TrainingRun run(std::move(options));
+        for (const auto& [key, value] : entries) run.info().set(key, value);
+        Training whole(training);
+        InMemoryBatches batches(data(), {.batch_size = training.batch_size, .seed = training.seed});
+        EvaluationBatches test(data(), IdentityTransform{}, 4);
+        return run.train(whole, batches, test, callbacks...);
+    }
+    /// What was said since it was asked for the last time.
+    std::string said() {
+        std::fflush(output.get());
+        std::fseek(output.get(), read_, SEEK_SET);
+        std::string text(100'000, '\0');
+        text.resize(std::fread(text.data(), 1, text.size(), output.get()));
+        read_ += static_cast<long>(text.size());
+        return text;
+    }
+    std::string refusal(const TrainingRunOptions& options) {
+        return message_of<Error>([&] { run(options); });
+    }
+
+private:
+    long read_ = 0;
+};
+
+int lines_of(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+}
+
+/// Summaries that are counted.
+struct Counted final : SummarySink {
+    static inline std::vector<std::int64_t> starts, writes;
+    static inline std::string folder;
+    void start(std::int64_t step) override { starts.push_back(step); }
+    void write(std::int64_t step, const StepSummary&) override { writes.push_back(step); }
+    static std::unique_ptr<SummarySink> open(const std::string& where) {
+        folder = where;
+        return std::make_unique<Counted>();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a run without a folder logs, says the accuracy, and keeps nothing") {
+    Fixture f;
+    CHECK(f.run({.max_steps = 25}) == 0);
+    const std::string said = f.said();
+    CHECK(lines_of(said, "examples/sec") == 3);
+    CHECK(contains(said, "test accuracy = "));
+    CHECK(contains(said, " (8 samples)\n"));
+    CHECK_FALSE(contains(said, "moving averages"));
+}
+
+TEST_CASE("with moving averages their accuracy is said too") {
+    Fixture f;
+    f.training.moving_average.decay = 0.5;
+    f.run({.max_steps = 2});
+    CHECK(lines_of(f.said(), "test accuracy with moving averages = ") == 1);
+}
+
+TEST_CASE("the header says what is trained, by whom and on what") {
+    Fixture f;
+    f.training.replicas = 3;
+    f.training.devices = 2;
+    Training training(f.training);
+    TrainingRun run({.log = {.file = f.output.get()}});
+    run.say_header(training);
+    const std::string header = f.said();
+    CHECK(header.starts_with(summary<Net>(4)));
+    CHECK(contains(header, '\n' + to_string(training.memory()) + '\n'));
+    CHECK(
+        header.ends_with("replicas: 3 of 4 samples a step, averaged by ConcatMean, on 2 Host devices\n"
+                         "optimiser: sgd, momentum 0.9\nlearning rate: constant 0.1\n"));
+    run.say_header(training, "two machines", true);
+    const std::string placed = f.said();
+    CHECK(contains(placed,
+                   ", on two machines\nplacement: hidden Linear<4>: replica 0 on host:0, replica 1 on host:1, "
+                   "replica 2 on host:1\nplacement: ReLU: "));
+    CHECK(contains(placed,
+                   "\nplacement: averaging: ConcatMean, each device its slice of the gradient\n"
+                   "placement: update: each device its copy of the parameters\noptimiser: "));
+}
+
+TEST_CASE(
+    "a folder has checkpoints and the log, and a run that goes on ends with the bits of one that was not stopped") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    CHECK(f.run({.folder = folder.path("whole"), .max_steps = 25, .checkpoint_every = 10}) == 0);
+    CHECK(
+        f.run({.folder = folder.path("parted"), .resume = Resume::if_there, .max_steps = 12, .checkpoint_every = 10}) ==
+        0);
+    CHECK_FALSE(contains(f.said(), "resumed"));
+    for (const char* const file : {"model-10.safetensors", "model-12.safetensors"}) {
+        CHECK(!io_tests::read_bytes(folder.path("parted") + '/' + file).empty());
+    }
+    CHECK(f.run({.folder = folder.path("parted"), .resume = Resume::if_there, .max_steps = 25}) == 0);
+    CHECK(contains(f.said(), "resumed from " + folder.path("parted/model-12.safetensors") + ": step 12 comes next\n"));
+    CHECK(io_tests::read_bytes(folder.path("parted/model-25.safetensors")) ==
+          io_tests::read_bytes(folder.path("whole/model-25.safetensors")));
+    CHECK(lines_of(io_tests::read_bytes(folder.path("parted/train.log")), ": step ") == 3);
+
+    CHECK(f.run({.folder = folder.path("parted"), .resume = Resume::yes, .max_steps = 20}) == 0);
+    CHECK(contains(f.said(), "nothing to train: 25 steps are made, and .max_steps is 20\n"));
+}
+
+TEST_CASE("a checkpoint keeps what the run and its training say of themselves, in that order") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.entries = {{"model", "mine"}, {"seed", "a seed of its own"}};
+    f.run({.folder = folder.path(), .max_steps = 1});
+    const CheckpointInfo info = read_checkpoint(folder.path("model-1.safetensors"), Net::layers).info;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : info.entries()) keys.push_back(key);
+    CHECK(keys == std::vector<std::string>{"model", "seed", "batch_size", "replicas", "accumulation", "optimizer",
+                                           "learning_rate", "averaging", "bn_stats", "moving_average", "precision",
+                                           "images_seen", "smoothed_losses"});
+    CHECK(*info.find("seed") == "a seed of its own");
+    CHECK(*info.find("optimizer") == "sgd, momentum 0.9");
+    CHECK(*info.find("averaging") == "ConcatMean");
+    CHECK(*info.find("precision") == "float32");
+}
+
+TEST_CASE("a folder with checkpoints is refused unless the run is to go on from them") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.run({.folder = folder.path(), .max_steps = 3});
+    CHECK(f.refusal({.folder = folder.path(), .max_steps = 3}) ==
+          folder.path() +
+              " has checkpoints, the newest of step 3: Resume::yes goes on from it, another .folder begins anew");
+    CHECK(f.refusal({.folder = folder.path(), .names = {.folder = "--dir", .resume = "--resume"}}) ==
+          folder.path() +
+              " has checkpoints, the newest of step 3: --resume goes on from it, another --dir begins anew");
+    CHECK(f.refusal({.folder = folder.path("none"), .resume = Resume::yes}) ==
+          "the folder " + folder.path("none") + " does not exist: there is nothing to resume from");
+    CHECK(io_tests::read_bytes(folder.path("none/lock")).empty());
+    CHECK(f.refusal({.resume = Resume::anyway}) == "Resume::yes needs .folder, the folder to go on from");
+    io_tests::TemporaryFolder empty;
+    CHECK(f.refusal({.folder = empty.path(), .resume = Resume::yes}) ==
+          empty.path() + " has no checkpoint to resume from");
+}
+
+TEST_CASE("damaged checkpoints are passed over and named; where all are, nothing is begun") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.run({.folder = folder.path(), .max_steps = 4, .checkpoint_every = 2});
+    io_tests::write_bytes(folder.path("model-4.safetensors"), "cut");
+    f.said();
+    CHECK(f.run({.folder = folder.path(), .resume = Resume::yes, .max_steps = 4, .checkpoint_every = 0}) == 0);
+    const std::string said = f.said();
+    CHECK(contains(said, "warning: " + folder.path("model-4.safetensors")));
+    CHECK(contains(said, "resumed from " + folder.path("model-2.safetensors") + ": step 2 comes next\n"));
+    for (const char* const name : {"model-2.safetensors", "model-4.safetensors"}) {
+        io_tests::write_bytes(folder.path(name), "cut");
+    }
+    for (const Resume resume : {Resume::if_there, Resume::yes, Resume::anyway}) {
+        CHECK(f.refusal({.folder = folder.path(), .resume = resume}) ==
+              folder.path() + " has no valid checkpoint to resume from: 2 are damaged");
+    }
+}
+
+TEST_CASE("a checkpoint of other settings is refused with both values, or gone on from with a warning") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.entries = {{"isa", "old"}};
+    f.run({.folder = folder.path(), .max_steps = 2});
+    f.said();
+    const std::string path = folder.path("model-2.safetensors");
+    const TrainingRunOptions on{.folder = folder.path(), .resume = Resume::if_there, .max_steps = 3};
+    f.entries = {{"isa", "new"}};
+    CHECK(f.refusal(on) ==
+          "going on from " + path +
+              " here would not give the same bits: isa was old and is new; Resume::anyway goes on without "
+              "that promise");
+    f.training.seed = 7;
+    CHECK(f.refusal(on) ==
+          path +
+              " is of a run with other settings: seed was 1 and is 7; .max_steps and the options of logs, "
+              "summaries and checkpoints may change, and Resume::anyway goes on with what has changed");
+    TrainingRunOptions anyway = on;
+    anyway.resume = Resume::anyway;
+    CHECK(f.run(anyway) == 0);
+    CHECK(contains(f.said(), "warning: going on from " + path +
+                                 " with other settings: seed was 1 and is 7; isa was old and is new\n"));
+}
+
+TEST_CASE("what cannot be gone on from even so is refused with the checkpoint's name") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.run({.folder = folder.path(), .max_steps = 2});
+    f.training.moving_average.decay = 0.9;
+    CHECK(f.refusal({.folder = folder.path(), .resume = Resume::anyway})
+              .starts_with(folder.path("model-2.safetensors") + " cannot be gone on from: "));
+}
+
+TEST_CASE("the best checkpoint is kept, compared with, and never another run's") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    const TrainingRunOptions best{.folder = folder.path("run"), .max_steps = 2, .keep_best = true};
+    CHECK(f.run(best) == 0);
+    CHECK(!io_tests::read_bytes(folder.path("run/model-best.safetensors")).empty());
+    CHECK(read_checkpoint(folder.path("run/model-best.safetensors"), Net::layers).info.find("metric") != nullptr);
+
+    f.training.seed = 2;
+    TrainingRunOptions other{.folder = folder.path("other"), .max_steps = 2};
+    f.run(other);
+    io_tests::write_bytes(folder.path("other/model-best.safetensors"),
+                          io_tests::read_bytes(folder.path("run/model-best.safetensors")));
+    other.keep_best = true;
+    other.resume = Resume::yes;
+    other.max_steps = 3;
+    CHECK(f.refusal(other) ==
+          folder.path("other/model-best.safetensors") +
+              " is the best checkpoint of a run with other settings: seed was 1 and is 2; rename it, or "
+              "Resume::anyway compares with it and replaces it by a better one");
+    std::remove(folder.path("run/model-2.safetensors").c_str());
+    CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
+                                 " is another run's best checkpoint: rename it, or begin in another .folder");
+    CHECK(f.refusal({.keep_best = true}) == "keep_best needs .folder, the folder to keep the best checkpoint in");
+    TrainingRun run({.folder = folder.path("no test"), .keep_best = true});
+    Training training(f.training);
+    InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
+    CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
+          "keep_best needs test data: the best checkpoint is that of the best accuracy");
+}
+
+TEST_CASE("a process that does not write goes on from the folder and leaves it as it is") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.run({.folder = folder.path("run"), .max_steps = 3});
+    const auto before = folder.names();
+    const std::string log = io_tests::read_bytes(folder.path("run/train.log"));
+    f.said();
+    CHECK(f.run({.folder = folder.path("run"), .resume = Resume::yes, .writes = false, .max_steps = 5}) == 0);
+    CHECK(contains(f.said(), "step 3 comes next"));
+    CHECK(io_tests::read_bytes(folder.path("run/train.log")) == log);
+    CHECK(io_tests::read_bytes(folder.path("run/model-5.safetensors")).empty());
+    CHECK(f.run({.folder = folder.path("none"), .writes = false, .max_steps = 1}) == 0);
+    CHECK(folder.names() == before);
+}
+
+TEST_CASE("two runs do not share a folder") {
+    const io_tests::TemporaryFolder folder;
+    const TrainingRun first({.folder = folder.path()});
+    CHECK(contains(
+        message_of<DataError>([&] { TrainingRun second({.folder = folder.path(), .resume = Resume::if_there}); }),
+        "is in use by another training"));
+}
+
+TEST_CASE("a signal ends the training after the step, with a checkpoint, and is the exit status") {
+    struct RaisesAt {
+        int signal;
+        std::int64_t step;
+        void on_step(const StepReport& report, Run&) const {
+            if (report.step == step) std::raise(signal);
+        }
+    };
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    CHECK(f.run({.folder = folder.path(), .max_steps = 9}, RaisesAt{SIGTERM, 4}) == 128 + SIGTERM);
+    const std::string said = f.said();
+    CHECK(said.ends_with("stopped by signal 15 after step 4; Resume::yes goes on from " + folder.path() + '\n'));
+    CHECK_FALSE(contains(said, "accuracy"));
+    CHECK(!io_tests::read_bytes(folder.path("model-5.safetensors")).empty());
+    CHECK(f.run({.max_steps = 9}, RaisesAt{SIGINT, 0}) == 128 + SIGINT);
+    CHECK(f.said().ends_with("stopped by signal 2 after step 0; without .folder nothing was kept\n"));
+}
+
+TEST_CASE("summaries go where `events` opens, every so many steps; without it, or every 0, there are none") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    Counted::starts.clear();
+    Counted::writes.clear();
+    f.run({.folder = folder.path("a"), .max_steps = 5, .events = Counted::open, .summary_every = 2});
+    CHECK(Counted::folder == folder.path("a"));
+    CHECK(Counted::starts == std::vector<std::int64_t>{0});
+    CHECK(Counted::writes == std::vector<std::int64_t>{0, 0, 2, 4});  // hyper-parameters and network first
+    CHECK(contains(f.said(), "\nsummaries took "));
+    f.run({.folder = folder.path("b"), .max_steps = 5, .events = Counted::open, .summary_every = 0});
+    f.run({.folder = folder.path("c"), .max_steps = 5});
+    f.run({.max_steps = 5, .events = Counted::open});
+    CHECK(Counted::writes.size() == 4);
+    CHECK_FALSE(contains(f.said(), "summaries took"));
+}
+
+TEST_CASE("the smoothed losses of log and summaries go on") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    const LogOptions parts{.every = 1, .parts = true};
+    f.run({.folder = folder.path("whole"), .max_steps = 4, .log = parts});
+    f.run({.folder = folder.path("parted"), .max_steps = 2, .log = parts});
+    f.run({.folder = folder.path("parted"), .resume = Resume::yes, .max_steps = 4, .log = parts});
+    const auto smoothed = [&](const char* run) {
+        const std::string log = io_tests::read_bytes(folder.path(run) + "/train.log");
+        return log.substr(log.rfind("(smoothed "));
+    };
+    CHECK(smoothed("whole") == smoothed("parted"));
+}
+
+TEST_CASE("with json every line is an object") {
+    Fixture f;
+    Training training(f.training);
+    TrainingRun run({.max_steps = 3, .log = {.every = 1, .file = f.output.get(), .json = true}});
+    run.say_header(training);
+    InMemoryBatches batches(data(), {.batch_size = 4, .seed = 1});
+    CHECK(run.train(training, batches, EvaluationBatches(data(), IdentityTransform{}, 4)) == 0);
+    const std::string said = f.said();
+    std::size_t lines = 0;
+    for (std::size_t at = 0; at < said.size(); at = said.find('\n', at) + 1, ++lines) {
+        CHECK(said[at] == '{');
+        CHECK(said[said.find('\n', at) - 1] == '}');
+    }
+    CHECK(lines == 5 + 3 + 1);
+    CHECK(contains(said, R"({"message":"optimiser: sgd, momentum 0.9"})"));
+    CHECK(contains(said, R"(,"step":3,"correct":)"));
+    CHECK(contains(said, R"(,"samples":8,"weights":"trained parameters"})"));
+}
+
+TEST_CASE("a test loss that is not finite is no accuracy") {
+    CHECK(message_of<DataError>([] {
+              static_cast<void>(impl::accuracy_line(false, 1,
+                                                    {.samples = 1, .loss = std::numeric_limits<double>::infinity()},
+                                                    Weights::trained, "images"));
+          }) == "the loss on the test images is inf, with trained parameters: the training has diverged");
+}
