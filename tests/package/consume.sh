@@ -92,10 +92,10 @@ case $way in
         # takes as long as all of them.
         cmake -S "$SOURCE/examples" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_PREFIX_PATH="$PREFIX" \
             -DDNNL_DIR="$DNNL_DIR" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
-            "-DCUPOLA_EXAMPLES=cifar10_download;cifar10_eval;custom_averaging;minimal;predict"
+            "-DCUPOLA_EXAMPLES=cifar10_download;cifar10_eval;predict;1_data_in_memory;2_image_folder;3_own_layer;4_replicas_and_policy;5_checkpoint_resume_predict"
         cmake --build "$folder"
         "$folder/cifar10_eval" --help >"$folder/help"
-        ln -s minimal "$folder/consumer"
+        ln -s 1_data_in_memory "$folder/consumer"
         ;;
 esac
 "$folder/consumer"

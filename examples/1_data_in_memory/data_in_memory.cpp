@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network of your own, trained on data in memory: which quadrant is a point in?
+// Lesson 1: a network as a type, trained by two replicas on data in memory: in which quadrant is a point?
+// Prints the loss every 100 steps, and the accuracy at the end.
 #include <cstdio>
 #include <vector>
 
