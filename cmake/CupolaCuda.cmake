@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# CUDA as a language, for CUPOLA_CUDA: nvcc 13 and the libraries, or the sentence that says what to install. Included by
+# CUDA as a language, for CUPOLA_CUDA: nvcc 13 and the libraries, or the message that says what to install. Included by
 # CMakeLists.txt. As a sub-project, Cupola leaves compiler and architectures to its parent, and only finds the libraries.
 option(CUPOLA_ENABLE_NCCL "Offer cupola::nccl, where CUPOLA_CUDA is on: averaging by NCCL" ON)
 

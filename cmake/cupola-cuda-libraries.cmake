@@ -3,7 +3,7 @@
 # Finds CUDA 13's runtime and cuBLASLt, cuDNN 9 and NCCL 2, in a toolkit, where Debian puts them, or in Python's wheels, which hold
 # libraries with a version in their name only (nvidia/cudnn/lib/libcudnn.so.9). Makes cupola::cudart, cupola::cublaslt, cupola::cudnn and
 # cupola::libnccl of them. Used by Cupola's own build and, installed beside it, by its package file. Sets CUPOLA_CUDA_PROBLEM
-# and CUPOLA_NCCL_PROBLEM to nothing or to the sentence that says what is missing and what to install.
+# and CUPOLA_NCCL_PROBLEM to nothing or to the message that says what is missing and what to install.
 
 set(CUPOLA_CUDA_WHEELS "" CACHE PATH "The site-packages folder whose nvidia/ holds cuDNN and NCCL as wheels, where they are such")
 

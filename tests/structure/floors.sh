@@ -8,10 +8,10 @@ cd "$1/cupola"
 
 declare -A floor=(
     [core]=0 [device]=1 [tensor]=2 [ops]=3 [layers]=4 [data]=3 [net]=5 [loss]=6 [optim]=6 [models]=6 [parallel]=7 [io]=8 [train]=9)
-mistakes=0
-mistake() {
+errors=0
+error() {
     echo "$*"
-    mistakes=$((mistakes + 1))
+    errors=$((errors + 1))
 }
 
 checked=0
@@ -24,28 +24,28 @@ while IFS= read -r line; do
     # Only one that stands there itself may include another from above all floors.
     if [ "$included" = "${included#*/}" ]; then
         if [ "$folder" = "$header" ]; then continue; fi
-        mistake "$header includes $included, which stands above all floors"
+        error "$header includes $included, which stands above all floors"
         continue
     fi
     target=${included%%/*}
     if [ -z "${floor[$target]:-}" ]; then
-        mistake "$header includes $included, and the folder $target has no floor in $0"
+        error "$header includes $included, and the folder $target has no floor in $0"
     elif [ "$folder" != "$header" ] && [ -z "${floor[$folder]:-}" ]; then
-        mistake "$header lies in a folder that has no floor in $0"
+        error "$header lies in a folder that has no floor in $0"
     elif [ "$folder" != "$header" ] && [ "${floor[$target]}" -gt "${floor[$folder]}" ]; then
-        mistake "$header (floor ${floor[$folder]}) includes $included (floor ${floor[$target]})"
+        error "$header (floor ${floor[$folder]}) includes $included (floor ${floor[$target]})"
     fi
     # Only the folder that holds an impl/ may reach into it.
     if [[ $included == */impl/* || $included == impl/* ]]; then
         owner=${included%%/impl/*}
-        case $header in "$owner"/*) ;; *) mistake "$header includes $included, an internal part of $owner/" ;; esac
+        case $header in "$owner"/*) ;; *) error "$header includes $included, an internal part of $owner/" ;; esac
     fi
 done < <(grep -rn --include='*.hpp' '^ *# *include *<cupola/' . | sed 's|^\./||')
 
 while IFS= read -r line; do
-    mistake "${line#./}: includes with quotes; headers are included as <cupola/...>"
+    error "${line#./}: includes with quotes; headers are included as <cupola/...>"
 done < <(grep -rn --include='*.hpp' '^ *# *include *"' . || true)
 
-[ "$checked" -gt 0 ] || mistake "no include was found in $PWD"
-echo "$checked includes checked, $mistakes mistakes"
-[ "$mistakes" -eq 0 ]
+[ "$checked" -gt 0 ] || error "no include was found in $PWD"
+echo "$checked includes checked, $errors errors"
+[ "$errors" -eq 0 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# floors.sh finds each kind of mistake in a small tree of headers, and none in a tree without.
+# floors.sh finds each kind of error in a small tree of headers, and none in a tree without.
 set -euo pipefail
 script=$(dirname "${BASH_SOURCE[0]}")/floors.sh
 tree=$(mktemp -d)

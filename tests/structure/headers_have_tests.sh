@@ -6,20 +6,20 @@
 #   - the test that mirrors it: tests/train/fit_test.cpp for train/fit.hpp; and tests/ops/pooling_test.cpp, whose cases run on each
 #     device, for ops/pooling.hpp and the pooling.hpp of each device's folder in ops/, or
 #   - a file in tests/ with a line that names it, "// Covers: cupola/train/run.hpp, cupola/train/progress.hpp" ("#" in a script).
-# A line that names a header which does not exist is a mistake too.
+# A line that names a header which does not exist is an error too.
 set -euo pipefail
 cd "$1"
 
-mistakes=0 checked=0
-mistake() {
+errors=0 checked=0
+error() {
     echo "$*"
-    mistakes=$((mistakes + 1))
+    errors=$((errors + 1))
 }
 
 declare -A covered=()
 while IFS=: read -r file _ list; do
     for header in ${list//,/ }; do
-        [ -f "include/$header" ] || mistake "$file says that it covers $header, which does not exist"
+        [ -f "include/$header" ] || error "$file says that it covers $header, which does not exist"
         covered[$header]=1
     done
 done < <(grep -rE --include='*.cpp' --include='*.cu' --include='*.hpp' --include='*.sh' '^(//|#) Covers: ' tests || true)
@@ -31,9 +31,9 @@ while IFS= read -r header; do
     [ ! -f "tests/${path}_test.cpp" ] || continue
     if [[ $path =~ ^ops/[a-z]+/([a-z0-9_]+)$ ]] && [ -f "tests/ops/${BASH_REMATCH[1]}_test.cpp" ]; then continue; fi
     [ -n "${covered[${header#include/}]:-}" ] ||
-        mistake "$header has no tests/${path}_test.cpp, and no test has a line 'Covers: ${header#include/}'"
+        error "$header has no tests/${path}_test.cpp, and no test has a line 'Covers: ${header#include/}'"
 done < <(find include/cupola -name '*.hpp' -not -path '*/impl/*' | sort)
 
-[ "$checked" -gt 0 ] || mistake "no header was found in $PWD/include/cupola"
-echo "$checked headers checked, $mistakes mistakes"
-[ "$mistakes" -eq 0 ]
+[ "$checked" -gt 0 ] || error "no header was found in $PWD/include/cupola"
+echo "$checked headers checked, $errors errors"
+[ "$errors" -eq 0 ]

@@ -54,7 +54,7 @@ struct CompileTimeMessage {
 
 namespace impl {
 
-/// Characters [begin, begin + N - 1) of a sentence.
+/// Characters [begin, begin + N - 1) of a message.
 template <std::size_t N>
 [[nodiscard]] consteval FixedString<N> slice(const CompileTimeMessage& message, std::size_t begin) {
     FixedString<N> result;
@@ -77,8 +77,8 @@ consteval void cupola_says() {
 
 }  // namespace impl
 
-/// Nothing for an empty sentence; otherwise an error with the sentence. True in any case, so that whoever asserts it
-/// adds no error of its own.
+/// A compiler error with the message, unless it is empty. Returns true in any case, so that a static_assert of it adds no
+/// second error.
 template <CompileTimeMessage message>
 [[nodiscard]] consteval bool static_assert_message() {
     if constexpr (!message.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exceptions that Cupola throws. Each message is one sentence with the names and the numbers of what went wrong.
+// The exceptions that Cupola throws. Each message has the names and the numbers of what went wrong.
 #pragma once
 
 #include <charconv>
@@ -72,8 +72,8 @@ public:
 
 namespace impl {
 
-/// A piece of a sentence: text or a number. One type for all, so that a sentence is put together by one function and
-/// not by one for each combination of types.
+/// A part of a message: text or a number. One type for all, so that one function builds every message, and not one
+/// per combination of types.
 class TextPart {
 public:
     TextPart(const char* text) : kind_(Kind::text), text_(text) {}                          // NOLINT: parts convert
@@ -159,7 +159,7 @@ CUPOLA_INLINE std::string exact_text(double value) {
 
 #endif
 
-/// Throws `Exception` with the sentence made of `parts` unless `condition` holds.
+/// Throws `Exception` with the message made of `parts` unless `condition` holds.
 template <class Exception = InvalidArgument, class... Parts>
 void require(bool condition, const Parts&... parts) {
     if (!condition) [[unlikely]] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The name of a type as the compiler writes it, without our namespace: for error sentences and summaries.
+// The name of a type as the compiler writes it, without our namespace: for error messages and summaries.
 #pragma once
 
 #include <array>

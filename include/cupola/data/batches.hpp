@@ -60,7 +60,7 @@ concept BatchSource = requires(const S& source, std::int64_t step, int replica, 
 };
 
 struct BatchOptions {
-    /// Samples a replica and step.
+    /// Samples per replica and step.
     std::int64_t batch_size = 128;
     int replicas = 1;
     std::uint64_t seed = 1;

@@ -53,7 +53,7 @@ concept GivesBatches = requires(S& source, std::int64_t step, int replica, impl:
 };
 
 struct PinnedUploaderOptions {
-    /// Batches a replica that pinned memory has room for.
+    /// Batches per replica that pinned memory has room for.
     int ahead = 3;
     /// How long the host waits for a copy, before it says that the GPU stands still.
     double patience_seconds = 600;

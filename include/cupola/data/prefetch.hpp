@@ -2,7 +2,7 @@
 //
 // A bounded queue of whole batches: worker threads prepare them ahead of the replicas that train on them.
 //
-// The queue holds two batches a replica: the one it trains on and the next. Workers fill the oldest step first. A batch
+// The queue holds two batches per replica: the one it trains on and the next. Workers fill the oldest step first. A batch
 // is a pure function of its step and replica, so it is the same for any number of workers; with none, the call that
 // asks for a batch prepares it, with the team of threads of the device that asks. After construction nothing is
 // allocated.

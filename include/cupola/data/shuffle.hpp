@@ -3,7 +3,7 @@
 // The order in which a training run sees the samples: an endless stream, one permutation of the data set an epoch.
 //
 // Epoch e's permutation is a pure function of (seed, e) and follows epoch e - 1's without a gap, so each sample comes
-// exactly once an epoch, batches are always full, and any place of the stream can be looked up at any time.
+// exactly once per epoch, batches are always full, and any place of the stream can be looked up at any time.
 #pragma once
 
 #include <algorithm>

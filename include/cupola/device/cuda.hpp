@@ -3,7 +3,7 @@
 // An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is
 // the GPU of that number (CUDA_VISIBLE_DEVICES chooses among them).
 //
-// Whether there is a driver and such a GPU is asked before anything else; without, DeviceError says so in one sentence.
+// Whether there is a driver and such a GPU is asked before anything else; without them DeviceError is thrown.
 // Work of a context is queued on its stream and done in order; what the host reads, copy_to_host waits for.
 #pragma once
 

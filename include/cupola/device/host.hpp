@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU as a device: a fixed number of OpenMP threads a device object, oneDNN's engine and stream, and memory.
+// The CPU as a device: a fixed number of OpenMP threads per device object, oneDNN's engine and stream, and memory.
 //
 // Results depend on the number of threads (oneDNN splits weight gradients by it), so it is fixed when a device is made
 // and a team of any other size is refused. Several `Host` devices in one process are several teams.
@@ -185,7 +185,7 @@ CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : s
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which the system refused");
     constexpr std::size_t huge_page = std::size_t{1} << 21;
-    if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: no error where there are none
+    if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; ignored where not supported
     data_ = static_cast<std::byte*>(memory);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A wait for something that a GPU does, by asking: no call of CUDA's that blocks, and never without an end.
+// Waits for a condition by polling, with a deadline, and without a call of CUDA that blocks.
 #pragma once
 
 #include <ctime>
@@ -12,11 +12,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// How often a wait asks before it sleeps between two questions: a sleep of 20 us took 100 us, more than most waits.
+/// Polls before the first sleep: a sleep of 20 us took 100 us, longer than most waits.
 inline constexpr int turns_before_sleep = 1000;
 
-/// Until happened() says so; most waits are short, and the longer ones leave the processor to others. Throws
-/// DeviceError with `sentence` after so many seconds.
+/// Returns when happened() returns true. Polls first, as most waits are short, and then sleeps between two polls. Throws
+/// DeviceError with `message` after so many seconds.
 template <class Happened, class... Parts>
 void wait_until(Happened&& happened, double seconds, const Parts&... message) {
     const double start = monotonic_seconds();

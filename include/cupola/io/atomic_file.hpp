@@ -152,7 +152,7 @@ private:
         temporary_.clear();
     }
 
-    /// As it was given, for sentences; and without links.
+    /// As it was given, for messages; and with links resolved.
     std::string path_, target_, temporary_;
     int handle_ = -1;
     std::uint64_t size_ = 0;

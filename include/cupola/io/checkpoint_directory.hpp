@@ -75,7 +75,7 @@ public:
         }
         best_compared_ = true;
     }
-    /// What was found when the directory was opened and its user may want to know, a sentence each. Show them.
+    /// Messages about what was found when the directory was opened, to be shown to the user.
     [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
     /// The newest step first.
     [[nodiscard]] std::vector<CheckpointFile> list() const { return list_checkpoints(path_); }

@@ -32,7 +32,7 @@ struct CheckpointFile {
 struct FoundCheckpoint {
     std::optional<Checkpoint> checkpoint;
     std::string path;
-    /// A sentence for each newer file that is damaged and was passed over. Show them.
+    /// One message per newer file that is damaged and was skipped, to be shown to the user.
     std::vector<std::string> damaged;
 };
 

@@ -4,7 +4,7 @@
 //
 // The file is read as a whole and then checked: lengths, types, extents against bytes, every byte of the data in
 // exactly one tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these
-// eight digits as zeros) where there is one. Anything else is a DataError of one sentence. Beside the file's own bytes,
+// eight digits as zeros) where there is one. Anything else throws DataError. Beside the file's own bytes,
 // less than 1 MiB is allocated, whatever the file holds. io/safetensors_writer.hpp writes.
 #pragma once
 
@@ -50,7 +50,7 @@ public:
     static constexpr std::size_t max_tensors = impl::max_safetensors, max_metadata = impl::max_safetensors_texts;
 
     explicit SafetensorsFile(const std::string& path) : SafetensorsFile(path, impl::read_whole_file(path)) {}
-    /// From bytes in memory; `path` is for the sentences.
+    /// From bytes in memory; `path` is for messages.
     SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
         std::uint64_t length = 0;
         require<DataError>(file_.size >= sizeof length, path_, " is cut short, or no safetensors file: it has ",

@@ -65,7 +65,7 @@ template <Network Net, class Loss, Device D>
                                             const typename D::Options& device = {}, const Loss& loss = {}) {
     static_assert(!Net::valid || static_assert_message<impl::precision_diagnostic<Net>()>());
     static_assert(!Net::valid || static_assert_message<Net::template untrainable<D, typename Net::Precision>()>());
-    // In float the same network says nothing more after the sentence.
+    // The same network in float adds no further diagnostics.
     return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }
 

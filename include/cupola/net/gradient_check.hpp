@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `check_gradients` found: for each tensor how far backward is from the differences of forward, and each clause of
-// the contract that was broken, as sentences.
+// What `check_gradients` found: per tensor the distance of backward from the differences of forward, and a message per rule
+// of the contract that was broken.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ public:
     /// What was checked: "Conv2d<64, 5> on 24 x 24 x 3, batch 2, on Host".
     [[nodiscard]] const std::string& subject() const { return subject_; }
     [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
-    /// One sentence for each thing that is wrong; empty if nothing is.
+    /// One message per error; empty if there is none.
     [[nodiscard]] const std::vector<std::string>& failures() const { return failures_; }
 
     /// A text for people: the errors of all tensors in one line, or what is wrong, one line each.

@@ -16,7 +16,7 @@ struct MemoryReport {
     /// On each device.
     std::size_t parameters = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     PlanBytes plan;
-    /// Arenas of activations on each device: one, or one a replica where statistics are synchronised.
+    /// Arenas of activations on each device: one, or one per replica where statistics are synchronised.
     int arenas = 1;
     /// In all.
     std::size_t gradients = 0, average = 0, statistics = 0;

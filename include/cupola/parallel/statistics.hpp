@@ -8,11 +8,11 @@
 //
 //   FirstReplica   the first replica's             TensorFlow's estimator, tf_cnn_benchmarks
 //   LastReplica    the last replica's              TensorFlow's Inception trainer
-//   AllReplicas    one update a replica, in order  what running every tower's update ops does
+//   AllReplicas    one update per replica, in order  what running every tower's update ops does
 //   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
 //   Synchronized   the same, and forward and backward use them too: R replicas equal one with the whole batch
 //
-// Replicas without samples are skipped. A policy of one's own has `name`, `synchronized` and `update`.
+// Replicas without samples are skipped. A policy of your own has `name`, `synchronized` and `update`.
 #pragma once
 
 #include <concepts>

@@ -20,7 +20,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Elements a block: 16 KB of float, half of a first-level cache.
+/// Elements per block: 16 KB of float, half of a first-level cache.
 inline constexpr std::int64_t block_size = 4096;
 
 namespace impl {

@@ -40,7 +40,7 @@ struct LogOptions {
     bool learning_rate = false;
     /// Each part of the loss by name, raw and smoothed over the steps.
     bool parts = false;
-    /// One JSON object a line, with everything in it.
+    /// One JSON object per line, with everything in it.
     bool json = false;
 };
 

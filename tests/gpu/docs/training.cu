@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What docs/how-to/cuda.md shows: compiled with the tests of Cuda. Without a GPU it ends with the sentence that says so.
+// What docs/how-to/cuda.md shows: compiled with the tests of Cuda. Without a GPU it ends with the error message that says so.
 #include <cstdio>
 
 #include <cupola/cuda.hpp>

@@ -73,7 +73,7 @@ inline void copy_row(const std::uint8_t* row, std::int64_t width, bool flip, std
         std::memcpy(to, row, static_cast<std::size_t>(width * 3));
         return;
     }
-    // Four bytes a pixel: the fourth is overwritten by the next pixel. The first may end the image, so it takes three.
+    // Four bytes per pixel: the fourth is overwritten by the next pixel. The first may end the image, so it takes three.
     std::memcpy(to, row + 3 * (width - 1), 3);
     for (std::int64_t x = 1; x < width; ++x) std::memcpy(to + 3 * x, row + 3 * (width - 1 - x), 4);
 }

@@ -64,7 +64,7 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
     require<DataError>(raw != nullptr, list.path, " holds a file whose name cannot be read");
     const std::string path(raw);
-    // A sentence that has the name in it stays one line, and not an endless one.
+    // A message that contains the name stays one line of bounded length.
     constexpr std::size_t longest_name = 1024;
     require<DataError>(path.size() <= longest_name, list.path, " holds a file with a name of ", path.size(),
                        " bytes; at most ", longest_name, " are accepted");

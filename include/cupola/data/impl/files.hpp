@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files and folders by POSIX calls, with errors that are sentences. `<filesystem>` would cost every reader of a data
+// Files and folders by POSIX calls, with one message per error. `<filesystem>` would cost every reader of a data
 // set half a second to compile.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// Throws the sentence for `error`, an errno, about `path`.
+/// Throws DataError with the message for `error`, an errno, about `path`.
 [[noreturn]] inline void throw_file_error(const std::string& path, int error) {
     if (error == ENOENT || error == ENOTDIR) throw DataError(text(path, " does not exist"));
     throw DataError(text(path, " cannot be read: ", std::generic_category().message(error)));

@@ -32,7 +32,7 @@ using Archive = std::unique_ptr<archive, FreeArchive>;
 
 [[nodiscard]] inline bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
-/// Throws the sentence for what libarchive last said about `handle`.
+/// Throws DataError with libarchive's last message about `handle`.
 [[noreturn]] inline void throw_archive_error(const std::string& path, archive* handle) {
     const char* said = archive_error_string(handle);
     std::string reason = said == nullptr ? "no reason given" : said;

@@ -4,7 +4,7 @@
 // file of a hundred bytes may ask for 4 GiB.
 //
 // An xz file is walked from block to block and chunk to chunk by the sizes that it states, without unpacking. Where
-// it does not hold together the walk ends, as unpacking does at the same place, with a sentence then.
+// they contradict each other the walk ends; unpacking then stops at the same place with an error.
 // Source: "The .xz File Format", version 1.2.0, https://tukaani.org/xz/xz-file-format.txt.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The calling thread's device, for a sentence; -1 where CUDA does not say.
+/// The calling thread's device, for a message; -1 where CUDA does not know it.
 [[nodiscard, gnu::cold]] inline int current_cuda_device() {
     int device = -1;
     return cudaGetDevice(&device) == cudaSuccess ? device : -1;

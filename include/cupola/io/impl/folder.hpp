@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes and lists folders by POSIX calls, with errors that are sentences.
+// Creates and lists folders by POSIX calls, with one message per error.
 #pragma once
 
 #include <cerrno>

@@ -47,7 +47,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return shorter || no_character ? 0 : length;
 }
 
-/// A text of a file for a sentence: without line breaks, and not longer than a sentence bears.
+/// A text of a file for a message: without line breaks, and cut to a bounded length.
 [[nodiscard]] inline std::string shown(std::string_view text) {
     constexpr std::size_t enough = 100;
     std::string result;

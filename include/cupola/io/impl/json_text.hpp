@@ -21,7 +21,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 
 class JsonText {
 public:
-    /// `file` is for the sentences.
+    /// `file` is for messages.
     JsonText(std::string_view content, const std::string& file) : text_(content), file_(file) {}
 
     /// Takes the next character, white space apart, if it is `c`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole file in memory, by POSIX calls, with errors that are sentences. Nothing is allocated but the file's size.
+// A whole file in memory, by POSIX calls, with one message per error. Only the size of the file is allocated.
 #pragma once
 
 #include <cerrno>

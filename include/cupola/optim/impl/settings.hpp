@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an optimiser's settings may be, in sentences that its parts share.
+// What an optimiser's settings may be, with error messages that the optimisers share.
 #pragma once
 
 #include <cmath>
