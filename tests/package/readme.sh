@@ -12,6 +12,8 @@ rm -rf "$folder"
 mkdir -p "$folder/cupola" "$folder/wheels"
 cd "$folder"
 [ -e "$SOURCE/.deps/onednn/lib/libdnnl.so.3.2" ] || { echo "the checkout has no oneDNN of its own"; exit 77; }
+# The commands take CMake's default generator, and the tests' own machines may have Ninja alone.
+command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
 cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
 
 # The line of the README that this expression matches; there is one.
