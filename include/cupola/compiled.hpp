@@ -34,25 +34,29 @@ namespace cupola::inline CUPOLA_ABI {
     keyword std::unique_ptr<PlanNode<Host, T>> impl::node_of<ops::Name<Host, T>, Host, T>( \
         ops::Name<Host, T>(*)(const BuildContext<Host, T>&), const BuildContext<Host, T>&);
 
+#define CUPOLA_FUSED_NODE(keyword, Row, T)                                                         \
+    keyword std::unique_ptr<PlanNode<Host, T>> impl::make_fused_node<impl::fusions::Row, Host, T>( \
+        std::span<const LayerInfo>, const NodeInfo&, const BuildContext<Host, T>&);
+
 /// `keyword` is `extern template`, or `template`.
-#define CUPOLA_COMPILED_PLAN(keyword, T)                                            \
-    CUPOLA_MADE_OPERATION(keyword, BatchNorm, T)                                    \
-    CUPOLA_MADE_OPERATION(keyword, Convolution, T)                                  \
-    CUPOLA_MADE_OPERATION(keyword, Linear, T)                                       \
-    CUPOLA_MADE_OPERATION(keyword, LocalResponseNorm, T)                            \
-    CUPOLA_MADE_OPERATION(keyword, Pooling, T)                                      \
-    CUPOLA_NODE(keyword, Add, T)                                                    \
-    CUPOLA_NODE(keyword, BatchNorm, T)                                              \
-    CUPOLA_NODE(keyword, Convolution, T)                                            \
-    CUPOLA_NODE(keyword, Dropout, T)                                                \
-    CUPOLA_NODE(keyword, Fork, T)                                                   \
-    CUPOLA_NODE(keyword, Linear, T)                                                 \
-    CUPOLA_NODE(keyword, LocalResponseNorm, T)                                      \
-    CUPOLA_NODE(keyword, OptionAShortcut, T)                                        \
-    CUPOLA_NODE(keyword, Pooling, T)                                                \
-    CUPOLA_NODE(keyword, Relu, T)                                                   \
-    keyword std::unique_ptr<PlanNode<Host, T>> impl::make_pair_node<Host, T>(       \
-        std::span<const LayerInfo>, const NodeInfo&, const BuildContext<Host, T>&); \
+#define CUPOLA_COMPILED_PLAN(keyword, T)                 \
+    CUPOLA_MADE_OPERATION(keyword, BatchNorm, T)         \
+    CUPOLA_MADE_OPERATION(keyword, Convolution, T)       \
+    CUPOLA_MADE_OPERATION(keyword, Linear, T)            \
+    CUPOLA_MADE_OPERATION(keyword, LocalResponseNorm, T) \
+    CUPOLA_MADE_OPERATION(keyword, Pooling, T)           \
+    CUPOLA_NODE(keyword, Add, T)                         \
+    CUPOLA_NODE(keyword, BatchNorm, T)                   \
+    CUPOLA_NODE(keyword, Convolution, T)                 \
+    CUPOLA_NODE(keyword, Dropout, T)                     \
+    CUPOLA_NODE(keyword, Fork, T)                        \
+    CUPOLA_NODE(keyword, Linear, T)                      \
+    CUPOLA_NODE(keyword, LocalResponseNorm, T)           \
+    CUPOLA_NODE(keyword, OptionAShortcut, T)             \
+    CUPOLA_NODE(keyword, Pooling, T)                     \
+    CUPOLA_NODE(keyword, Relu, T)                        \
+    CUPOLA_FUSED_NODE(keyword, LrnThenPool, T)           \
+    CUPOLA_FUSED_NODE(keyword, PoolThenLrn, T)           \
     keyword class Plan<Host, T>;
 
 CUPOLA_COMPILED_PLAN(extern template, float)
