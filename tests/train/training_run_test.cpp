@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a run keeps, says, refuses and goes on from. (tests/examples/ has the same with processes.)
+// Covers: cupola/train/training_run_options.hpp
 #include <cupola/train/training_run.hpp>
 
 #include <csignal>
@@ -183,6 +184,7 @@ TEST_CASE("a folder with checkpoints is refused unless the run is to go on from 
           "the folder " + folder.path("none") + " does not exist: there is nothing to resume from");
     CHECK(io_tests::read_bytes(folder.path("none/lock")).empty());
     CHECK(f.refusal({.resume = Resume::anyway}) == "Resume::yes needs .folder, the folder to go on from");
+    CHECK(f.refusal({.max_steps = -1}) == "a run has 0 or more steps, not -1");
     io_tests::TemporaryFolder empty;
     CHECK(f.refusal({.folder = empty.path(), .resume = Resume::yes}) ==
           empty.path() + " has no checkpoint to resume from");
@@ -264,12 +266,12 @@ TEST_CASE("the best checkpoint is kept, compared with, and never another run's")
     std::remove(folder.path("run/model-2.safetensors").c_str());
     CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
                                  " is another run's best checkpoint: rename it, or begin in another .folder");
-    CHECK(f.refusal({.keep_best = true}) == "keep_best needs .folder, the folder to keep the best checkpoint in");
+    CHECK(f.refusal({.keep_best = true}) == ".keep_best needs .folder, the folder to keep it in");
     TrainingRun run({.folder = folder.path("no test"), .keep_best = true});
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
-          "keep_best needs test data: the best checkpoint is that of the best accuracy");
+          ".keep_best needs test data: the best checkpoint is that of the best accuracy");
 }
 
 TEST_CASE("a process that does not write goes on from the folder and leaves it as it is") {

@@ -27,8 +27,6 @@
 #include <string_view>
 #include <utility>
 
-#include <sys/stat.h>
-
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
@@ -42,6 +40,7 @@
 #include <cupola/train/checkpoint_every.hpp>
 #include <cupola/train/evaluate.hpp>
 #include <cupola/train/fit.hpp>
+#include <cupola/train/impl/checkpoint_to_resume.hpp>
 #include <cupola/train/impl/optional_callback.hpp>
 #include <cupola/train/impl/run_folder.hpp>
 #include <cupola/train/impl/run_lines.hpp>
@@ -50,54 +49,9 @@
 #include <cupola/train/progress.hpp>
 #include <cupola/train/stop_on_signal.hpp>
 #include <cupola/train/summary_writer.hpp>
+#include <cupola/train/training_run_options.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// What a run does with the checkpoints that are in its folder.
-enum class Resume : std::uint8_t {
-    no,        ///< a folder with checkpoints is refused: nothing is deleted
-    if_there,  ///< goes on from the newest valid one, or begins where there is none
-    yes,       ///< goes on, and throws where there is none
-    anyway     ///< goes on from one of other settings too, and says which
-};
-
-/// How errors and messages name the options of a run: a program with a command line gives its flags.
-struct RunOptionNames {
-    std::string folder = ".folder";
-    std::string resume = "Resume::yes", resume_anyway = "Resume::anyway";
-    std::string max_steps = ".max_steps";
-    /// What may differ between two parts of a run: "X and Y may change".
-    std::string may_change = ".max_steps and the options of logs, summaries and checkpoints";
-};
-
-struct TrainingRunOptions {
-    /// Where checkpoints, log and events are kept; nothing is kept where it is empty.
-    std::string folder{};
-    Resume resume = Resume::no;
-    /// False for all but the first of several processes: they read the folder where the run goes on, and write nothing.
-    bool writes = true;
-    /// The steps of the whole run, those before a resume included.
-    std::int64_t max_steps = 1000;
-
-    /// Of the lines on standard output, and with another file of those in the folder. With `json` every message is an
-    /// object.
-    LogOptions log{};
-
-    /// Steps between two checkpoints; 0 for one at the end.
-    std::int64_t checkpoint_every = 1000;
-    /// The newest checkpoints that are kept.
-    int keep_checkpoints = 5;
-    /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one of the largest accuracy.
-    bool keep_best = false;
-
-    /// Opens what summaries are written to, `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null
-    /// for no summaries.
-    std::unique_ptr<SummarySink> (*events)(const std::string& folder) = nullptr;
-    /// Steps between two summaries; 0 for none.
-    std::int64_t summary_every = 100;
-
-    RunOptionNames names{};
-};
 
 /// For a run without test data.
 struct NoTest {};
@@ -108,14 +62,9 @@ public:
     /// cannot be written, or that is to be gone on from and does not exist; InvalidArgument for options that need a folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)
         : options_(std::move(options)), output_(options_.log.json, options_.log.file) {
-        require(options_.max_steps >= 0, "a run has 0 or more steps, not ", options_.max_steps);
-        const bool resumes = options_.resume == Resume::yes || options_.resume == Resume::anyway;
-        require(has_folder() || !resumes, options_.names.resume, " needs ", options_.names.folder,
-                ", the folder to go on from");
-        require(has_folder() || !options_.keep_best, "keep_best needs ", options_.names.folder,
-                ", the folder to keep the best checkpoint in");
+        check_run_options(options_);
         if (!has_folder()) return;
-        require<DataError>(!resumes || !impl::is_missing(options_.folder), "the folder ", options_.folder,
+        require<DataError>(!must_resume(options_) || !impl::is_missing(options_.folder), "the folder ", options_.folder,
                            " does not exist: there is nothing to resume from");
         if (options_.writes) {
             folder_.emplace(options_.folder, CheckpointDirectoryOptions{.keep = options_.keep_checkpoints,
@@ -194,8 +143,8 @@ public:
         }
         const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
         constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
-        require(tests || !options_.keep_best,
-                "keep_best needs test data: the best checkpoint is that of the best accuracy");
+        require(tests || !options_.keep_best, options_.names.keep_best,
+                " needs test data: the best checkpoint is that of the best accuracy");
         const bool averages = training.options.moving_average.on();
         const auto accuracy = [&]() -> std::optional<double> {
             if constexpr (tests) {
@@ -267,7 +216,8 @@ private:
 
     template <class Training>
     void go_on(Training& training) {
-        const FoundCheckpoint found = checkpoint_to_go_on_from(Training::NetworkType::layers);
+        const FoundCheckpoint found =
+            impl::CheckpointToResume(options_, folder_, info_, output_).find(Training::NetworkType::layers);
         if (!found.checkpoint) return;
         try {
             training.restore(found.checkpoint->state);
@@ -276,72 +226,6 @@ private:
         }
         restore_losses(found.checkpoint->info, losses_);
         output_.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
-    }
-
-    /// None where the run begins anew. Throws where the folder is not as `resume` says, and for another run's checkpoint.
-    [[nodiscard, gnu::cold]] FoundCheckpoint checkpoint_to_go_on_from(std::span<const LayerInfo> layers) const {
-        if (folder_) {
-            for (const std::string& remark : folder_->remarks()) output_.say(text("warning: ", remark));
-        }
-        const std::string& path = options_.folder;
-        const bool begins =
-            options_.resume == Resume::no ||
-            (options_.resume == Resume::if_there && (impl::is_missing(path) || list_checkpoints(path).empty()));
-        if (begins) {
-            if (folder_) require_no_checkpoints();
-            return {};
-        }
-        FoundCheckpoint found = newest_valid_checkpoint(path, layers);
-        for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
-        require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), path,
-                           " has no valid checkpoint to resume from: ", found.damaged.size(),
-                           found.damaged.size() == 1 ? " is damaged" : " are damaged");
-        require<DataError>(found.checkpoint.has_value(), path, " has no checkpoint to resume from");
-        require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
-        require_same_run(found.path, found.checkpoint->info);
-        if (folder_ && folder_->best()) require_best_of_same_run();
-        return found;
-    }
-
-    [[gnu::cold]] void require_no_checkpoints() const {
-        const auto files = folder_->list();
-        require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
-                           files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
-                           " goes on from it, another ", options_.names.folder, " begins anew");
-        // A new run would adopt it.
-        struct stat status {};
-        const std::string best = folder_->best_path();
-        require<DataError>(lstat(best.c_str(), &status) != 0, best,
-                           " is another run's best checkpoint: rename it, or begin in another ", options_.names.folder);
-    }
-
-    /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
-    /// Resume::anyway it says them and goes on.
-    [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before) const {
-        const auto [run, bits] = impl::differences_of_runs(before, info_);
-        if (run.empty() && bits.empty()) return;
-        if (options_.resume == Resume::anyway) {
-            output_.say(text("warning: going on from ", path, " with other settings: ", run,
-                             run.empty() || bits.empty() ? "" : "; ", bits));
-            return;
-        }
-        const RunOptionNames& names = options_.names;
-        if (!run.empty()) {
-            throw InvalidArgument(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
-                                       " may change, and ", names.resume_anyway, " goes on with what has changed"));
-        }
-        throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits, "; ",
-                                   names.resume_anyway, " goes on without that promise"));
-    }
-
-    /// The same for the best checkpoint, whose metric is to be compared with: on what machine it was computed makes no
-    /// difference.
-    [[gnu::cold]] void require_best_of_same_run() const {
-        const std::string path = folder_->best_path(), run = impl::differences_of_runs(folder_->best_info(), info_).run;
-        if (run.empty()) return;
-        require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
-                "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");
-        output_.say(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
     }
 
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {

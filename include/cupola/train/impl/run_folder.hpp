@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run needs of the folder that it keeps its files in: the log, and the checkpoint that it goes on from, compared with
-// the run that it is.
+// What a run keeps in its folder beside its checkpoints: the log; and a sink for summaries that nobody wants.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
-#include <cupola/io/checkpoint_directory.hpp>
-#include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/summary_sink.hpp>
-#include <cupola/train/checkpoint_every.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -54,26 +46,6 @@ struct NoSummaries final : SummarySink {
 [[nodiscard, gnu::cold]] inline bool is_missing(const std::string& path) {
     struct stat status {};
     return stat(path.c_str(), &status) != 0 && errno == ENOENT;
-}
-
-/// What differs between two runs: of the run itself, and of the machine that it runs on.
-struct RunDifferences {
-    std::string run, bits;
-};
-
-[[nodiscard, gnu::cold]] inline RunDifferences differences_of_runs(const CheckpointInfo& before,
-                                                                   const CheckpointInfo& now) {
-    // The bits of a result depend on these, the run's course does not.
-    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
-                                                      "cuda",        "deterministic",      "ranks"};
-    RunDifferences result;
-    for (const InfoDifference& difference : differences(before, now)) {
-        const std::string& key = difference.key;
-        if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key) continue;
-        std::string& list = std::ranges::find(machine, key) != machine.end() ? result.bits : result.run;
-        list += text(list.empty() ? "" : "; ", to_string(difference));
-    }
-    return result;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checkpoint that a run goes on from, compared with what the run says of itself.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <sys/stat.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/io/checkpoint_files.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/train/checkpoint_every.hpp>
+#include <cupola/train/impl/run_folder.hpp>
+#include <cupola/train/training_run_options.hpp>
+
+namespace cupola::inline CUPOLA_ABI::impl {
+
+/// What differs between two runs: of the run itself, and of the machine that it runs on.
+struct RunDifferences {
+    std::string run, bits;
+};
+
+[[nodiscard, gnu::cold]] inline RunDifferences differences_of_runs(const CheckpointInfo& before,
+                                                                   const CheckpointInfo& now) {
+    // The bits of a result depend on these, the run's course does not.
+    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
+                                                      "cuda",        "deterministic",      "ranks"};
+    RunDifferences result;
+    for (const InfoDifference& difference : differences(before, now)) {
+        const std::string& key = difference.key;
+        if (key == images_seen_key || key == losses_key || key == CheckpointDirectory::metric_key) continue;
+        std::string& list = std::ranges::find(machine, key) != machine.end() ? result.bits : result.run;
+        list += text(list.empty() ? "" : "; ", to_string(difference));
+    }
+    return result;
+}
+
+class CheckpointToResume {
+public:
+    /// All of them outlive it. `folder` is none for a run that writes nothing.
+    CheckpointToResume(const TrainingRunOptions& options, const std::optional<CheckpointDirectory>& folder,
+                       const CheckpointInfo& info, const StandardOutput& output)
+        : options_(options), folder_(folder), info_(info), output_(output) {}
+
+    /// None where the run begins anew. Throws where the folder is not as `resume` says, and for another run's checkpoint.
+    [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
+        if (folder_) {
+            for (const std::string& remark : folder_->remarks()) output_.say(text("warning: ", remark));
+        }
+        const std::string& path = options_.folder;
+        const bool begins = options_.resume == Resume::no || (options_.resume == Resume::if_there &&
+                                                              (is_missing(path) || list_checkpoints(path).empty()));
+        if (begins) {
+            if (folder_) require_no_checkpoints();
+            return {};
+        }
+        FoundCheckpoint found = newest_valid_checkpoint(path, layers);
+        for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
+        require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), path,
+                           " has no valid checkpoint to resume from: ", found.damaged.size(),
+                           found.damaged.size() == 1 ? " is damaged" : " are damaged");
+        require<DataError>(found.checkpoint.has_value(), path, " has no checkpoint to resume from");
+        require<DataError>(found.checkpoint->resumable, found.path, " has parameters only: it cannot be resumed from");
+        require_same_run(found.path, found.checkpoint->info);
+        if (folder_ && folder_->best()) require_best_of_same_run();
+        return found;
+    }
+
+private:
+    [[gnu::cold]] void require_no_checkpoints() const {
+        const auto files = folder_->list();
+        require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
+                           files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
+                           " goes on from it, another ", options_.names.folder, " begins anew");
+        // A new run would adopt it.
+        struct stat status {};
+        const std::string best = folder_->best_path();
+        require<DataError>(lstat(best.c_str(), &status) != 0, best,
+                           " is another run's best checkpoint: rename it, or begin in another ", options_.names.folder);
+    }
+
+    /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
+    /// Resume::anyway it says them and goes on.
+    [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before) const {
+        const auto [run, bits] = differences_of_runs(before, info_);
+        if (run.empty() && bits.empty()) return;
+        if (options_.resume == Resume::anyway) {
+            output_.say(text("warning: going on from ", path, " with other settings: ", run,
+                             run.empty() || bits.empty() ? "" : "; ", bits));
+            return;
+        }
+        const RunOptionNames& names = options_.names;
+        if (!run.empty()) {
+            throw InvalidArgument(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
+                                       " may change, and ", names.resume_anyway, " goes on with what has changed"));
+        }
+        throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits, "; ",
+                                   names.resume_anyway, " goes on without that promise"));
+    }
+
+    /// The same for the best checkpoint, whose metric is to be compared with: on what machine it was computed makes no
+    /// difference.
+    [[gnu::cold]] void require_best_of_same_run() const {
+        const std::string path = folder_->best_path(), run = differences_of_runs(folder_->best_info(), info_).run;
+        if (run.empty()) return;
+        require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
+                "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");
+        output_.say(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
+    }
+
+    const TrainingRunOptions& options_;
+    const std::optional<CheckpointDirectory>& folder_;
+    const CheckpointInfo& info_;
+    const StandardOutput& output_;
+};
+
+}  // namespace cupola::inline CUPOLA_ABI::impl
