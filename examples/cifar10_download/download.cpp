@@ -18,8 +18,8 @@
 #include <cupola/data/cifar10.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/io/atomic_file.hpp>
+#include <cupola/io/standard_output.hpp>
 
-#include "../standard_output.hpp"
 #include "checksum.hpp"
 #include "transfer.hpp"
 #include "unpack.hpp"

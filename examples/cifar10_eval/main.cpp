@@ -1,14 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of cifar10_eval.
+// From the command line of cifar10_eval to the precision: the images, then the newest checkpoint, once or whenever there is a
+// newer one.
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <omp.h>
+#include <sys/stat.h>
+
+#include <cupola/data/open.hpp>
+#include <cupola/io/atomic_file.hpp>
+#include <cupola/io/checkpoint_files.hpp>
+#include <cupola/io/event_file.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/train/progress_line.hpp>
+#include <cupola/train/stop_on_signal.hpp>
 
 #include "../command_line.hpp"
-#include "options.hpp"
+#include "evaluation.hpp"
+
+namespace cifar10 {
+
+namespace {
+
+/// What tells one file from another that has its name: a training that went on from a damaged checkpoint writes it
+/// again.
+std::string identity_of(const std::string& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return path;
+    return text(path, ' ', status.st_ino, ' ', status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec);
+}
+
+/// The same for all names of a folder, whether it is there or not.
+std::filesystem::path place_of(const std::string& folder) {
+    std::error_code none;
+    return weakly_canonical(std::filesystem::absolute(folder, none) / "", none);
+}
+
+class Evaluator {
+public:
+    Evaluator(const EvalOptions& options, const ImageSet& images)
+        : options_(options),
+          images_(images),
+          output_(options.json),
+          model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
+        if (!options.eval_dir.empty()) events_ = std::make_unique<EventFile>(options.eval_dir);
+        if (!options.predictions.empty())
+            AtomicFile{options.predictions};  // one that cannot be written, before all else
+    }
+
+    /// Evaluates --checkpoint, or the newest sound checkpoint unless that was the last one too; false if a signal
+    /// stopped it.
+    bool evaluate_newest() {
+        if (!options_.checkpoint.empty()) {
+            return evaluate(read_checkpoint(options_.checkpoint, model_.layers), options_.checkpoint);
+        }
+        // A training that has not begun has no folder yet.
+        struct stat status {};
+        const bool there = stat(options_.train_dir.c_str(), &status) == 0 || errno != ENOENT;
+        const FoundCheckpoint found =
+            there ? newest_valid_checkpoint(options_.train_dir, model_.layers) : FoundCheckpoint{};
+        if (found.damaged != warned_) {
+            for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
+            warned_ = found.damaged;
+        }
+        if (!found.checkpoint) {
+            const char* const what = !there                  ? " does not exist"
+                                     : found.damaged.empty() ? " has no checkpoint"
+                                                             : " has no valid checkpoint";
+            require<DataError>(!options_.run_once, "the folder ", options_.train_dir, what);
+            output_.say(text("the folder ", options_.train_dir, what, " yet"));
+            return true;
+        }
+        const std::string identity = identity_of(found.path);
+        if (identity == last_) {
+            output_.say(
+                text("no checkpoint newer than step ", found.checkpoint->state.step, " in ", options_.train_dir));
+            return true;
+        }
+        if (!evaluate(*found.checkpoint, found.path)) return false;
+        last_ = identity;
+        return true;
+    }
+
+    /// Until a signal comes.
+    void evaluate_for_ever() {
+        using clock = std::chrono::steady_clock;
+        while (signals.signal() == 0) {
+            evaluate_newest();
+            const auto next = clock::now() + std::chrono::seconds(options_.interval);
+            while (signals.signal() == 0 && clock::now() < next)
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        }
+    }
+
+    StopOnSignal signals;
+
+private:
+    bool evaluate(const Checkpoint& checkpoint, const std::string& path) {
+        // A file that PyTorch saved has one kind of parameters; of a training's two none takes the other's place in
+        // silence.
+        const bool averages = !options_.no_averages && checkpoint.resumable;
+        require<DataError>(!averages || !checkpoint.state.averages.empty(), path,
+                           " has no moving averages; --no-averages runs the trained parameters");
+        const Weights weights = averages ? Weights::averages : Weights::trained;
+        const int threads = options_.threads != 0 ? options_.threads : omp_get_num_procs();
+        ProgressLine line;
+        const double begun = monotonic_seconds();
+        const auto logits = model_.run({checkpoint, path, weights, threads, [&] { return signals.signal() != 0; },
+                                        [&](std::int64_t done) { line.show(done, images_.size(), "images", begun); }},
+                                       images_);
+        line.clear();
+        if (!logits) return false;
+        Outcome outcome = count_correct(*logits, images_, options_.tutorial_count);
+        outcome.step = checkpoint.state.step;
+        outcome.checkpoint = path;
+        outcome.weights = weights;
+        Confusion confusion;
+        if (options_.confusion) confusion = confusion_of(outcome, images_, logits->classes);
+        if (!options_.predictions.empty()) write_predictions(options_.predictions, outcome, *logits, images_);
+        if (events_ != nullptr) write_event(outcome);
+        if (options_.json) {
+            output_.print(json_of(outcome, images_, confusion));
+        } else {
+            output_.print(lines_of(outcome, images_));
+            if (options_.confusion) output_.print(confusion_table(confusion, class_names(images_, logits->classes)));
+        }
+        return true;
+    }
+
+    void write_event(const Outcome& outcome) {
+        // A training that went on from a damaged checkpoint comes to the same steps again: TensorBoard is to leave out
+        // what was said of the first time.
+        if (outcome.step <= last_step_ || last_step_ < 0) events_->start(outcome.step);
+        last_step_ = outcome.step;
+        StepSummary summary;
+        summary.scalars.push_back({"Precision @ 1", outcome.precision()});
+        events_->write(outcome.step, summary);
+    }
+
+    const EvalOptions& options_;
+    const ImageSet& images_;
+    StandardOutput output_;
+    Model model_;
+    std::unique_ptr<EventFile> events_;
+    /// Of the last event.
+    std::int64_t last_step_ = -1;
+    std::string last_;
+    std::vector<std::string> warned_;
+};
+
+/// Returns the process's exit status. Throws cupola::Error for whatever is wrong.
+int evaluate(const EvalOptions& options) {
+    require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ",
+            options.model);
+    require(options.eval_data == "test" || options.eval_data == "train", "--eval-data is test or train, not ",
+            options.eval_data);
+    require(options.train_dir.empty() != options.checkpoint.empty(),
+            options.checkpoint.empty()
+                ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
+                : "--checkpoint takes the place of --train-dir: only one of them can be given");
+    const std::string train_dir = options.train_dir.empty() ? impl::folder_of(options.checkpoint) : options.train_dir;
+    require(
+        options.eval_dir.empty() || place_of(options.eval_dir) != place_of(train_dir),
+        "--eval-dir is the checkpoint's folder: TensorBoard would leave out the training's events from the evaluated "
+        "step on; a folder in it will do");
+    const ImageData data =
+        open_image_data(options.data_dir.empty() ? CUPOLA_SAMPLE_DATA : options.data_dir, omp_get_num_procs());
+    const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
+    require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),
+                       " classes, and the network tells 10 apart");
+    Evaluator evaluator(options, images);
+    if (options.run_once || !options.checkpoint.empty()) {
+        return evaluator.evaluate_newest() ? 0 : 128 + evaluator.signals.signal();
+    }
+    evaluator.evaluate_for_ever();
+    return 0;
+}
+
+}  // namespace
+
+}  // namespace cifar10
 
 int main(int argc, char** argv) {
     using namespace command_line;
-    EvalOptions options;
+    cifar10::EvalOptions options;
     CLI::App app{
         "Prints the precision of a training's newest checkpoint on the test images, with the parameters' moving "
         "averages, each\n"
@@ -41,5 +225,5 @@ int main(int argc, char** argv) {
                    "Folder for TensorBoard events with the precision at each checkpoint's step")
         ->check(not_empty());
     app.add_flag("--json", options.json, "One JSON object a line");
-    return run(app, argc, argv, [&] { return evaluate(options); });
+    return run(app, argc, argv, [&] { return cifar10::evaluate(options); });
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "outcome.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -9,8 +7,9 @@
 #include <span>
 
 #include <cupola/io/atomic_file.hpp>
+#include <cupola/io/standard_output.hpp>
 
-#include "../standard_output.hpp"
+#include "evaluation.hpp"
 
 namespace cifar10 {
 

@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be chosen on the command line of cifar10_train.
+// What can be chosen on the command line of cifar10_train (main.cpp has the flags), and what is run with it. Settings that the
+// library has stand in its own types.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
+#include <cupola/data/dataset.hpp>
+#include <cupola/optim/schedule.hpp>
+#include <cupola/train/training_run_options.hpp>
+
+namespace cifar10 {
+
+using namespace cupola;
+
 struct TrainOptions {
+    /// The folder, the steps, what is logged and kept.
+    TrainingRunOptions run;
+
     std::string data_dir;
     bool download = false;
-    std::string train_dir;
-    bool resume = false;
-    bool resume_anyway = false;
 
     std::string device = "host";
     std::string model = "tutorial";
     std::string precision = "float";
     std::string convolution;  // winograd where empty
     std::string bn_stats = "first";
-    std::int64_t max_steps = 1000;
+    bool tf32 = false;
+    bool deterministic = false;
+    std::string plan_choices;
+    bool log_device_placement = false;
+    bool profile = false;
+
     std::int64_t batch_size = 128;
     int gradient_accumulation_steps = 1;
     std::uint64_t seed = 1;
-
     int num_replicas = 1;
     int num_devices = 0;
     int threads_per_device = 0;
@@ -31,11 +45,6 @@ struct TrainOptions {
     int processes = 1;
     int process = -1;
     std::string id_file;
-    bool tf32 = false;
-    bool deterministic = false;
-    std::string plan_choices;
-    bool log_device_placement = false;
-    bool profile = false;
 
     std::string optimizer;  // of the model where empty
     double learning_rate = 0.1;
@@ -46,22 +55,23 @@ struct TrainOptions {
     double clip_value = 0;
     double ema_decay = 0.9999;
 
-    std::int64_t log_every = 10;
-    std::string log_loss = "mean";
-    bool log_learning_rate = false;
-    bool log_parts = false;
-    bool json = false;
-    std::int64_t checkpoint_every = 1000;
-    int keep_checkpoints = 5;
-    bool keep_best = false;
-    std::int64_t summary_every = 100;
-
+    [[nodiscard]] bool on_cuda() const { return device == "cuda"; }
     /// Those of all processes.
     [[nodiscard]] int all_replicas() const { return num_replicas * processes; }
-    /// Only the first of several processes writes files.
-    [[nodiscard]] bool writes() const { return process <= 0; }
 };
 
-/// Returns the process's exit status: 0, or 128 and the signal's number where one ended the run. Throws cupola::Error
-/// with one sentence for whatever is wrong.
-int train(const TrainOptions& options);
+/// Trains with flags that go together, and returns the process's exit status: 0, or 128 and the signal's number where one
+/// ended the run. Throws cupola::Error for whatever else is wrong.
+int train(TrainOptions options);
+
+enum class Model : std::uint8_t { tutorial, resnet };
+enum class Precision : std::uint8_t { float32, bfloat16 };
+enum class Place : std::uint8_t { host, cuda };
+
+/// The run of a network on the images. run.hpp defines it; each is compiled in a file of its own, which CMake writes, and those
+/// for cuda only in a program that is built with CUDA.
+template <Model model, Precision precision, Place place>
+int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                const std::string& optimizer);
+
+}  // namespace cifar10

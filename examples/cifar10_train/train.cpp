@@ -1,21 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the command line to a training run: the images, the schedule, and the network that --model names.
+// From the options to a training run: the images, the schedule, the algorithm of convolutions, and the network that --model,
+// --precision and --device name.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <cupola/cupola.hpp>
+#include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
+#include <cupola/io/event_file.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/ops/host/winograd_convolution.hpp>
 
 #include "../cifar10_download/download.hpp"
-#include "../standard_output.hpp"
-#include "data.hpp"
-#include "device_flags.hpp"
-#include "models.hpp"
+#include "devices.hpp"
+#include "options.hpp"
+#ifdef CUPOLA_EXAMPLE_CUDA
+#include <cupola/device/cuda.hpp>
+#endif
+
+namespace cifar10 {
 
 namespace {
 
-using namespace cupola;
+using RunNetwork = int(const TrainOptions&, const ImageData&, const Schedule&, const std::string&);
+
+template <Place place>
+RunNetwork* network_on(const TrainOptions& options) {
+    const bool in_float = options.precision == "float";
+    if (options.model == "tutorial") {
+        return in_float ? &run_network<Model::tutorial, Precision::float32, place>
+                        : &run_network<Model::tutorial, Precision::bfloat16, place>;
+    }
+    return in_float ? &run_network<Model::resnet, Precision::float32, place>
+                    : &run_network<Model::resnet, Precision::bfloat16, place>;
+}
+
+/// Throws InvalidArgument where this program was built without CUDA, or without what --averaging names, and DeviceError
+/// where this machine has no driver or too few GPUs.
+#ifdef CUPOLA_EXAMPLE_CUDA
+RunNetwork* network_on_cuda(const TrainOptions& options) {
+#ifndef CUPOLA_EXAMPLE_NCCL
+    require(options.averaging != "nccl",
+            "this program was built without NCCL: leave out --averaging nccl, or build it again after\
+ configuring Cupola with -DCUPOLA_ENABLE_NCCL=ON");
+#endif
+    const int gpus = cuda_devices();
+    require<DeviceError>(options.num_devices <= gpus,
+                         "--num-devices is at most the number of GPUs that this process sees, ", gpus, ", not ",
+                         options.num_devices);
+    return network_on<Place::cuda>(options);
+}
+#else
+RunNetwork* network_on_cuda(const TrainOptions&) {
+    throw InvalidArgument(
+        "this program was built without CUDA: leave out --device cuda, or build it again after configuring Cupola\
+ with -DCUPOLA_CUDA=ON, for which NVIDIA's CUDA toolkit 13 and cuDNN 9 have to be installed");
+}
+#endif
 
 /// The learning rate that --schedule names, scaled as --lr-scaling says.
 Schedule schedule_of(const TrainOptions& options, const std::string& name, std::int64_t images) {
@@ -31,7 +74,7 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
             return historic_epochs_decay(options.learning_rate, images, options.batch_size, options.all_replicas());
         if (name == "resnet")
             return resnet_epochs(options.learning_rate, global_batch, std::min<std::int64_t>(images, 45'000));
-        if (name == "cosine") return cosine(options.learning_rate, options.max_steps);
+        if (name == "cosine") return cosine(options.learning_rate, options.run.max_steps);
         require(name == "constant", "--schedule is epochs, historic, resnet, cosine or constant, not ", name);
         return options.learning_rate;
     };
@@ -44,41 +87,29 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
 
 }  // namespace
 
-int train(const TrainOptions& options) {
-    cifar10::check_device_flags(options);
-    require(options.precision == "float" || options.precision == "bf16", "--precision is float or bf16, not ",
-            options.precision);
-    require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ",
-            options.model);
-    require(!options.resume || !options.train_dir.empty(), "--resume needs --train-dir, the folder to go on from");
-    require(!options.profile || options.train_dir.empty(),
-            "--profile makes a few steps and keeps nothing: leave out --train-dir");
-    require(!options.keep_best || !options.train_dir.empty(),
-            "--keep-best needs --train-dir, the folder to keep it in");
-    cifar10::loss_reduction(options.log_loss);
-    const bool on_cuda = options.device == "cuda";
-    if (on_cuda) cifar10::require_cuda(options);
-    require(!options.download || !options.data_dir.empty(),
-            "--download needs --data-dir, the folder to put the images in");
+const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
+    return options.convolution != "direct" && options.precision == "float" ? &winograd : nullptr;
+}
+
+int train(TrainOptions options) {
+    RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
+    const StandardOutput output(options.run.log.json);
     const std::string folder =
-        options.download ? cifar10::ensure_cifar10(options.data_dir, {.json = options.json}) : options.data_dir;
-    const ImageData images = load_images(folder, omp_get_num_procs());
+        options.download ? ensure_cifar10(options.data_dir, {.json = output.json()}) : options.data_dir;
+    const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, and the network tells 10 apart");
-    StandardOutput(options.json)
-        .say(text(
-            "data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(),
-            " test images",
-            options.data_dir.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
+    output.say(text("data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(),
+                    " test images",
+                    folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
     const bool tutorial = options.model == "tutorial";
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";
     const Schedule schedule = schedule_of(options, name, images.train.size());
     require(!tutorial || options.bn_stats == "first",
             "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
-    const bool in_float = options.precision == "float";
-    cifar10::Model* const run = on_cuda    ? cifar10::cuda_model(tutorial, in_float)
-                                : tutorial ? (in_float ? cifar10::run_tutorial : cifar10::run_tutorial_bf16)
-                                           : (in_float ? cifar10::run_resnet : cifar10::run_resnet_bf16);
+    options.run.events = event_file_in;
     return run(options, images, schedule, optimizer);
 }
+
+}  // namespace cifar10

@@ -3,7 +3,7 @@
 // In the place of the networks that take long to compile, for the cifar10_train of the quick tests.
 #include <cupola/core/error.hpp>
 
-#include "../../examples/cifar10_train/models.hpp"
+#include "../../examples/cifar10_train/options.hpp"
 
 namespace cifar10 {
 
@@ -13,8 +13,20 @@ int refuse() { throw InvalidArgument("this cifar10_train of the tests has the tu
 
 }  // namespace
 
-int run_tutorial_bf16(const TrainOptions&, const ImageData&, const Schedule&, const std::string&) { return refuse(); }
-int run_resnet(const TrainOptions&, const ImageData&, const Schedule&, const std::string&) { return refuse(); }
-int run_resnet_bf16(const TrainOptions&, const ImageData&, const Schedule&, const std::string&) { return refuse(); }
+template <>
+int run_network<Model::tutorial, Precision::bfloat16, Place::host>(const TrainOptions&, const ImageData&,
+                                                                   const Schedule&, const std::string&) {
+    return refuse();
+}
+template <>
+int run_network<Model::resnet, Precision::float32, Place::host>(const TrainOptions&, const ImageData&, const Schedule&,
+                                                                const std::string&) {
+    return refuse();
+}
+template <>
+int run_network<Model::resnet, Precision::bfloat16, Place::host>(const TrainOptions&, const ImageData&, const Schedule&,
+                                                                 const std::string&) {
+    return refuse();
+}
 
 }  // namespace cifar10

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// --device: what a run does on this machine's processors (OnHost) and on the GPUs that this process sees (OnCuda, for nvcc).
+// Both have the same members.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <cupola/cupola.hpp>
+#include <cupola/io/checkpoint_info.hpp>
+#ifdef __CUDACC__
+#include <cupola/cuda.hpp>
+#include <cupola/data/cuda_batches.hpp>
+#include <cupola/io/plan_file.hpp>
+#include <cupola/io/standard_output.hpp>
+#include <cupola/parallel/cuda_concat_mean.hpp>
+#ifdef CUPOLA_EXAMPLE_NCCL
+#include <cupola/nccl.hpp>
+#endif
+#else
+#include <cupola/host.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
+#endif
+
+#include "options.hpp"
+
+namespace cifar10 {
+
+#ifndef __CUDACC__
+
+/// Of --convolution: null is oneDNN's direct one, and so is what bf16 has.
+const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
+
+/// Where the processors go: one device a replica as far as they last, all threads shared out evenly.
+class OnHost {
+public:
+    using Device = Host;
+    static constexpr bool profiles = true;
+
+    explicit OnHost(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
+        const int processors = omp_get_num_procs();
+        devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
+        threads_ = options.threads_per_device != 0 ? options.threads_per_device
+                                                   : std::max(1, processors / std::max(1, devices_));
+        const int left = std::max(0, processors - devices_ * threads_);
+        prefetch_workers_ = options.prefetch_workers >= 0 ? options.prefetch_workers : left;
+    }
+
+    [[nodiscard]] int devices() const { return devices_; }
+    [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
+
+    /// Where batches come from, made before the training; and the batches, made after it: the workers begin at once.
+    template <class Augment>
+    [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
+        return TrainingBatches(images, Augment{}, options);
+    }
+    template <class Source>
+    [[nodiscard]] auto batches(Source& source) const {
+        return Prefetch(std::move(source), {.workers = prefetch_workers_});
+    }
+    template <class Centre>
+    [[nodiscard]] auto test_batches(const ImageSet& images) const {
+        return EvaluationBatches(images, Centre{}, options_->batch_size, devices_);
+    }
+
+    /// For the line `replicas:`.
+    [[nodiscard]] std::string description() const {
+        return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread",
+                    threads_ == 1 ? "" : "s", " (oneDNN ", Host::library_version(), ", ", Host::library_isa(), ", ",
+                    convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers");
+    }
+
+    /// What the bits of a result depend on beside the settings of the run.
+    void describe(CheckpointInfo& info) const {
+        info.set("convolution", convolution_name());
+        info.set("threads_per_device", text(threads_));
+        info.set("onednn", Host::library_version());
+        info.set("isa", text(Host::library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
+    }
+
+    /// What is to be done after a step, and at the end of the run: nothing.
+    struct Callback {
+        void on_step(const StepReport&, Run&) {}
+    };
+    template <class Training>
+    [[nodiscard]] Callback callback(const Training&) {
+        return {};
+    }
+    void finish() {}
+
+    /// Calls `run` with the averaging that --averaging names.
+    template <class Run>
+    int with_averaging(Run&& run) const {
+        return run(ConcatMean{});
+    }
+
+private:
+    [[nodiscard]] std::string convolution_name() const { return convolution_ == nullptr ? "direct" : "winograd"; }
+
+    const TrainOptions* options_;
+    const ConvolutionAlgorithm* convolution_;
+    int devices_, threads_, prefetch_workers_;
+};
+
+#else
+
+/// One GPU a replica as far as they last.
+class OnCuda {
+public:
+    using Device = Cuda;
+    static constexpr bool profiles = false;
+
+    explicit OnCuda(const TrainOptions& options)
+        : options_(&options),
+          plans_(plan_path(options), options.run.writes),
+          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, cuda_devices())) {
+        cudaDeviceProp properties{};
+        gpu_ = cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "a GPU without a name";
+    }
+
+    [[nodiscard]] int devices() const { return devices_; }
+    [[nodiscard]] CudaOptions device_options() const {
+        return {.tf32 = options_->tf32, .deterministic = options_->deterministic, .plan_choices = plans_.choices()};
+    }
+
+    /// The data set goes to each GPU once, as bytes, and a batch is made of it there.
+    template <class Augment>
+    [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
+        return CudaBatches<Augment>(images, Augment{}, options);
+    }
+    /// Those of this process's replicas, which are numbered from 0 in each.
+    template <class Source>
+    [[nodiscard]] auto batches(Source& source) const {
+        const int first = std::max(0, options_->process) * options_->num_replicas;
+        return [&source, first](std::int64_t step, int replica, CudaContext& context) {
+            return source(step, first + replica, context);
+        };
+    }
+    template <class Centre>
+    [[nodiscard]] auto test_batches(const ImageSet& images) const {
+        return CudaEvaluationBatches<Centre>(images, Centre{}, options_->batch_size);
+    }
+
+    /// For the line `replicas:`.
+    [[nodiscard]] std::string description() const {
+        return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", gpu_, ", ", Cuda::library_version(),
+                    options_->tf32 ? ", TF32" : "", options_->deterministic ? ", deterministic" : "", ")",
+                    options_->processes == 1 ? std::string()
+                                             : text(", in process ", options_->process, " of ", options_->processes));
+    }
+
+    /// What the bits of a result depend on beside the settings of the run.
+    void describe(CheckpointInfo& info) const {
+        info.set("gpu", gpu_);
+        info.set("cuda", Cuda::library_version());
+        if (options_->tf32) info.set("tf32", "on");
+        if (options_->deterministic) info.set("deterministic", "on");
+        // NCCL adds up the devices in an order of its own; ConcatMean's sum is the same for any number of them.
+        if (options_->averaging == "nccl") info.set("ranks", text(devices_ * options_->processes));
+    }
+
+    /// After the first step the training's plans are all chosen; in the second its work is captured, or not.
+    template <class Training>
+    struct Callback {
+        OnCuda* side;
+        const Training* training;
+        int reports = 0;
+
+        void on_step(const StepReport&, Run&) {
+            ++reports;
+            if (reports == 1) side->plans_.write();
+            if (reports != 2) return;
+            const std::string why = training->not_captured();
+            if (!why.empty()) StandardOutput(side->options_->run.log.json).say(text("not captured: ", why));
+        }
+    };
+    template <class Training>
+    [[nodiscard]] Callback<Training> callback(const Training& training) {
+        return {this, &training};
+    }
+    /// At the end there are those of the evaluation too.
+    void finish() { plans_.write(); }
+
+    /// Calls `run` with the averaging that --averaging names.
+    template <class Run>
+    int with_averaging(Run&& run) const {
+#ifdef CUPOLA_EXAMPLE_NCCL
+        if (options_->averaging == "nccl") {
+            return run(NcclAllReduce{.processes = options_->processes,
+                                     .process = std::max(0, options_->process),
+                                     .id_file = options_->id_file});
+        }
+#endif
+        return run(ConcatMean{});
+    }
+
+private:
+    /// Of --plan-choices, or cudnn-plans.txt in --train-dir; of no file where neither is named.
+    static std::string plan_path(const TrainOptions& options) {
+        const bool named = !options.plan_choices.empty() || options.run.folder.empty();
+        return named ? options.plan_choices : options.run.folder + "/cudnn-plans.txt";
+    }
+
+    const TrainOptions* options_;
+    PlanFile plans_;
+    int devices_;
+    std::string gpu_;
+};
+
+#endif
+
+}  // namespace cifar10

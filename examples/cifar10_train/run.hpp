@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The run of one network in one precision on one device: what --model trains with, and everything between the images and the
+// test accuracy.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <cupola/cupola.hpp>
+#include <cupola/io/fingerprint.hpp>
+#include <cupola/models/cifar10_net.hpp>
+#include <cupola/models/resnet.hpp>
+#include <cupola/train/profile.hpp>
+#include <cupola/train/training_run.hpp>
+
+#include "devices.hpp"
+#include "optimizers.hpp"
+#include "options.hpp"
+
+namespace cifar10 {
+
+/// What a model is trained with: its network, its loss, the transforms of its training images and of those it is evaluated on.
+template <Model model>
+struct Parts {
+    using Net = Cifar10Net;
+    using Loss = Cifar10Loss;
+    using Augment = TutorialAugmentation;
+    using Centre = CenterCrop;
+};
+template <>
+struct Parts<Model::resnet> {
+    using Net = ResNet<44>;
+    /// Decay of every parameter, as TensorFlow's estimator has it. Eleven classes: the ten and a spare.
+    using Loss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
+    using Augment = RandomCropFlip;
+    using Centre = ScaledPixels;
+};
+
+/// A network in bfloat16, under a name of its own.
+template <class Net>
+struct InBFloat16 : InPrecision<MixedBFloat16, Net> {};
+
+/// The policy that --bn-stats names, chosen when the program runs, so that they are one training to the compiler. Not
+/// Synchronized: its forward and backward passes are others.
+struct NamedStatistics {
+    static constexpr std::string_view name = "as --bn-stats says";
+    static constexpr bool synchronized = false;
+    std::string_view chosen;
+    void (*take)(const StatisticsUpdate&) = nullptr;
+
+    [[nodiscard]] std::string_view description() const { return chosen; }
+    void update(const StatisticsUpdate& u) const { take(u); }
+
+    /// The policy `Policy`.
+    template <class Policy>
+    static NamedStatistics of() {
+        return {Policy::name, [](const StatisticsUpdate& u) { Policy{}.update(u); }};
+    }
+};
+
+/// Throws InvalidArgument for a name that is none; for `synchronized`, which is a training of its own, there is nothing
+/// here.
+inline NamedStatistics statistics_of(const TrainOptions& options) {
+    const std::string& name = options.bn_stats;
+    if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
+    if (name == LastReplica::name) return NamedStatistics::of<LastReplica>();
+    if (name == AllReplicas::name) return NamedStatistics::of<AllReplicas>();
+    require(name == Pooled::name, "--bn-stats is first, last, all, merged or synchronized, not ", name);
+    return NamedStatistics::of<Pooled>();
+}
+
+/// Calls `run` with the policy for batch statistics that --bn-stats names.
+template <Model model, Place place, class Run>
+int with_statistics([[maybe_unused]] const TrainOptions& options, Run&& run) {
+    if constexpr (model == Model::tutorial) {
+        return run(FirstReplica{});
+    } else {
+        if constexpr (place == Place::host) {
+            if (options.bn_stats == Synchronized::name) return run(Synchronized{});
+        }
+        return run(statistics_of(options));
+    }
+}
+
+/// Trains and evaluates. `side` is an OnHost or an OnCuda.
+template <class Net, class Parts, class Side, class Averaging, class Statistics>
+int run_training(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                 const std::string& optimizer, Side& side, const Averaging& averaging, const Statistics& statistics) {
+    TrainingRun run(options.run);
+    auto source = side.template source<typename Parts::Augment>(
+        images.train, {.batch_size = options.batch_size, .replicas = options.all_replicas(), .seed = options.seed});
+    DataParallel<Net, typename Parts::Loss, Clipped<NamedOptimizer>, Averaging, typename Side::Device, Statistics>
+        training({.replicas = options.num_replicas,
+                  .devices = side.devices(),
+                  .device = side.device_options(),
+                  .batch_size = options.batch_size,
+                  .gradient_accumulation_steps = options.gradient_accumulation_steps,
+                  .seed = options.seed,
+                  .optimizer = {.optimizer = NamedOptimizer(optimizer, schedule),
+                                .max_norm = options.clip_norm,
+                                .max_value = options.clip_value},
+                  .averaging = averaging,
+                  .statistics = statistics,
+                  .moving_average = {.decay = options.ema_decay}});
+    auto batches = side.batches(source);
+    run.say_header(training, side.description(), options.log_device_placement);
+    if constexpr (Side::profiles) {
+        if (options.profile) {
+            run.output().say(to_string(profile(training, batches)));
+            return 0;
+        }
+    }
+    run.info().set("model", options.model);
+    if (run.has_folder())
+        run.info().set("data", fingerprint(images.train));  // reads every image: for a run that is kept
+    run.describe(training);
+    run.info().set("precision", options.precision);
+    side.describe(run.info());
+
+    auto test = side.template test_batches<typename Parts::Centre>(images.test);
+    const int status = run.train(training, batches, test, side.callback(training));
+    if (status == 0) side.finish();
+    return status;
+}
+
+template <Model model, Precision precision, Place place>
+int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
+                const std::string& optimizer) {
+#ifdef __CUDACC__
+    OnCuda side(options);
+#else
+    OnHost side(options);
+#endif
+    using Float = typename Parts<model>::Net;
+    using Net = std::conditional_t<precision == Precision::float32, Float, InBFloat16<Float>>;
+    return side.with_averaging([&](const auto& averaging) {
+        return with_statistics<model, place>(options, [&](const auto& statistics) {
+            return run_training<Net, Parts<model>>(options, images, schedule, optimizer, side, averaging, statistics);
+        });
+    });
+}
+
+}  // namespace cifar10
