@@ -70,8 +70,9 @@ Outcome run(const Case& c, const Problem& problem) {
 }
 
 /// How far the gradient is from the oracle's, less what rounding may have changed. oneDNN adds the gradients of windows
-/// that overlap in the element type: bfloat16 rounds each of up to 25 additions by at most 2^-9 of the sum, in both
-/// directions, with a deviation of at most half of that per sum of the magnitudes; 2^-8 is four of them.
+/// that overlap in the element type: bfloat16 rounds each of up to 25 additions by at most 2^-8 of the sum, which has a
+/// deviation of 0.4 times 2^-8 of the terms' magnitudes; the norm over the 25 inputs and more that such windows share
+/// comes nowhere near 2^-8.
 template <class D>
 double gradient_distance(const Case& c, const Problem& problem, const Outcome& outcome) {
     const reference::Pooling r = oracle(c);
