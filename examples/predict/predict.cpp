@@ -8,7 +8,7 @@
 #include <exception>
 
 #include <cupola/data/augmentation.hpp>
-#include <cupola/data/jpeg_file.hpp>
+#include <cupola/data/image_file.hpp>
 #include <cupola/models/cifar10_net.hpp>
 #include <cupola/predict.hpp>
 
@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
     const Predictor<Cifar10Net> predictor(argv[1]);
     std::vector<float> sample(static_cast<std::size_t>(Cifar10Net::input_shape.size())), logits(std::size(class_names));
     for (int i = 2; i < argc; ++i) {
-        const RgbImage image = fitted(read_jpeg(argv[i]), 32, 32);
+        const Image image = fitted(read_image(argv[i]), 32, 32);
         CenterCrop{}(image.pixels, image.shape(), RandomStream(0, RngDomain::user, 0, 0), sample.data());
         predictor.predict(sample, logits);
         const auto best = std::ranges::max_element(logits);

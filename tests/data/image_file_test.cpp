@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cupola/data/jpeg_file.hpp>
+#include <cupola/data/image_file.hpp>
 
 #include <cstdint>
 #include <cstdlib>
@@ -17,8 +17,8 @@ using namespace cupola_tests;
 namespace {
 
 /// Each pixel's red is 10 times its row plus its column.
-RgbImage numbered(std::int64_t height, std::int64_t width) {
-    RgbImage image{height, width, {}};
+Image numbered(std::int64_t height, std::int64_t width) {
+    Image image{height, width, 3, {}};
     for (std::int64_t y = 0; y < height; ++y) {
         for (std::int64_t x = 0; x < width; ++x) {
             image.pixels.insert(image.pixels.end(), {static_cast<std::uint8_t>(10 * y + x), 100, 200});
@@ -27,7 +27,7 @@ RgbImage numbered(std::int64_t height, std::int64_t width) {
     return image;
 }
 
-std::vector<int> reds(const RgbImage& image) {
+std::vector<int> reds(const Image& image) {
     std::vector<int> result;
     for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
         result.push_back(image.pixels[i]);
@@ -41,7 +41,7 @@ std::vector<int> reds(const RgbImage& image) {
 
 TEST_CASE("a JPEG file gives its extents and colours") {
     const TemporaryFolder folder;
-    const RgbImage image = read_jpeg(folder.write("a.jpg", jpeg(8, 6, 200, 100, 50)));
+    const Image image = read_image(folder.write("a.jpg", jpeg(8, 6, 200, 100, 50)));
     CHECK(image.height == 8);
     CHECK(image.width == 6);
     REQUIRE(image.pixels.size() == 8 * 6 * 3);
@@ -49,18 +49,28 @@ TEST_CASE("a JPEG file gives its extents and colours") {
     for (std::size_t i = 0; i < image.pixels.size(); ++i) CHECK(std::abs(image.pixels[i] - colours[i % 3]) <= 2);
 }
 
+TEST_CASE("an image may be read in grey") {
+    const TemporaryFolder folder;
+    const Image image = read_image(folder.write("a.jpg", jpeg(8, 6, 200, 100, 50)), 1);
+    REQUIRE(image.pixels.size() == 8 * 6);
+    for (const std::uint8_t value : image.pixels) CHECK(std::abs(value - 124) <= 2);  // ITU-R BT.601
+    CHECK(fitted(image, 2, 2).shape() == Shape{2, 2, 1});
+    CHECK(message_of<InvalidArgument>([&] { (void)read_image(folder.path("a.jpg"), 2); }) ==
+          "an image has 1 channel (grey) or 3 (red, green, blue), not 2");
+}
+
 TEST_CASE("what is no JPEG image is named in one sentence") {
     const TemporaryFolder folder;
     const std::string path = folder.path("a.jpg");
-    CHECK(message_of<DataError>([&] { (void)read_jpeg(path); }) == path + " does not exist");
-    CHECK(message_of<DataError>([&] { (void)read_jpeg(folder.path()); }) == folder.path() + " is not a file");
+    CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " does not exist");
+    CHECK(message_of<DataError>([&] { (void)read_image(folder.path()); }) == folder.path() + " is not a file");
     folder.write("a.jpg", Bytes{});
-    CHECK(contains(message_of<DataError>([&] { (void)read_jpeg(path); }),
+    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }),
                    path + " is not a JPEG image that can be read: "));
     Bytes cut = jpeg(32, 32, 1, 2, 3, true);
     cut.resize(cut.size() / 2);
     folder.write("a.jpg", cut);
-    CHECK(contains(message_of<DataError>([&] { (void)read_jpeg(path); }),
+    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }),
                    path + " is not a JPEG image that can be read: "));
 }
 

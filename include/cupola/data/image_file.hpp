@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One photograph for a network that was trained: a JPEG file's pixels, and the part of them that has the extents of the
-// images the network knows. `fitted(read_jpeg("cat.jpg"), 32, 32)`
+// One photograph for a network that was trained: the pixels of a JPEG or PNG file, and the part of them that has the extents
+// of the images the network knows. `fitted(read_image("cat.jpg"), 32, 32)`
 #pragma once
 
 #include <algorithm>
@@ -13,42 +13,44 @@
 #include <cupola/core/error.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/files.hpp>
-#include <cupola/data/impl/jpeg_decoder.hpp>
+#include <cupola/data/impl/image_formats.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Red, green and blue bytes, row by row.
-struct RgbImage {
-    std::int64_t height = 0, width = 0;
+/// Bytes, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
+struct Image {
+    std::int64_t height = 0, width = 0, channels = 3;
     std::vector<std::uint8_t> pixels{};
-    [[nodiscard]] Shape shape() const { return {height, width, 3}; }
+    [[nodiscard]] Shape shape() const { return {height, width, channels}; }
 };
 
-/// Throws DataError where the file is not there or is no JPEG image.
-[[nodiscard]] inline RgbImage read_jpeg(const std::string& path) {
+/// Reads an image, and converts it to 1 or 3 channels. Throws DataError where the file is not there or cannot be read as an
+/// image.
+[[nodiscard]] inline Image read_image(const std::string& path, int channels = 3) {
+    require(channels == 1 || channels == 3, "an image has 1 channel (grey) or 3 (red, green, blue), not ", channels);
     constexpr std::size_t max_bytes = std::size_t{1} << 28;
     impl::InputFile file(path);
     require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
     std::vector<std::uint8_t> bytes(file.size());
     file.read(bytes.data(), bytes.size());
-    const impl::ImageSize size = impl::jpeg_size(path, bytes);
+    const impl::ImageSize size = impl::image_size(path, bytes);
     constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
     require<DataError>(size.height * size.width <= max_pixels, path, " has ", size.height, " x ", size.width,
                        " pixels; at most ", max_pixels, " are read");
-    RgbImage image{size.height, size.width, {}};
+    Image image{size.height, size.width, channels, {}};
     image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
-    impl::decode_jpeg(path, bytes, size, 3, image.pixels.data());
+    impl::decode_image(path, bytes, size, channels, image.pixels.data());
     return image;
 }
 
 /// The largest part in the middle with the proportions of `height` to `width`, made so large: each pixel is the mean of
 /// those that it covers, or the one it lies in where the image is smaller.
-[[nodiscard]] inline RgbImage fitted(const RgbImage& image, std::int64_t height, std::int64_t width) {
+[[nodiscard]] inline Image fitted(const Image& image, std::int64_t height, std::int64_t width) {
     require(height >= 1 && width >= 1, "an image has 1 pixel or more each way, not ", height, " x ", width);
     const std::int64_t part_height = std::max<std::int64_t>(1, std::min(image.height, image.width * height / width));
     const std::int64_t part_width = std::max<std::int64_t>(1, std::min(image.width, image.height * width / height));
     const std::int64_t top = (image.height - part_height) / 2, left = (image.width - part_width) / 2;
-    RgbImage result{height, width, {}};
+    Image result{height, width, image.channels, {}};
     result.pixels.reserve(static_cast<std::size_t>(result.shape().size()));
     for (std::int64_t y = 0; y < height; ++y) {
         const std::int64_t y0 = top + y * part_height / height,
@@ -57,11 +59,11 @@ struct RgbImage {
             const std::int64_t x0 = left + x * part_width / width,
                                x1 = std::max(x0 + 1, left + (x + 1) * part_width / width);
             const std::int64_t count = (y1 - y0) * (x1 - x0);
-            for (std::int64_t c = 0; c < 3; ++c) {
+            for (std::int64_t c = 0; c < image.channels; ++c) {
                 std::int64_t sum = count / 2;  // rounds
                 for (std::int64_t v = y0; v < y1; ++v) {
                     for (std::int64_t u = x0; u < x1; ++u)
-                        sum += image.pixels[static_cast<std::size_t>((v * image.width + u) * 3 + c)];
+                        sum += image.pixels[static_cast<std::size_t>((v * image.width + u) * image.channels + c)];
                 }
                 result.pixels.push_back(static_cast<std::uint8_t>(sum / count));
             }
