@@ -16,7 +16,7 @@ using namespace cupola;
 namespace {
 
 ImageSet images(const char* name, std::vector<std::uint8_t> pixels, std::vector<std::int32_t> labels) {
-    return {name, 1, 2, std::move(pixels), std::move(labels), {"a", "b"}};
+    return {name, {1, 2, 3}, std::move(pixels), std::move(labels), {"a", "b"}};
 }
 
 }  // namespace
