@@ -31,7 +31,7 @@ inline constexpr std::size_t cifar10_classes = 10;
     for (const char* below : {"", "/cifar-10-batches-bin"}) {
         std::string folder = path + below;
         for (const char* file : {"/data_batch_1.bin", "/test_batch.bin"}) {
-            if (kind_of(folder + file) != PathKind::missing) return folder;
+            if (path_kind_of(folder + file) != PathKind::missing) return folder;
         }
     }
     return {};
@@ -81,7 +81,7 @@ inline constexpr std::size_t cifar10_classes = 10;
 
 /// The training and test images in the folder `path`, or in its folder cifar-10-batches-bin. Throws DataError.
 [[nodiscard]] inline ImageData read_cifar10(const std::string& path) {
-    require<DataError>(impl::kind_of(path) != impl::PathKind::missing, path, " does not exist");
+    require<DataError>(impl::path_kind_of(path) != impl::PathKind::missing, path, " does not exist");
     const std::string folder = impl::cifar10_folder(path);
     require<DataError>(!folder.empty(), path,
                        " holds neither data_batch_1.bin to data_batch_5.bin and test_batch.bin nor "

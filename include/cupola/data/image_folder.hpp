@@ -101,7 +101,7 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     require(options.channels == 1 || options.channels == 3,
             "images have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
     require(workers >= 1 && workers <= 1024, "images are decoded by 1 to 1024 threads, not ", workers);
-    const impl::PathKind kind = impl::kind_of(path);
+    const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     const bool folder = kind == impl::PathKind::folder;
     impl::ImageList list = folder ? impl::list_folder(path, options) : impl::list_archive(path, options);

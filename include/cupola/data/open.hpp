@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// The data set at `path`; `workers` threads decode. Throws DataError, which says what was expected where `path` holds
 /// neither.
 [[nodiscard]] inline ImageData open_image_data(const std::string& path, int workers = 1) {
-    const impl::PathKind kind = impl::kind_of(path);
+    const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     if (kind == impl::PathKind::folder) {
         const std::vector<std::string> names = impl::names_in(path);  // before all: it may be there and not be readable

@@ -32,7 +32,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 enum class PathKind { missing, file, folder, other };
 
 /// What lies at `path`; throws DataError if that cannot be found out.
-[[nodiscard]] inline PathKind kind_of(const std::string& path) {
+[[nodiscard]] inline PathKind path_kind_of(const std::string& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return PathKind::missing;

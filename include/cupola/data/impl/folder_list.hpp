@@ -21,16 +21,16 @@ namespace cupola::inline CUPOLA_ABI::impl {
     for (std::size_t s = 0; s < 2; ++s) {
         ImageList::Split& split = list.splits[s];
         const std::string root = list.prefix + std::string(split_names[s]);
-        split.found = kind_of(root) == PathKind::folder;
+        split.found = path_kind_of(root) == PathKind::folder;
         if (!split.found) continue;
         for (const std::string& class_name : names_in(root)) {
             const std::string folder = text(root, '/', class_name);
-            if (kind_of(folder) != PathKind::folder) continue;
+            if (path_kind_of(folder) != PathKind::folder) continue;
             split.classes.push_back(class_name);
             for (const std::string& name : names_in(folder)) {
                 require<DataError>(
-                    image_ending(name) != nullptr && kind_of(text(folder, '/', name)) != PathKind::folder, folder, '/',
-                    name, " is not a ", image_endings_text(), " file; a class folder holds nothing else");
+                    image_ending(name) != nullptr && path_kind_of(text(folder, '/', name)) != PathKind::folder, folder,
+                    '/', name, " is not a ", image_endings_text(), " file; a class folder holds nothing else");
                 require<DataError>(++count <= limits.files, path, " has more than ", limits.files, " files");
                 split.files.push_back({class_name, name, 0, 0});
             }
