@@ -3,6 +3,7 @@
 // Gradients whose squares are no floats, on each device: what Adam, LAMB and RMSProp make of them, with clipping and
 // without.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,9 @@ using reference::Floats;
 namespace {
 
 constexpr float largest = std::numeric_limits<float>::max();
+
+/// One that is a whole number of vectors and one that is not, the second with a regulariser.
+constexpr std::array<Segment, 2> segments{{{.offset = 4, .size = 16, .rank = 4}, {25, 37, 0.01, 1}}};
 
 /// Two tensors with padding around them, and an optimiser that updates them on `D`.
 template <class D, class Optimizer>
@@ -53,8 +57,6 @@ public:
     }
 
     static constexpr std::int64_t elements = 64;
-    /// One that is a whole number of vectors and one that is not, the second with a regulariser.
-    static constexpr Segment segments[] = {{.offset = 4, .size = 16, .rank = 4}, {25, 37, 0.01, 1}};
     Floats w, state;
 
 private:
