@@ -71,6 +71,12 @@ TEST_CASE("a mean that is not finite, or whose divisor is not, takes the health 
     values.assign(values.size(), 1);
     Step::mean(context, values, &one, values, &healthy);
     CHECK(healthy == 0);
+    // By infinity the mean itself is finite.
+    const float infinite = std::numeric_limits<float>::infinity();
+    std::vector<float> zeros(values.size());
+    healthy = 1;
+    Step::mean(context, values, &infinite, zeros, &healthy);
+    CHECK(healthy == 0);
     healthy = 1;
     values[77] = std::numeric_limits<float>::infinity();
     Step::mean(context, values, &one, values, &healthy);

@@ -41,6 +41,14 @@ struct Ruining : Sgd {
     }
 };
 
+/// Fails on one device in step 1, when another may have made its update.
+struct BreakingOff : Sgd {
+    void update(const Update<Host>& u) const {
+        if (u.context.ordinal() == 1 && u.step == 1) throw DeviceError("device 1 is gone");
+        Sgd::update(u);
+    }
+};
+
 }  // namespace
 
 TEST_CASE("what cannot be trained is refused with a sentence that has the numbers") {
@@ -126,6 +134,20 @@ TEST_CASE("an error on one device's thread reaches the caller and stops no other
     CHECK_THROWS_WITH_AS(training.step(failing), "no images today", DataError);
     const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
     CHECK(training.step(batches).samples == 8);
+}
+
+TEST_CASE("a training whose update was broken off on one device is not healthy until it is restored") {
+    const Images images;
+    const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
+    tutorial::SmallTraining<ConcatMean, BreakingOff> training({.replicas = 2, .devices = 2, .batch_size = 4});
+    training.step(batches);
+    CHECK(training.healthy());
+    const TrainingState state = training.state();
+    CHECK_THROWS_WITH_AS(training.step(batches), "device 1 is gone", DeviceError);
+    CHECK_FALSE(training.healthy());
+    training.restore(state);
+    CHECK(training.healthy());
+    CHECK(training.parameters(1) == state.parameters);
 }
 
 TEST_CASE("a batch of a size without a plan, and a label that is no class, are refused with their numbers") {

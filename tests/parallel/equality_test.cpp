@@ -98,6 +98,22 @@ TEST_CASE("with unequal batches the gradient is that of all samples together, wh
     CHECK(tutorial::difference(mean_of_means, one.averaged_gradient()) > 1e-2);
 }
 
+TEST_CASE("the samples of all replicas and of all batches that are added up are dropped out independently") {
+    struct Dropped : Sequential<Input<24, 24, 3>, Flatten, Dropout<0.5>, Linear<10>> {};
+    using Dropping = DataParallel<Dropped, CrossEntropy<10>, Sgd, ConcatMean, Host>;
+    const Samples samples(16);
+    const BatchView halves[] = {samples.view(0, 8), samples.view(8, 8)}, whole[] = {samples.view(0, 16)};
+    Dropping many({.replicas = 2, .batch_size = 8, .seed = 4}), one({.batch_size = 16, .seed = 4});
+    many.step(halves);
+    one.step(whole);
+    CHECK(tutorial::difference(many.averaged_gradient(), one.averaged_gradient()) < 1e-5);
+
+    // The same samples twice have the gradient of once, but for what is dropped.
+    Dropping twice({.batch_size = 16, .gradient_accumulation_steps = 2, .seed = 4});
+    twice.step(whole);
+    CHECK(tutorial::difference(twice.averaged_gradient(), one.averaged_gradient()) > 1e-2);
+}
+
 TEST_CASE("a replica without samples changes nothing, even where its gradient row holds a NaN") {
     const Samples samples(16);
     const BatchView both[] = {samples.view(0, 8), samples.view(8, 8)};

@@ -31,6 +31,10 @@ struct Net
 using TheLoss = LossCollection<CrossEntropy<5>, WeightDecay<0.01, "conv1">>;
 template <class D, class A = ConcatMean>
 using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Pooled>;
+template <class A>
+using OnHost = TrainingOn<Host, A>;
+template <class A>
+using OnDelayed = TrainingOn<Delayed, A>;
 
 /// Batches that are a function of the step and the replica, in memory that stays.
 class Source {
@@ -40,6 +44,7 @@ public:
         for (std::size_t i = 0; i < labels_.size(); ++i) labels_[i] = static_cast<std::int32_t>(i * 7 % 5);
     }
     BatchView operator()(std::int64_t step, int replica, HostContext&) {
+        if (step == failing_step && replica == failing_replica) throw DataError("no samples today");
         const std::int64_t first = (step * 5 + replica * 11) % 60;
         const std::int64_t size = replica == 1 && step % 3 == 1 ? short_size : 4;
         return {pixels_.data() + first * 108, labels_.data() + first, size, Shape{6, 6, 3}};
@@ -48,7 +53,8 @@ public:
         pixels_[static_cast<std::size_t>(((step * 5 + replica * 11) % 60) * 108 + 3)] = value;
     }
     std::vector<std::int32_t>& labels() { return labels_; }
-    std::int64_t short_size = 3;
+    std::int64_t short_size = 3, failing_step = -1;
+    int failing_replica = 0;
 
 private:
     std::vector<float> pixels_;
@@ -72,6 +78,15 @@ typename T::Options options_for(int devices) {
             .moving_average = {.decay = 0.9}};
 }
 
+/// Of all replicas that have parameters of their own, one after another.
+std::vector<float> parameters_of_all(auto& training) {
+    const TrainingState state = training.state();
+    std::vector<float> all = state.parameters;
+    for (const ReplicaState& other : state.other_replicas)
+        all.insert(all.end(), other.parameters.begin(), other.parameters.end());
+    return all;
+}
+
 /// Queues all steps, and collects each report when it has come.
 template <class T>
 Ended run(const typename T::Options& options, std::int64_t steps, Source source = {}) {
@@ -85,7 +100,7 @@ Ended run(const typename T::Options& options, std::int64_t steps, Source source 
         poll_report(T::max_steps_in_flight - 1);
     }
     poll_report(0);
-    ended.parameters = training.parameters();
+    ended.parameters = parameters_of_all(training);
     ended.buffers = training.state().buffers;
     CHECK(training.healthy());
     return ended;
@@ -209,14 +224,17 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
           "the parameters of 1 replica are kept by this training, and the state has those of 4");
 }
 
-TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", D, Host, Delayed) {
-    using T = TrainingOn<D>;
+TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", T, TrainingOn<Host>,
+                   TrainingOn<Delayed>, OnHost<DeviceSum>, OnDelayed<DeviceSum>, OnHost<LocalSgd>,
+                   OnDelayed<LocalSgd>) {
     for (const int devices : {1, 2}) {
         CAPTURE(devices);
+        auto options = options_for<T>(devices);
+        if constexpr (requires { options.averaging.steps; }) options.averaging.steps = 3;  // also after the failed step
         Source source;
-        const Ended before = run<T>(options_for<T>(devices), 5);
+        const Ended before = run<T>(options, 5);
         source.set(5, 2, std::numeric_limits<float>::quiet_NaN());
-        T training(options_for<T>(devices));
+        T training(options);
         std::int64_t step = -1;
         int replica = -1;
         std::string what;
@@ -233,10 +251,30 @@ TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it 
         CHECK(contains(what, "sample 0 of its batch is not finite"));
         CHECK(training.step() == 5);
         CHECK(training.healthy());
-        CHECK(training.parameters() == before.parameters);
+        CHECK(parameters_of_all(training) == before.parameters);
         source.set(5, 2, 0.5F);
         training.step(source);
         CHECK(training.step() == 6);
+    }
+}
+
+TEST_CASE_TEMPLATE("a device that has no batch ends the step of every device, and it is made again", T,
+                   TrainingOn<Host>, TrainingOn<Delayed>, OnHost<DeviceSum>, OnDelayed<DeviceSum>, OnHost<LocalSgd>,
+                   OnDelayed<LocalSgd>) {
+    const Ended well = run<T>(options_for<T>(2), 6);
+    for (const int replica : {0, 3}) {
+        CAPTURE(replica);
+        T training(options_for<T>(2));
+        Source source;
+        source.failing_step = 3;
+        source.failing_replica = replica;
+        for (int s = 0; s < 3; ++s) training.queue(source);
+        CHECK_THROWS_WITH_AS(training.queue(source), "no samples today", DataError);
+        CHECK(training.step() == 3);
+        CHECK(training.healthy());
+        source.failing_step = -1;
+        for (int s = 3; s < 6; ++s) training.step(source);
+        CHECK(parameters_of_all(training) == well.parameters);
     }
 }
 

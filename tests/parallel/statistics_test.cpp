@@ -120,6 +120,24 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
     CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
 }
 
+TEST_CASE("every batch that a step adds up goes into the running statistics, in their order") {
+    std::vector<float> images(static_cast<std::size_t>(3 * batch_size * 24 * 24 * 3));
+    initialize(images, normal(1.0), 1, 1, 9, 0);
+    const std::vector<std::int32_t> labels(static_cast<std::size_t>(3 * batch_size), 1);
+    const auto view = [&](std::int64_t place) {
+        return BatchView{images.data() + place * batch_size * 24 * 24 * 3, labels.data(), batch_size, Shape{24, 24, 3}};
+    };
+    Training<Pooled> added_up({.batch_size = batch_size, .gradient_accumulation_steps = 3, .seed = 4}),
+        one_by_one({.batch_size = batch_size, .seed = 4});
+    const std::vector<float> parameters = one_by_one.parameters();
+    added_up.step([&](std::int64_t place, int, HostContext&) { return view(place); });
+    for (int step = 0; step < 3; ++step) {
+        one_by_one.set_parameters(parameters);
+        one_by_one.step([&](std::int64_t place, int, HostContext&) { return view(place); });
+    }
+    CHECK(added_up.state().buffers == one_by_one.state().buffers);
+}
+
 TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
     const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 8, .replicas = 1, .seed = 9});
@@ -197,7 +215,17 @@ TEST_CASE("an error or a number that is not finite on one synchronised replica s
     CHECK(training.parameters() == before);
     std::vector<float> images(static_cast<std::size_t>(batch_size * 24 * 24 * 3),
                               std::numeric_limits<float>::infinity());
-    const std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_size), 1);
+    const std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_size), 1), no_classes(labels.size(), 10);
+    // The gradient of a label that is no class is one of numbers.
+    CHECK(contains(message_of<InvalidArgument>([&] {
+                       training.step([&](std::int64_t step, int replica, HostContext& context) {
+                           BatchView batch = batches(step, replica, context);
+                           if (replica == 1) batch.labels = no_classes.data();
+                           return batch;
+                       });
+                   }),
+                   "sample 0 of the batch has label 10"));
+    CHECK(training.parameters() == before);
     // The merged statistics make every replica's loss no number.
     try {
         training.step([&](std::int64_t step, int replica, HostContext& context) {

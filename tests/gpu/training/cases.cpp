@@ -231,6 +231,13 @@ TEST_CASE("batches that are added up") {
                         .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}},
                         .max_in_flight = 2},
                        1e-4, 1e-3);
+    // A replica whose second batch is its first in one step and adds to it in all others, whoever packs the weights.
+    check_against_host({.replicas = 2,
+                        .gradient_accumulation_steps = 2,
+                        .steps = 6,
+                        .sizes = {{}, {}, {}, {}, {}, {}, {8, 0}, {8, 8}},
+                        .max_in_flight = 2},
+                       1e-4, 1e-3);
 }
 
 TEST_CASE("batches may be written again two steps later") {

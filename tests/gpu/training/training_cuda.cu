@@ -16,10 +16,19 @@
 
 namespace training_runs {
 
+#ifdef CUPOLA_TEST_NCCL
+/// Has the bits of a scale of 1, where nobody leaves the scale out.
+struct Scaled : cupola::Float32 {
+    static constexpr float loss_scale = 1024;
+};
+struct ScaledConvolutions : cupola::InPrecision<Scaled, Convolutions> {};
+#endif
+
 Result run_on_cuda(const Run& run) {
 #ifdef CUPOLA_TEST_NCCL
     if (run.average == Average::nccl) {
-        using Training = cupola::DataParallel<Convolutions, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
+        using Training =
+            cupola::DataParallel<ScaledConvolutions, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
         return train<cupola::Cuda, Training, cupola::impl::CudaPinned>(run, rule_of(run));
     }
 #endif

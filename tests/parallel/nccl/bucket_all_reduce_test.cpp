@@ -75,7 +75,7 @@ public:
     // Pinned, so that no copy waits: where a step's local sums are copied from, and its sums and divisor to.
     [[nodiscard]] float* local(std::int64_t step) const { return static_cast<float*>(pinned_) + step % 16 * elements; }
     [[nodiscard]] float* landed() const { return local(0) + 16 * elements; }
-    [[nodiscard]] float* divisor() const { return local(0) + 17 * elements; }
+    [[nodiscard]] float* divisor(std::int64_t step) const { return local(0) + 17 * elements + step % 16; }
 
     const int rank;
     cudaStream_t stream = nullptr;
@@ -145,13 +145,13 @@ void queue_step(Process& process, std::size_t device, std::int64_t step, const s
     for (std::size_t k = 0; k < buckets.size(); ++k) give(process, device, step, buckets[k], k);
     const GradientSums sums = member.finish(mine.stream);
     cudaMemcpyAsync(mine.landed(), sums.values.data(), sums.values.size_bytes(), cudaMemcpyDeviceToHost, mine.stream);
-    cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
+    cudaMemcpyAsync(mine.divisor(step), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
 }
 /// Whether what came back is the plain sum over all ranks, in their order.
 bool right(const RankDevice& device, int ranks, std::int64_t step) {
     float divisor = 0;
     for (int rank = 0; rank < ranks; ++rank) divisor += weight(rank, step);
-    bool result = *device.divisor() == divisor;
+    bool result = *device.divisor(step) == divisor;
     for (std::int64_t i = 0; i < elements; ++i) {
         float sum = local(0, step, i);
         for (int rank = 1; rank < ranks; ++rank) sum += local(rank, step, i);
@@ -249,6 +249,8 @@ TEST_CASE("steps are queued ahead, and each is polled until it is there") {
             CHECK(within(10, [&] { return process.member(device).poll(step); }));
         cudaStreamSynchronize(process.devices[device]->stream);
         CHECK(right(*process.devices[device], 2, 6));
+        for (std::int64_t step = 3; step < 6; ++step)
+            CHECK(*process.devices[device]->divisor(step) == weight(0, step) + weight(1, step));
     });
     CHECK(thrown == std::vector<std::string>{"", ""});
 }
@@ -287,7 +289,7 @@ TEST_CASE("a bucket is summed while the step's stream still computes the next, a
             const GradientSums sums = member.finish(mine.stream);
             cudaMemcpyAsync(mine.landed(), sums.values.data(), sums.values.size_bytes(), cudaMemcpyDeviceToHost,
                             mine.stream);
-            cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
+            cudaMemcpyAsync(mine.divisor(step), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
             member.wait(step);
             cudaStreamSynchronize(mine.stream);
             CHECK(right(mine, 2, step));
@@ -333,10 +335,10 @@ TEST_CASE(
             }
             give(process, device, step, {0, 20}, 1);
             const GradientSums sums = member.finish(mine.stream);
-            cudaMemcpyAsync(mine.divisor(), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
+            cudaMemcpyAsync(mine.divisor(step), sums.divisor, sizeof(float), cudaMemcpyDeviceToHost, mine.stream);
             member.wait(step);
             cudaStreamSynchronize(mine.stream);
-            CHECK(std::isnan(*mine.divisor()) == poisoned);
+            CHECK(std::isnan(*mine.divisor(step)) == poisoned);
         });
         CHECK(thrown == std::vector<std::string>{"", "", ""});
     }

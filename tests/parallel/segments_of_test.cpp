@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an optimiser is told of each parameter: where it lies, and what the regularisers add to its gradient.
+#include <cupola/parallel/impl/segments_of.hpp>
+
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+
+using namespace cupola;
+
+TEST_CASE("a parameter that several regularisers name has the sum of their coefficients") {
+    struct Net : Sequential<Input<4>, Named<"first", Linear<3>>, Named<"second", Linear<2>>> {};
+    using Loss = LossCollection<CrossEntropy<2>, WeightDecayAll<0.25>, WeightDecay<0.5, "second">>;
+    const std::vector<Segment> segments = impl::segments_of(Net::layers, Loss::regularized(Net::layers));
+    REQUIRE(segments.size() == 4);
+    CHECK(segments[0].l2 == 0.25);
+    CHECK(segments[1].l2 == 0.25);
+    CHECK(segments[2].l2 == 0.75);  // the weight; its bias is not named
+    CHECK(segments[3].l2 == 0.25);
+    std::int64_t end = 0;
+    for (const Segment& segment : segments) {
+        CHECK(segment.offset >= end);
+        end = segment.offset + segment.size;
+    }
+    CHECK(segments[2].size == 6);
+    CHECK(segments[2].rank == 2);
+    CHECK(segments[3].rank == 1);
+}
