@@ -3,6 +3,8 @@
 // The arithmetic of windows: TensorFlow's SAME and VALID.
 #include <cupola/ops/window.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -103,6 +105,45 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
                 if (window > input) continue;
                 const reference::Axis unpadded = reference::valid(input, window, stride);
                 CHECK(is(window_axis(input, window, stride, Padding::valid), unpadded.output, 0, 0));
+            }
+        }
+    }
+}
+
+TEST_CASE("which inputs a window holds, and which windows an input lies in, are those of plain loops") {
+    for (const std::int64_t input : {1, 2, 5, 7, 12}) {
+        for (const std::int64_t window : {1, 2, 3, 5}) {
+            for (const std::int64_t stride : {1, 2, 3, 6}) {
+                for (const std::int64_t pad : {0, 1, 2}) {
+                    const WindowAxis axis = window_axis(input, window, stride, pad);
+                    INFO("input ", input, ", window ", window, ", stride ", stride, ", padding ", pad);
+                    std::vector<std::int64_t> first(static_cast<std::size_t>(input), axis.output),
+                        last(static_cast<std::size_t>(input), -1);
+                    for (std::int64_t output = 0; output < axis.output; ++output) {
+                        std::int64_t begin = input, end = 0, inside = 0;
+                        for (std::int64_t offset = 0; offset < window; ++offset) {
+                            const std::int64_t at = output * stride - pad + offset;
+                            if (at < 0 || at >= input) continue;
+                            begin = std::min(begin, at), end = at + 1, ++inside;
+                            const auto place = static_cast<std::size_t>(at);
+                            first[place] = std::min(first[place], output), last[place] = output;
+                        }
+                        CHECK(window_start(axis, output) == output * stride - pad);
+                        if (inside == 0) continue;
+                        CHECK(window_inside(axis, output) == inside);
+                        CHECK(window_begin(axis, output) == begin);
+                        CHECK(window_end(axis, output) == end);
+                    }
+                    for (std::int64_t at = 0; at < input; ++at) {
+                        const auto place = static_cast<std::size_t>(at);
+                        if (last[place] < 0) {
+                            CHECK(first_output(axis, at) > last_output(axis, at));
+                        } else {
+                            CHECK(first_output(axis, at) == first[place]);
+                            CHECK(last_output(axis, at) == last[place]);
+                        }
+                    }
+                }
             }
         }
     }

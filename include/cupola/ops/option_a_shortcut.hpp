@@ -18,6 +18,17 @@ struct OptionAShortcutShape {
     std::int64_t in_channels = 0, out_channels = 0, before = 0;
 };
 
+namespace impl {
+
+/// What each input of an output's window is multiplied by.
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr float window_fraction(const Axis& height, const Axis& width, Index row,
+                                                                 Index column) {
+    return 1.0F / static_cast<float>(window_inside(height, row) * window_inside(width, column));
+}
+
+}  // namespace impl
+
 namespace ops {
 
 /// Made as `OptionAShortcut(build, shape)`; specialised by each backend.

@@ -25,6 +25,16 @@ struct PoolingShape {
     return shape.kind == PoolingKind::max && shape.height.window < 16 && shape.width.window < 16;
 }
 
+namespace impl {
+
+/// Whether a value takes the place of the largest so far: of equal ones the first keeps it, and a NaN is larger than
+/// everything. Without a branch, for loops of vector instructions.
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_larger(float value, float best) {
+    return (value > best) | ((value != value) & (best == best));
+}
+
+}  // namespace impl
+
 namespace ops {
 
 /// Made as `Pooling(build, shape)`; specialised by each backend.

@@ -68,4 +68,41 @@ namespace impl {
     return axis.input < 1 ? 0 : sum(axis.window - axis.pad_begin) - sum(-axis.pad_begin);
 }
 
+/// Where windows and input meet, of a WindowAxis or of a device's own form of one with the same members. The first input
+/// of an output's window, which is before the input's begin where there is padding.
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_start(const Axis& axis, Index output) {
+    return output * axis.stride - axis.pad_begin;
+}
+/// The inputs [begin, end) that an output's window holds, of which there is at least one, and how many they are.
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_begin(const Axis& axis, Index output) {
+    const Index start = window_start(axis, output);
+    return start < 0 ? Index{0} : start;
+}
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_end(const Axis& axis, Index output) {
+    const Index end = window_start(axis, output) + axis.window;
+    return end < axis.input ? end : axis.input;
+}
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_inside(const Axis& axis, Index output) {
+    return window_end(axis, output) - window_begin(axis, output);
+}
+
+/// n / stride for n >= 0.
+[[nodiscard]] constexpr std::int64_t strides_in(const WindowAxis& axis, std::int64_t n) { return n / axis.stride; }
+/// The outputs [first, last] whose windows hold an input; none where first > last.
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index first_output(const Axis& axis, Index input) {
+    const Index past =
+        input + axis.pad_begin - axis.window;  // a window that starts here, or before, ends before `input`
+    return past < 0 ? Index{0} : strides_in(axis, past) + 1;
+}
+template <class Axis, class Index>
+[[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index last_output(const Axis& axis, Index input) {
+    const Index by_start = strides_in(axis, input + axis.pad_begin);
+    return by_start < axis.output ? by_start : axis.output - 1;
+}
+
 }  // namespace cupola::inline CUPOLA_ABI

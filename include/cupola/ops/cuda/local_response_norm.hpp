@@ -22,12 +22,12 @@ void norm_forward(const CudaContext& context, const LocalResponseNormShape& shap
     const std::int64_t count = pixels * shape.channels;
     if (!norm_in_chunks(shape) || !aligned_for_packs(x, y))
         return launch(context, count, AnyNormForward<T>(shape, x, y));
-    const NormPowers powers(shape);
+    const NormFormula formula(shape);
     const ChunkPlaces places(shape.channels);
     if (shape.radius == 4) {
-        launch(context, count / norm_chunk, NormForward<T, 4>{powers, places, x, y});
+        launch(context, count / norm_chunk, NormForward<T, 4>{formula, places, x, y});
     } else {
-        launch(context, count / norm_chunk, NormForward<T, 2>{powers, places, x, y});
+        launch(context, count / norm_chunk, NormForward<T, 2>{formula, places, x, y});
     }
 }
 
@@ -39,12 +39,12 @@ void norm_backward(const CudaContext& context, const LocalResponseNormShape& sha
     if (!norm_in_chunks(shape) || !aligned_for_packs(x, dy, dx)) {
         return launch(context, count, AnyNormBackward<T>(shape, x, dy, dx, mask));
     }
-    const NormPowers powers(shape);
+    const NormFormula formula(shape);
     const ChunkPlaces places(shape.channels);
     if (shape.radius == 4) {
-        launch(context, count / norm_chunk, NormBackward<T, 4>{powers, places, x, dy, dx, mask});
+        launch(context, count / norm_chunk, NormBackward<T, 4>{formula, places, x, dy, dx, mask});
     } else {
-        launch(context, count / norm_chunk, NormBackward<T, 2>{powers, places, x, dy, dx, mask});
+        launch(context, count / norm_chunk, NormBackward<T, 2>{formula, places, x, dy, dx, mask});
     }
 }
 

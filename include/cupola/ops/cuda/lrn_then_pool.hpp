@@ -70,7 +70,7 @@ private:
     void launch(const PassArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(args.context, extents.outputs(batch_),
-                     impl::LrnThenPoolForward<T, radius, window>{extents, impl::NormPowers(norm_), args.input,
+                     impl::LrnThenPoolForward<T, radius, window>{extents, impl::NormFormula(norm_), args.input,
                                                                  args.output, saves_ ? offsets(args) : nullptr});
     }
     template <int radius>
@@ -78,7 +78,7 @@ private:
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(
             args.context, extents.inputs(batch_),
-            impl::LrnThenPoolBackward<T, radius>{extents, impl::NormPowers(norm_), args.input, args.output_gradient,
+            impl::LrnThenPoolBackward<T, radius>{extents, impl::NormFormula(norm_), args.input, args.output_gradient,
                                                  offsets(args), args.input_gradient, mask_});
     }
 

@@ -1,16 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut of option A on `Cuda`.
+// The shortcut of option A on `Cuda`: a thread takes n channels of one pixel. With n > 1 the input's channels begin and end
+// at multiples of n among the output's.
 #pragma once
 
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/shortcut_elements.hpp>
+#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/pool_elements.hpp>
 #include <cupola/ops/option_a_shortcut.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The windows as a pooling's, over `channels` of the output, or of the input.
+[[nodiscard]] inline PoolExtents shortcut_extents(const OptionAShortcutShape& shape, std::int64_t channels,
+                                                  int channels_per_thread) {
+    return {PoolingShape{shape.height, shape.width, channels, PoolingKind::average}, channels_per_thread};
+}
+
+template <class T, int n>
+struct ShortcutForward {
+    PoolExtents extents;  // of the output's channels
+    std::int64_t in_channels, before;
+    const T* x;
+    T* y;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.output(i);
+        const std::int64_t channel = at.channel - before;
+        float sum[n] = {};
+        if (channel >= 0 && channel < in_channels) {
+            const int bottom = window_end(e.height, at.row), right = window_end(e.width, at.column);
+            for (int row = window_begin(e.height, at.row); row < bottom; ++row) {
+                for (int column = window_begin(e.width, at.column); column < right; ++column) {
+                    float value[n];
+                    load_floats<n>(x + e.input_pixel(at.image, row, column) * in_channels + channel, value);
+                    CUPOLA_UNROLL
+                    for (int k = 0; k < n; ++k) sum[k] += value[k];
+                }
+            }
+            const float fraction = window_fraction(e.height, e.width, at.row, at.column);
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k) sum[k] *= fraction;
+        }
+        store_floats<n>(y + i * n, sum);
+    }
+};
+
+/// Windows do not overlap, so each input has one gradient.
+template <class T, int n>
+struct ShortcutBackward {
+    PoolExtents extents;  // of the input's channels
+    std::int64_t out_channels, before;
+    const T* dy;
+    T* dx;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.input(i);
+        const int row = last_output(e.height, at.row), column = last_output(e.width, at.column);
+        float value[n] = {};
+        if (row >= first_output(e.height, at.row) && column >= first_output(e.width, at.column)) {
+            load_floats<n>(dy + e.output_pixel(at.image, row, column) * out_channels + before + at.channel, value);
+            const float fraction = window_fraction(e.height, e.width, row, column);
+            CUPOLA_UNROLL
+            for (int k = 0; k < n; ++k) value[k] *= fraction;
+        }
+        store_floats<n>(dx + i * n, value);
+    }
+};
+
+}  // namespace impl
 
 namespace ops {
 

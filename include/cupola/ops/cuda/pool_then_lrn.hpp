@@ -68,7 +68,7 @@ private:
     void launch(const PassArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(args.context, extents.outputs(batch_),
-                     impl::PoolThenLrnForward<T, radius, window>{extents, impl::NormPowers(norm_), args.input,
+                     impl::PoolThenLrnForward<T, radius, window>{extents, impl::NormFormula(norm_), args.input,
                                                                  args.output, pooled, offsets, mask_});
     }
 

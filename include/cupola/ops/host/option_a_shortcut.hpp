@@ -76,13 +76,12 @@ private:
         parallel_for(context, batch_ * h.output, [&](std::int64_t row) {
             Window window{};
             window.sample = row / h.output;
-            window.top = std::max<std::int64_t>(0, row % h.output * h.stride - h.pad_begin);
-            window.bottom = std::min(h.input, row % h.output * h.stride - h.pad_begin + h.window);
+            window.top = window_begin(h, row % h.output);
+            window.bottom = window_end(h, row % h.output);
             for (std::int64_t x = 0; x < w.output; ++x) {
-                window.left = std::max<std::int64_t>(0, x * w.stride - w.pad_begin);
-                window.right = std::min(w.input, x * w.stride - w.pad_begin + w.window);
-                window.fraction =
-                    1.0F / static_cast<float>((window.bottom - window.top) * (window.right - window.left));
+                window.left = window_begin(w, x);
+                window.right = window_end(w, x);
+                window.fraction = impl::window_fraction(h, w, row % h.output, x);
                 f(row * w.output + x, window);
             }
         });

@@ -5,7 +5,6 @@
 // is for windows of 5 and 9 channels and for channels in eights; a slower kernel takes everything else.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include <cupola/ops/cuda/impl/divisor.hpp>
@@ -23,44 +22,6 @@ inline constexpr int norm_chunk = 8;
 [[nodiscard]] constexpr bool norm_in_chunks(const LocalResponseNormShape& shape) {
     return shape.channels % norm_chunk == 0 && (shape.radius == 2 || shape.radius == 4);
 }
-
-/// The powers of scale = bias + alpha * (sum of the squares in the window): of the power 3/4 by square roots.
-struct NormPowers {
-    NormPowers() = default;
-    explicit NormPowers(const LocalResponseNormShape& shape)
-        : bias(shape.bias),
-          alpha(shape.alpha),
-          beta(shape.beta),
-          factor(2.0F * shape.alpha * shape.beta),
-          three_quarters(shape.beta == 0.75F) {}
-
-    float bias = 1, alpha = 0, beta = 0, factor = 0;
-    bool three_quarters = false;
-
-    [[nodiscard]] CUPOLA_HOST_DEVICE static float inverse_fourth_root(float s) {
-#ifdef __CUDA_ARCH__
-        return rsqrtf(s * rsqrtf(s));
-#else
-        return 1.0F / std::sqrt(std::sqrt(s));
-#endif
-    }
-    /// scale^-beta, and scale^(-beta - 1) in `next`.
-    [[nodiscard]] CUPOLA_HOST_DEVICE float power(float squares, float& next) const {
-        const float scale = bias + alpha * squares;
-        if (three_quarters) {
-            const float r = inverse_fourth_root(scale), square = r * r, result = square * r;
-            next = result * (square * square);
-            return result;
-        }
-        const float result = std::pow(scale, -beta);
-        next = result / scale;
-        return result;
-    }
-    [[nodiscard]] CUPOLA_HOST_DEVICE float power(float squares) const {
-        float next;
-        return power(squares, next);
-    }
-};
 
 /// sum[k] = values[k] + ... + values[k + 2 radius], of sums of 2, 4 and 8: each value enters the sums that hold it
 /// alone, so a NaN goes no further.
@@ -94,20 +55,24 @@ CUPOLA_HOST_DEVICE inline void load_chunk(const T* pixel, std::int64_t c, std::i
 
 /// y of 8 channels, from theirs and `radius` on both sides.
 template <int radius>
-CUPOLA_HOST_DEVICE inline void normed_chunk(const NormPowers& powers, const float (&x)[norm_chunk + 2 * radius],
+CUPOLA_HOST_DEVICE inline void normed_chunk(const NormFormula& formula, const float (&x)[norm_chunk + 2 * radius],
                                             float (&y)[norm_chunk]) {
     float square[norm_chunk + 2 * radius], sum[norm_chunk];
     CUPOLA_UNROLL
     for (int k = 0; k < norm_chunk + 2 * radius; ++k) square[k] = x[k] * x[k];
     window_sums<radius, norm_chunk>(square, sum);
     CUPOLA_UNROLL
-    for (int k = 0; k < norm_chunk; ++k) y[k] = x[radius + k] * powers.power(sum[k]);
+    for (int k = 0; k < norm_chunk; ++k) {
+        float next;
+        y[k] = x[radius + k] * formula.power(sum[k], next);
+    }
 }
 
 /// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels,
 /// of a pixel whose channels begin with them, or end; with `mask`, 0 where x is not positive.
 template <int radius>
-CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormPowers& powers, const float (&x)[norm_chunk + 4 * radius],
+CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormFormula& formula,
+                                                   const float (&x)[norm_chunk + 4 * radius],
                                                    const float (&dy)[norm_chunk + 2 * radius], bool begins, bool ends,
                                                    bool mask, float (&dx)[norm_chunk]) {
     constexpr int wide = norm_chunk + 2 * radius;
@@ -118,7 +83,7 @@ CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormPowers& powers, con
     CUPOLA_UNROLL
     for (int k = 0; k < wide; ++k) {
         float next;
-        const float here = powers.power(sum[k], next);
+        const float here = formula.power(sum[k], next);
         if (k >= radius && k < radius + norm_chunk) power[k - radius] = here;
         // Outside of the channels it is 0 even if the power there is not finite.
         const bool outside = (begins && k < radius) || (ends && k >= radius + norm_chunk);
@@ -126,11 +91,8 @@ CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormPowers& powers, con
     }
     window_sums<radius, norm_chunk>(product, around);
     CUPOLA_UNROLL
-    for (int k = 0; k < norm_chunk; ++k) {
-        const float xk = x[2 * radius + k];
-        const float d = dy[radius + k] * power[k] - powers.factor * xk * around[k];
-        dx[k] = !mask || xk > 0.0F ? d : 0.0F;
-    }
+    for (int k = 0; k < norm_chunk; ++k)
+        dx[k] = formula.gradient(x[2 * radius + k], dy[radius + k], power[k], around[k], mask);
 }
 
 /// The i-th chunk of an array of pixels.
@@ -144,7 +106,7 @@ struct ChunkPlaces {
 
 template <class T, int radius>
 struct NormForward {
-    NormPowers powers;
+    NormFormula formula;
     ChunkPlaces places;
     const T* x;
     T* y;
@@ -153,14 +115,14 @@ struct NormForward {
         const Divisor::Parts at = places.chunks.divide(i);
         float value[norm_chunk + 2 * radius], result[norm_chunk];
         load_chunk<radius>(x + at.quotient * places.channels, at.remainder * norm_chunk, places.channels, value);
-        normed_chunk<radius>(powers, value, result);
+        normed_chunk<radius>(formula, value, result);
         store_floats<norm_chunk>(y + i * norm_chunk, result);
     }
 };
 
 template <class T, int radius>
 struct NormBackward {
-    NormPowers powers;
+    NormFormula formula;
     ChunkPlaces places;
     const T *x, *dy;
     T* dx;
@@ -172,7 +134,7 @@ struct NormBackward {
         float value[norm_chunk + 4 * radius], gradient[norm_chunk + 2 * radius], result[norm_chunk];
         load_chunk<2 * radius>(x + pixel, c, places.channels, value);
         load_chunk<radius>(dy + pixel, c, places.channels, gradient);
-        norm_gradient_chunk<radius>(powers, value, gradient, c == 0, c + norm_chunk == places.channels, mask, result);
+        norm_gradient_chunk<radius>(formula, value, gradient, c == 0, c + norm_chunk == places.channels, mask, result);
         store_floats<norm_chunk>(dx + i * norm_chunk, result);
     }
 };
@@ -180,14 +142,14 @@ struct NormBackward {
 /// Any window and any number of channels, an element a thread.
 template <class T>
 struct AnyNorm {
-    NormPowers powers;
+    NormFormula formula;
     std::int64_t channels, radius;
     Divisor by_channels;
     const T *x, *dy;
 
     AnyNorm() = default;
     AnyNorm(const LocalResponseNormShape& shape, const T* from, const T* gradient)
-        : powers(shape),
+        : formula(shape),
           channels(shape.channels),
           radius(shape.radius),
           by_channels(shape.channels),
@@ -202,7 +164,7 @@ struct AnyNorm {
             const auto value = static_cast<float>(pixel[k]);
             sum += value * value;
         }
-        return powers.power(sum, next);
+        return formula.power(sum, next);
     }
 };
 
@@ -240,9 +202,8 @@ struct AnyNormBackward : AnyNorm<T> {
             if (k == c) own = here;
             around += static_cast<float>(gradient[k]) * static_cast<float>(pixel[k]) * next;
         }
-        const auto xc = static_cast<float>(pixel[c]);
-        const float d = static_cast<float>(gradient[c]) * own - this->powers.factor * xc * around;
-        dx[i] = T(!mask || xc > 0.0F ? d : 0.0F);
+        dx[i] =
+            T(this->formula.gradient(static_cast<float>(pixel[c]), static_cast<float>(gradient[c]), own, around, mask));
     }
 };
 

@@ -18,7 +18,7 @@ namespace impl {
 template <class T, int radius, int window>
 struct PoolThenLrnForward {
     PoolExtents extents;  // in chunks
-    NormPowers powers;
+    NormFormula formula;
     const T* x;
     T *y, *pooled;
     std::uint8_t* offsets;
@@ -46,7 +46,7 @@ struct PoolThenLrnForward {
             CUPOLA_UNROLL
             for (int k = 0; k < radius; ++k) value[radius + norm_chunk + k] = side[k];
         }
-        normed_chunk<radius>(powers, value, best);
+        normed_chunk<radius>(formula, value, best);
         store_floats<norm_chunk>(y + i * norm_chunk, best);
     }
 };
@@ -54,14 +54,14 @@ struct PoolThenLrnForward {
 /// The normalised channels of a pixel, as window_maxima takes them: rounded as if they had been stored.
 template <class T, int radius>
 struct NormedChannelsOf {
-    NormPowers powers;
+    NormFormula formula;
     const T* x;
     std::int64_t channels, channel;
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t pixel, float (&value)[norm_chunk]) const {
         float around[norm_chunk + 2 * radius];
         load_chunk<radius>(x + pixel * channels, channel, channels, around);
-        normed_chunk<radius>(powers, around, value);
+        normed_chunk<radius>(formula, around, value);
         CUPOLA_UNROLL
         for (int k = 0; k < norm_chunk; ++k) value[k] = as_stored<T>(value[k]);
     }
@@ -71,7 +71,7 @@ struct NormedChannelsOf {
 template <class T, int radius, int window>
 struct LrnThenPoolForward {
     PoolExtents extents;  // in chunks
-    NormPowers powers;
+    NormFormula formula;
     const T* x;
     T* y;
     std::uint8_t* offsets;
@@ -80,7 +80,7 @@ struct LrnThenPoolForward {
         const PoolExtents::Place at = extents.output(i);
         float best[norm_chunk];
         int offset[norm_chunk];
-        const NormedChannelsOf<T, radius> normed{powers, x, extents.channels, at.channel};
+        const NormedChannelsOf<T, radius> normed{formula, x, extents.channels, at.channel};
         window_maxima<norm_chunk, window>(extents, at, normed, best, offset);
         store_floats<norm_chunk>(y + i * norm_chunk, best);
         if (offsets != nullptr) store_offsets<norm_chunk>(offsets + i * norm_chunk, best, offset, false);
@@ -91,7 +91,7 @@ struct LrnThenPoolForward {
 template <class T, int radius>
 struct LrnThenPoolBackward {
     PoolExtents extents;  // in chunks
-    NormPowers powers;
+    NormFormula formula;
     const T *x, *dy;
     const std::uint8_t* offsets;
     T* dx;
@@ -109,7 +109,7 @@ struct LrnThenPoolBackward {
         }
         CUPOLA_UNROLL
         for (int k = 0; k < norm_chunk + 2 * radius; ++k) gradient[k] = as_stored<T>(gradient[k]);
-        norm_gradient_chunk<radius>(powers, value, gradient, c == 0, c + norm_chunk == channels, mask, result);
+        norm_gradient_chunk<radius>(formula, value, gradient, c == 0, c + norm_chunk == channels, mask, result);
         store_floats<norm_chunk>(dx + i * norm_chunk, result);
     }
 };

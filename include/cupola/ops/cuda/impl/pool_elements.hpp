@@ -32,30 +32,17 @@ struct PoolExtents {
               output(static_cast<int>(axis.output)),
               window(static_cast<int>(axis.window)),
               stride(static_cast<int>(axis.stride)),
-              pad(static_cast<int>(axis.pad_begin)),
+              pad_begin(static_cast<int>(axis.pad_begin)),
               by_input(axis.input),
               by_output(axis.output),
               by_stride(axis.stride) {}
 
-        int input = 0, output = 0, window = 0, stride = 1, pad = 0;
-        Divisor by_input, by_output, by_stride;
+        [[nodiscard]] CUPOLA_HOST_DEVICE friend int strides_in(const Axis& axis, int n) {
+            return axis.by_stride.quotient(n);
+        }
 
-        /// The first input of an output's window, before the image where there is padding.
-        [[nodiscard]] CUPOLA_HOST_DEVICE int start(int at) const { return at * stride - pad; }
-        /// The outputs [first, last] whose windows hold input `at`; none where first > last.
-        [[nodiscard]] CUPOLA_HOST_DEVICE int first(int at) const {
-            const int past = at + pad - window;  // a window that starts here, or before, does not reach `at`
-            return past < 0 ? 0 : by_stride.quotient(past) + 1;
-        }
-        [[nodiscard]] CUPOLA_HOST_DEVICE int last(int at) const {
-            const int by_start = by_stride.quotient(at + pad);
-            return by_start < output ? by_start : output - 1;
-        }
-        /// How many inputs an output's window holds.
-        [[nodiscard]] CUPOLA_HOST_DEVICE int inside(int at) const {
-            const int begin = start(at), end = begin + window;
-            return (end < input ? end : input) - (begin > 0 ? begin : 0);
-        }
+        int input = 0, output = 0, window = 0, stride = 1, pad_begin = 0;
+        Divisor by_input, by_output, by_stride;
     };
 
     /// Where a thread stands.
@@ -109,7 +96,7 @@ inline constexpr std::int32_t no_offset<std::int32_t> = -1;
 template <int n, int window, class Source>
 CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExtents::Place& at, const Source& source,
                                              float (&best)[n], int (&offset)[n]) {
-    const int top = e.height.start(at.row), left = e.width.start(at.column);
+    const int top = window_start(e.height, at.row), left = window_start(e.width, at.column);
     const int rows = window > 0 ? window : e.height.window, columns = window > 0 ? window : e.width.window;
     const int first = (top < 0 ? -top : 0) * columns + (left < 0 ? -left : 0);
     CUPOLA_UNROLL
@@ -125,7 +112,7 @@ CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExt
             source(e.input_pixel(at.image, top + a, left + b), value);
             CUPOLA_UNROLL
             for (int k = 0; k < n; ++k) {
-                const bool larger = value[k] > best[k] || (value[k] != value[k] && best[k] == best[k]);
+                const bool larger = is_larger(value[k], best[k]);
                 best[k] = larger ? value[k] : best[k];
                 offset[k] = larger ? a * columns + b : offset[k];
             }
@@ -172,11 +159,12 @@ CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExt
                                              const T* dy, const Offset* offsets, float* sum) {
     CUPOLA_UNROLL
     for (int k = 0; k < n; ++k) sum[k] = 0.0F;
-    const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
-              first_column = e.width.first(at.column);
-    for (int i = e.height.first(at.row); i <= last_row; ++i) {
+    const int last_row = last_output(e.height, at.row), last_column = last_output(e.width, at.column),
+              first_column = first_output(e.width, at.column);
+    for (int i = first_output(e.height, at.row); i <= last_row; ++i) {
         for (int j = first_column; j <= last_column; ++j) {
-            const int here = (at.row - e.height.start(i)) * e.width.window + at.column - e.width.start(j);
+            const int here =
+                (at.row - window_start(e.height, i)) * e.width.window + at.column - window_start(e.width, j);
             const std::int64_t from = e.output_pixel(at.image, i, j) * e.channels + channel;
             const Pack<Offset, n> offset = *reinterpret_cast<const Pack<Offset, n>*>(offsets + from);
             float value[n];
@@ -232,18 +220,16 @@ struct MeanPoolForward {
         const PoolExtents& e = extents;
         const PoolExtents::Place at = e.output(i);
         float sum[n] = {};
-        const int top = e.height.start(at.row), left = e.width.start(at.column);
-        const int bottom = top + e.height.window < e.height.input ? top + e.height.window : e.height.input;
-        const int right = left + e.width.window < e.width.input ? left + e.width.window : e.width.input;
-        for (int row = top < 0 ? 0 : top; row < bottom; ++row) {
-            for (int column = left < 0 ? 0 : left; column < right; ++column) {
+        const int bottom = window_end(e.height, at.row), right = window_end(e.width, at.column);
+        for (int row = window_begin(e.height, at.row); row < bottom; ++row) {
+            for (int column = window_begin(e.width, at.column); column < right; ++column) {
                 float value[n];
                 load_floats<n>(x + e.input_pixel(at.image, row, column) * e.channels + at.channel, value);
                 CUPOLA_UNROLL
                 for (int k = 0; k < n; ++k) sum[k] += value[k];
             }
         }
-        const auto inside = static_cast<float>(e.height.inside(at.row) * e.width.inside(at.column));
+        const auto inside = static_cast<float>(window_inside(e.height, at.row) * window_inside(e.width, at.column));
         CUPOLA_UNROLL
         for (int k = 0; k < n; ++k) sum[k] /= inside;
         store_floats<n>(y + i * n, sum);
@@ -262,12 +248,12 @@ struct MeanPoolBackward {
         const PoolExtents& e = extents;
         const PoolExtents::Place at = e.input(i);
         float sum[n] = {};
-        const int last_row = e.height.last(at.row), last_column = e.width.last(at.column),
-                  first_column = e.width.first(at.column);
-        for (int row = e.height.first(at.row); row <= last_row; ++row) {
+        const int last_row = last_output(e.height, at.row), last_column = last_output(e.width, at.column),
+                  first_column = first_output(e.width, at.column);
+        for (int row = first_output(e.height, at.row); row <= last_row; ++row) {
             for (int column = first_column; column <= last_column; ++column) {
                 const std::int64_t from = e.output_pixel(at.image, row, column) * e.channels + at.channel;
-                const auto inside = static_cast<float>(e.height.inside(row) * e.width.inside(column));
+                const auto inside = static_cast<float>(window_inside(e.height, row) * window_inside(e.width, column));
                 float value[n], output[n] = {};
                 load_floats<n>(dy + from, value);
                 if (y != nullptr) load_floats<n>(y + from, output);

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include <cupola/core/error.hpp>
@@ -45,8 +43,7 @@ public:
         }
     }
 
-    /// dx[c] = dy[c] scale[c]^-beta - 2 alpha beta x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1); with
-    /// `mask`, 0 where x is not positive: the gradient of a ReLU before. `dx` may be `dy`.
+    /// `dx` may be `dy`.
     template <class T>
     void backward(const T* x, const T* dy, T* dx, std::int64_t pixels, bool mask) const {
 #if defined(CUPOLA_HOST_AVX512)
@@ -56,7 +53,7 @@ public:
         }
         if (shape_.beta == 0.75F && shape_.radius == 2) return backward_in_registers<2, 0>(x, dy, dx, pixels, mask);
 #endif
-        const float factor = 2.0F * shape_.alpha * shape_.beta;
+        const NormFormula formula(shape_);
         Rows rows(shape_);
         for (; pixels > 0; --pixels, x += shape_.channels, dy += shape_.channels, dx += shape_.channels) {
             powers(x, rows);
@@ -68,9 +65,8 @@ public:
             window_sum(rows);
 #pragma omp simd
             for (std::int64_t c = 0; c < shape_.channels; ++c) {
-                const auto xc = static_cast<float>(x[c]);
-                const float d = static_cast<float>(dy[c]) * rows.power[c] - factor * xc * rows.sum[c];
-                put(dx[c], !mask || xc > 0.0F ? d : 0.0F);
+                put(dx[c], formula.gradient(static_cast<float>(x[c]), static_cast<float>(dy[c]), rows.power[c],
+                                            rows.sum[c], mask));
             }
         }
     }
@@ -99,41 +95,22 @@ private:
         }
     }
 
-    /// s^(-1/4) to a float's precision by three of Newton's steps from a guess in the exponent: vector instructions on
-    /// every processor, where std::sqrt, which may set errno, is none.
-    static float inverse_fourth_root(float s) {
-        constexpr std::uint32_t guess = 0x4F58CAE3;  // 5/4 of the bits of 1, less what makes the guess's error smallest
-        float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(s) >> 2));
-        for (int step = 0; step < 3; ++step) {
-            const float square = r * r;
-            r *= 1.25F - 0.25F * s * (square * square);
-        }
-        return r;
-    }
-
     /// The powers of scale = bias + alpha * (sum of the squares in the window).
     template <class T>
     void powers(const T* x, Rows& rows) const {
         const std::int64_t channels = shape_.channels;
-        const float bias = shape_.bias, alpha = shape_.alpha;
+        const NormFormula formula(shape_);
         float* const padded = rows.padded + shape_.radius;
 #pragma omp simd
         for (std::int64_t c = 0; c < channels; ++c) padded[c] = static_cast<float>(x[c]) * static_cast<float>(x[c]);
         window_sum(rows);
-        if (shape_.beta == 0.75F) {
+        if (formula.three_quarters) {
 #pragma omp simd
-            for (std::int64_t c = 0; c < channels; ++c) {
-                const float r = inverse_fourth_root(bias + alpha * rows.sum[c]);
-                const float square = r * r, power = square * r;
-                rows.power[c] = power;
-                rows.next_power[c] = power * (square * square);
-            }
+            for (std::int64_t c = 0; c < channels; ++c)
+                rows.power[c] = formula.power_by_root(rows.sum[c], rows.next_power[c]);
         } else {
-            for (std::int64_t c = 0; c < channels; ++c) {
-                const float scale = bias + alpha * rows.sum[c];
-                rows.power[c] = std::pow(scale, -shape_.beta);
-                rows.next_power[c] = rows.power[c] / scale;
-            }
+            for (std::int64_t c = 0; c < channels; ++c)
+                rows.power[c] = formula.any_power(rows.sum[c], rows.next_power[c]);
         }
     }
 

@@ -23,14 +23,10 @@ public:
         : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
 
     /// The rows [first, last) of the input that lie in the windows of output row i.
-    [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return std::max(std::int64_t{0}, start(i)); }
-    [[nodiscard]] std::int64_t last_input(std::int64_t i) const {
-        return std::min(height_.input, start(i) + height_.window);
-    }
+    [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return window_begin(height_, i); }
+    [[nodiscard]] std::int64_t last_input(std::int64_t i) const { return window_end(height_, i); }
     /// The last row of the output whose windows hold input row `at`, or one below the first if there is none.
-    [[nodiscard]] std::int64_t last_output(std::int64_t at) const {
-        return std::min(height_.output - 1, (at + height_.pad_begin) / height_.stride);
-    }
+    [[nodiscard]] std::int64_t last_output(std::int64_t at) const { return cupola::last_output(height_, at); }
     [[nodiscard]] std::int64_t channels() const { return channels_; }
     [[nodiscard]] std::int64_t inputs() const { return height_.input; }
     [[nodiscard]] std::int64_t outputs() const { return height_.output; }
@@ -51,12 +47,12 @@ public:
                          .stride = channels_,
                          .across = static_cast<int>(width_.window)};
         for (std::int64_t a = top; a < bottom; ++a) window.rows[a - top] = row(a);
-        const auto above = static_cast<int>((top - start(i)) * width_.window);
+        const auto above = static_cast<int>((top - window_start(height_, i)) * width_.window);
         for (std::int64_t j = 0; j < width_.output; ++j) {
-            const std::int64_t left = j * width_.stride - width_.pad_begin, begin = std::max(std::int64_t{0}, left);
+            const std::int64_t begin = window_begin(width_, j);
             window.at = begin * channels_;
-            window.columns = static_cast<int>(std::min(width_.input, left + width_.window) - begin);
-            window.first = above + static_cast<int>(begin - left);
+            window.columns = static_cast<int>(window_end(width_, j) - begin);
+            window.first = above + static_cast<int>(begin - window_start(width_, j));
             pixel(window, y, places, mask);
             then(j);
             y += channels_;
@@ -68,22 +64,21 @@ public:
     template <class T>
     void backward(std::int64_t at, const T* dy, const std::uint8_t* places, T* dx) const {
         const std::int64_t bottom = last_output(at);
-        std::int64_t top =
-            std::max(std::int64_t{0}, at + height_.pad_begin - height_.window + height_.stride) / height_.stride;
+        const std::int64_t top = first_output(height_, at);
         ContributingOutputs<T> outputs{.dy = dy, .places = places};
         outputs.down = output_row();
         outputs.across = channels_;
         outputs.offset_down = static_cast<int>(height_.stride * width_.window);
         outputs.offset_across = static_cast<int>(width_.stride);
         outputs.rows = static_cast<int>(std::max(std::int64_t{0}, bottom - top + 1));
-        const std::int64_t offset_row = (at - start(top)) * width_.window;
+        const std::int64_t offset_row = (at - window_start(height_, top)) * width_.window;
         std::int64_t left = 0, right = -1;  // the columns of the output whose windows hold x
         for (std::int64_t x = 0; x < width_.input; ++x) {
-            while (left * width_.stride - width_.pad_begin + width_.window <= x) ++left;
-            while (right + 1 < width_.output && (right + 1) * width_.stride - width_.pad_begin <= x) ++right;
+            while (window_start(width_, left) + width_.window <= x) ++left;
+            while (right + 1 < width_.output && window_start(width_, right + 1) <= x) ++right;
             outputs.at = (top * width_.output + left) * channels_;
             outputs.columns = static_cast<int>(std::max(std::int64_t{0}, right - left + 1));
-            outputs.offset = static_cast<int>(offset_row + x - (left * width_.stride - width_.pad_begin));
+            outputs.offset = static_cast<int>(offset_row + x - window_start(width_, left));
             gather(outputs, dx);
             dx += channels_;
         }
@@ -110,8 +105,6 @@ private:
         std::int64_t at = 0, down = 0, across = 0;
         int offset = 0, offset_down = 0, offset_across = 0;
     };
-
-    [[nodiscard]] std::int64_t start(std::int64_t i) const { return i * height_.stride - height_.pad_begin; }
 
     template <class T>
     void pixel(const Window<T>& window, T* y, std::uint8_t* places, bool mask) const {
@@ -153,7 +146,7 @@ private:
 #pragma omp simd
                 for (std::int64_t k = 0; k < count; ++k) {
                     const auto value = static_cast<float>(offset[k]);
-                    const bool larger = (value > best[k]) | ((value != value) & (best[k] == best[k]));
+                    const bool larger = is_larger(value, best[k]);
                     best[k] = larger ? value : best[k];
                     place[k] = larger ? here : place[k];
                 }
