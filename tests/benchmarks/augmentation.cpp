@@ -30,7 +30,7 @@ ImageSet random_images() {
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
     std::vector<std::string> classes;
     for (int c = 0; c < 10; ++c) classes.push_back("class " + std::to_string(c));
-    return {"random images", 32, 32, std::move(pixels), std::move(labels), std::move(classes)};
+    return {"random images", {32, 32, 3}, std::move(pixels), std::move(labels), std::move(classes)};
 }
 
 /// Images a second of one round; the steps are those that follow the last round's.

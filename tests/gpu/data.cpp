@@ -117,8 +117,7 @@ void check_evaluation(const ImageSet& images, const Transform& transform, std::i
 /// The images' bytes are all `value`.
 ImageSet flat_images(std::int64_t count, std::int64_t height, std::int64_t width, std::uint8_t value) {
     return {"flat images",
-            height,
-            width,
+            {height, width, 3},
             std::vector<std::uint8_t>(static_cast<std::size_t>(count * height * width * 3), value),
             std::vector<std::int32_t>(static_cast<std::size_t>(count), 9),
             {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}};

@@ -86,7 +86,7 @@ ImageSet constant_images(std::uint8_t red, std::uint8_t green, std::uint8_t blue
         pixels[i + 1] = green;
         pixels[i + 2] = blue;
     }
-    return {"constant", 32, 32, std::move(pixels), {0}, {"a", "b"}};
+    return {"constant", {32, 32, 3}, std::move(pixels), {0}, {"a", "b"}};
 }
 
 }  // namespace
@@ -154,9 +154,9 @@ TEST_CASE("brightness cancels in the standardization, bit for bit") {
 TEST_CASE("contrast cancels for a grey image and not for a coloured one") {
     std::vector<std::uint8_t> grey(32 * 32 * 3);
     for (std::size_t i = 0; i < grey.size(); ++i) grey[i] = static_cast<std::uint8_t>((i / 3 * 37) % 256);
-    const ImageSet grey_set("grey", 32, 32, grey, {0}, {"a", "b"});
+    const ImageSet grey_set("grey", {32, 32, 3}, grey, {0}, {"a", "b"});
     for (std::size_t i = 0; i < grey.size(); i += 3) grey[i] = static_cast<std::uint8_t>(grey[i] / 2);
-    const ImageSet coloured_set("coloured", 32, 32, grey, {0}, {"a", "b"});
+    const ImageSet coloured_set("coloured", {32, 32, 3}, grey, {0}, {"a", "b"});
     const RandomStream random(1, RngDomain::augmentation, 0, 0);
     TutorialAugmentation without;
     without.contrast = false;
@@ -176,7 +176,7 @@ TEST_CASE("the deviation of a constant image is the floor, 1 / sqrt(1728) = 0.02
     // floor divides.
     std::vector<std::uint8_t> pixels(32 * 32 * 3, 90);
     pixels[(16 * 32 + 16) * 3] = 91;
-    const ImageSet set("one off", 32, 32, pixels, {0}, {"a", "b"});
+    const ImageSet set("one off", {32, 32, 3}, pixels, {0}, {"a", "b"});
     CenterCrop crop;
     std::vector<float> out(1728);
     crop(set.sample(0), set.sample_shape(), RandomStream(0, RngDomain::augmentation, 0, 0), out.data());

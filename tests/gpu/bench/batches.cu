@@ -42,7 +42,7 @@ ImageSet random_images() {
     }
     std::vector<std::int32_t> labels(static_cast<std::size_t>(image_count));
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
-    return {"random images", 32, 32, std::move(pixels), std::move(labels), std::vector<std::string>(10, "class")};
+    return {"random images", {32, 32, 3}, std::move(pixels), std::move(labels), std::vector<std::string>(10, "class")};
 }
 
 struct Rate {

@@ -47,7 +47,7 @@ static_assert(AveragingPolicy<FirstCounts, Cuda>);
 int main() {
     try {
         std::printf("%d GPUs\n", cuda_devices());
-        const ImageSet images("grey", 32, 32, std::vector<std::uint8_t>(1024 * 32 * 32 * 3, 128),
+        const ImageSet images("grey", {32, 32, 3}, std::vector<std::uint8_t>(1024 * 32 * 32 * 3, 128),
                               std::vector<std::int32_t>(1024, 3), {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
         std::printf("loss %.2f\n", train(images));
         DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda> training({.batch_size = 128});
