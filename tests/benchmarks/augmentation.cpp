@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <cupola/data/augmentation.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/random_crop_flip.hpp>
+#include <cupola/models/tutorial_augmentation.hpp>
 
 using namespace cupola;
 
