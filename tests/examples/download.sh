@@ -11,10 +11,13 @@ python3 "$here/make_archives.py" "$work/server" >"$work/sums" || fail "the archi
 sha() { awk -v name="$1" '$1 == name { print $2 }' "$work/sums"; }
 md5() { awk -v name="$1" '$1 == name { print $3 }' "$work/sums"; }
 mkfifo "$work/port" "$work/life"
-python3 "$here/broken_server.py" "$work/server" "$work/requests" <"$work/life" >"$work/port" &
-exec 9>"$work/life"  # the server ends when this test does
-read -r port <"$work/port"
-site=http://127.0.0.1:$port
+exec 9<>"$work/life"  # the servers end when this test does
+# serve LOG: a server, whose address is then in $site.
+serve() {
+    python3 "$here/broken_server.py" "$work/server" "$1" <"$work/life" 9>&- >"$work/port" &
+    read -r port <"$work/port"
+    site=http://127.0.0.1:$port
+}
 export no_proxy='*'
 
 data=$work/data
@@ -29,6 +32,27 @@ whole() {
 nothing() { [ ! -e "$folder" ] && [ -z "$(ls -A "$data" | grep -v '\.part$')" ] || fail "something is left: $(ls -A "$data")"; }
 nothing_at_all() { [ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"; }
 good="--data-dir $data --sha256 $(sha good)"
+
+# The tries against a server that never gives more: 12 seconds of pauses each, which go by beside all the rest. Each has a folder of its own.
+serve "$work/slow_requests"
+for slow in stop/good always/good status/503; do
+    name=${slow//\//_}
+    {
+        status=0
+        "$program" --data-dir "$work/$name" --sha256 "$(sha good)" --url "$site/$slow" >"$work/$name.output" 2>"$work/$name.errors" 9>&- || status=$?
+        echo $status >"$work/$name.status"
+    } &
+    slow_tries+=($!)
+done
+slow_site=$site
+# gave_up FOLDER 'WORDS': what `refuses` says of a run, of one that was begun above; its folder is then $data.
+gave_up() {
+    data=$work/$1 status=$(cat "$work/$1.status")
+    cp "$data.output" "$work/output"
+    cp "$data.errors" "$work/errors"
+    refused "$2" "--url $slow_site/${1//_/\/}"
+}
+serve "$work/requests"
 
 # From a file and from a server; a second run finds it there, and downloads nothing.
 fresh
@@ -73,13 +97,6 @@ trains $good --url "$site/break/good"
 whole
 [ "$(sed -n 's|^/break/good ||p' "$work/requests" | head -n 3 | xargs)" = '0 100000 200000' ] || fail "it did not go on: $(cat "$work/requests")"
 fresh
-refuses '50000 bytes are kept, and the next try goes on from them' $good --url "$site/stop/good"
-nothing
-trains $good --url "$site/good/good"
-whole
-grep -q ': going on after 50.0 kB' "$work/output" || fail "it is not said that it goes on"
-[ "$(tail -n 1 "$work/requests")" = '/good/good 50000' ] || fail "it did not go on: $(cat "$work/requests")"
-fresh
 mkdir "$data"
 head -c 70000 "$work/server/good" >"$part"
 trains $good --url "file://$work/server/good"
@@ -91,9 +108,6 @@ head -c 70000 "$work/server/good" >"$part"
 trains $good --url "$site/norange/good"
 whole
 fresh
-refuses 'this server sends no part of a file: the next try begins anew' $good --url "$site/always/good"
-nothing_at_all
-mkdir "$work/before"
 for url in "$site/good/good" "file://$work/server/good"; do
     fresh
     mkdir "$data"
@@ -150,8 +164,6 @@ refuses ' and not c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1
 
 # Servers that do not give it.
 refuses "$site/good/missing cannot be downloaded: the server answered with status 404" $good --url "$site/good/missing"
-refuses 'the server answered with status 503' $good --url "$site/status/503"
-[ "$(grep -c '^/status/503 ' "$work/requests")" -gt 1 ] || fail "a server that is busy is asked once only"
 refuses 'http://127.0.0.1:1/x cannot be downloaded: ' $good --url http://127.0.0.1:1/x
 refuses 'http://no.such.host.invalid/x cannot be downloaded: ' $good --url http://no.such.host.invalid/x
 refuses 'file:///no/such/file cannot be downloaded: ' $good --url file:///no/such/file
@@ -257,4 +269,18 @@ refuses '--url: the address is empty' --url ''
 refuses 'surplus' surplus
 trains --help
 for flag in --data-dir --url --sha256 --md5 --json; do grep -q -- "$flag" "$work/output" || fail "--help does not name $flag"; done
+
+# Those that were begun first.
+wait "${slow_tries[@]}"
+gave_up status_503 'the server answered with status 503'
+[ "$(grep -c '^/status/503 ' "$work/slow_requests")" -gt 1 ] || fail "a server that is busy is asked once only"
+gave_up always_good 'this server sends no part of a file: the next try begins anew'
+nothing_at_all
+gave_up stop_good '50000 bytes are kept, and the next try goes on from them'
+folder=$data/cifar-10-batches-bin
+nothing
+trains --data-dir "$data" --sha256 "$(sha good)" --url "$slow_site/good/good"
+whole
+grep -q ': going on after 50.0 kB' "$work/output" || fail "it is not said that it goes on"
+[ "$(tail -n 1 "$work/slow_requests")" = '/good/good 50000' ] || fail "it did not go on: $(cat "$work/slow_requests")"
 echo "$checks downloads"

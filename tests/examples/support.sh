@@ -36,6 +36,13 @@ refuses() {
     local words=$1
     shift
     run "$@"
+    refused "$words" "$@"
+}
+
+# refused 'WORDS' ARGUMENTS...: that the last run was.
+refused() {
+    local words=$1
+    shift
     [ "$status" != 0 ] || fail "exit status 0 of: $*"
     [ "$status" -lt 124 ] || fail "killed, exit status $status, of: $*"
     [ "$(wc -l <"$work/errors")" = 1 ] || fail "not one line on standard error of: $*"
