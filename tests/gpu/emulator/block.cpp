@@ -156,6 +156,9 @@ std::string text_of(Place place) {
     return file.substr(file.rfind('/') + 1) + ":" + std::to_string(place.line);
 }
 
+/// The file's name is nearly always the same object, and this is asked whenever a thread waits.
+bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || std::string_view(a.file) == b.file); }
+
 class Block {
 public:
     /// Empty where all threads ended.
@@ -186,14 +189,10 @@ public:
         Thread& mine = threads_[static_cast<std::size_t>(current_)];
         mine.place = place;
         mine.waits = Waits::at_barrier;
+        same_barrier_ = at_barrier_ == 0 || (same_barrier_ && same(place, last_place_));
+        last_place_ = place;
         if (++at_barrier_ == threads_.size()) {
-            for (const Thread& other : threads_) {
-                if (other.place.line != place.line || std::string_view(other.place.file) != place.file) {
-                    std::string what = "thread " + text_of(mine.index) + " waits at the barrier of " + text_of(place) +
-                                       ", and thread " + text_of(other.index) + " at that of " + text_of(other.place);
-                    fail(std::move(what));
-                }
-            }
+            if (!same_barrier_) fail(different_barriers(mine));
             at_barrier_ = 0;
             make_all_ready();
         }
@@ -319,28 +318,43 @@ private:
 
     /// From any thread on, upwards or downwards.
     void make_all_ready() {
-        const std::size_t count = threads_.size(), first = random_->below(count),
-                          step = random_->below(2) == 0 ? 1 : count - 1;
-        for (std::size_t i = 0, thread = first; i < count; ++i, thread = (thread + step) % count) make_ready(thread);
+        const std::size_t count = threads_.size(), first = random_->below(count);
+        const bool upwards = random_->below(2) == 0;
+        std::size_t thread = first;
+        for (std::size_t i = 0; i < count; ++i) {
+            make_ready(thread);
+            if (upwards) {
+                thread = thread + 1 == count ? 0 : thread + 1;
+            } else {
+                thread = (thread == 0 ? count : thread) - 1;
+            }
+        }
     }
 
-    /// Calls visit(index) for each thread of `of`'s mask. Lanes that the block does not have are left out.
+    /// Calls visit(index) for each thread of `of`'s mask, until one returns false. Lanes that the block does not have are
+    /// left out.
     template <class Visit>
-    void for_each_lane(const Thread& of, Visit&& visit) {
+    bool every_lane(const Thread& of, Visit&& visit) {
         const std::size_t mine = static_cast<std::size_t>(&of - threads_.data());
         const std::size_t first = mine / lanes_per_warp * lanes_per_warp;
         for (std::size_t i = 0; i < lanes_per_warp && first + i < threads_.size(); ++i) {
-            if ((of.mask >> i & 1U) != 0) visit(first + i);
+            if ((of.mask >> i & 1U) != 0 && !visit(first + i)) return false;
         }
+        return true;
+    }
+    /// The same for each of them.
+    template <class Visit>
+    void for_each_lane(const Thread& of, Visit&& visit) {
+        every_lane(of, [&](std::size_t i) {
+            visit(i);
+            return true;
+        });
     }
     [[nodiscard]] static bool same_operation(const Thread& a, const Thread& b) {
-        return b.waits == Waits::in_warp && a.mask == b.mask && a.operation == b.operation &&
-               a.place.line == b.place.line && std::string_view(a.place.file) == b.place.file;
+        return b.waits == Waits::in_warp && a.mask == b.mask && a.operation == b.operation && same(a.place, b.place);
     }
     [[nodiscard]] bool all_there(const Thread& mine) {
-        bool all = true;
-        for_each_lane(mine, [&](std::size_t i) { all = all && same_operation(mine, threads_[i]); });
-        return all;
+        return every_lane(mine, [&](std::size_t i) { return same_operation(mine, threads_[i]); });
     }
     void finish(const Thread& mine) {
         const std::size_t first = static_cast<std::size_t>(&mine - threads_.data()) / lanes_per_warp * lanes_per_warp;
@@ -364,6 +378,13 @@ private:
             }
         });
         for_each_lane(mine, [&](std::size_t i) { make_ready(i); });
+    }
+
+    /// All wait at a barrier, and not at the same one.
+    [[nodiscard]] std::string different_barriers(const Thread& mine) const {
+        const auto other = std::ranges::find_if(threads_, [&](const Thread& t) { return !same(t.place, mine.place); });
+        return "thread " + text_of(mine.index) + " waits at the barrier of " + text_of(mine.place) + ", and thread " +
+               text_of(other->index) + " at that of " + text_of(other->place);
     }
 
     /// No thread can go on, and some have not ended.
@@ -402,6 +423,9 @@ private:
     std::vector<int> ready_;
     bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
+    /// Of those that wait at a barrier: whether it is the same, and where the last of them waits.
+    bool same_barrier_ = true;
+    Place last_place_{};
     int current_ = -1;
     Fiber* running_ = nullptr;
     Context main_;
