@@ -5,18 +5,19 @@
 
 # small_data FOLDER NOISE: the labels in turn, the pixels from NOISE, a compressed file.
 small_data() {
-    local file images i place=1
+    local file images i noise
     mkdir -p "$1"
+    exec {noise}<"$2"
     for file in data_batch_{1..5} test_batch; do
         images=16
         [ $file != data_batch_1 ] || images=32
         for ((i = 0; i < images; ++i)); do
             # shellcheck disable=SC2059  # the label's byte is the format
             printf "\\x0$((i % 10))"
-            tail -c "+$place" "$2" | head -c 3072 || true  # tail may not write on
-            place=$((place + 3072))
+            head -c 3072 <&$noise
         done >"$1/$file.bin"
     done
+    exec {noise}<&-
 }
 
 # The steps of the checkpoints in a folder, the oldest first: "5 10".
