@@ -36,7 +36,7 @@ static_assert(Softsign::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
 static_assert(parameters_of<Softsign>(Shape{384}).count == 0);
 static_assert(!traits_of<Softsign>().backward_reads_input && traits_of<Softsign>().backward_reads_output);
 static_assert(traits_of<Cubic<1, 2>>().backward_reads_input && !traits_of<Cubic<1, 2>>().backward_reads_output);
-static_assert(traits_of<Softsign>().activation == Activation::none && !traits_of<Softsign>().view);
+static_assert(kind_of<Softsign>() == LayerKind::activation && kind_parts_of<Softsign>().activation == Activation::none);
 static_assert(std::is_same_v<OperationOf<Cubic<1, 2>, AnyDevice>, OperationOf<Cubic<3, 4>, AnyDevice>>);
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <PointwiseFormula Formula, Number... constants>
 struct Pointwise {
+    static constexpr LayerKind kind = LayerKind::activation;
     static constexpr LayerTraits traits{.backward_reads_input = !HasGradientFromOutput<Formula>,
                                         .backward_reads_output = HasGradientFromOutput<Formula>};
 
