@@ -16,11 +16,11 @@ using namespace cupola;
 struct SoftsignOnHost {
     std::int64_t count;  // the elements of a batch
 
-    void forward(const PassArgs<Host>& args) const {
+    void forward(const ForwardArgs<Host>& args) const {
         parallel_for(args.context, count,
                      [&](std::int64_t i) { args.output[i] = args.input[i] / (1 + std::abs(args.input[i])); });
     }
-    void backward(const PassArgs<Host>& args) const {  // the derivative is (1 - |y|)^2
+    void backward(const BackwardArgs<Host>& args) const {  // the derivative is (1 - |y|)^2
         if (args.input_gradient == nullptr) return;
         parallel_for(args.context, count, [&](std::int64_t i) {
             const float left = 1 - std::abs(args.output[i]);

@@ -80,7 +80,7 @@ public:
     }
 
     auto& winograd() { return winograd_; }
-    const PassArgs<Host>& args() { return args_; }
+    const BackwardArgs<Host>& args() { return args_; }
     Direct pack_forward, pack_data, unpack, forward, data, weights;
 
     /// Of the forward output before its ReLU, the input gradient and the weights' gradient, by what ran last.
@@ -203,7 +203,7 @@ private:
     ops::WinogradConvolution<Tile, Kernel> winograd_;
     std::vector<HostArena> arenas_;
     reference::Floats x_, dy_, w_, b_;
-    PassArgs<Host> args_{.context = *context_};
+    BackwardArgs<Host> args_{{.context = *context_}};
 };
 
 template <class Function>
@@ -224,7 +224,7 @@ void compare(const char* name, HostContext& context, int rounds, std::int64_t si
              std::string& json) {
     Bench<Tile, Kernel> bench(context, size, in, out);
     auto& ours = bench.winograd();
-    const PassArgs<Host>& args = bench.args();
+    const BackwardArgs<Host>& args = bench.args();
     constexpr int directions = 4;
     const char* const names[directions] = {"forward", "data", "weights", "packing"};
     std::vector<double> direct[directions], own[directions];

@@ -2,7 +2,7 @@
 //
 // A layer that can be run and not trained.
 //
-// expect: layer 2 (double, Twice) has no backward on Host: its operation lacks `void backward(const PassArgs&)`
+// expect: layer 2 (double, Twice) has no backward on Host: its operation lacks `void backward(const BackwardArgs&)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -12,9 +12,9 @@ using namespace cupola;
 struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const PassArgs<Host>&) {}
+        void forward(const ForwardArgs<Host>&) {}
 #ifndef MISTAKE
-        void backward(const PassArgs<Host>&) {}
+        void backward(const BackwardArgs<Host>&) {}
 #endif
     };
     static Operation operation(const BuildContext<Host>&) { return {}; }

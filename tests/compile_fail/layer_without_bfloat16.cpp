@@ -12,8 +12,8 @@ using namespace cupola;
 struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const PassArgs<Host>&) {}
-        void backward(const PassArgs<Host>&) {}
+        void forward(const ForwardArgs<Host>&) {}
+        void backward(const BackwardArgs<Host>&) {}
     };
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };

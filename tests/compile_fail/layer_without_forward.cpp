@@ -2,7 +2,7 @@
 //
 // A layer whose operation computes nothing.
 //
-// expect: layer 2 (double, Twice) has no forward on Host: its operation lacks `void forward(const PassArgs&)`
+// expect: layer 2 (double, Twice) has no forward on Host: its operation lacks `void forward(const ForwardArgs&)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -13,9 +13,9 @@ struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
 #ifndef MISTAKE
-        void forward(const PassArgs<Host>&) {}
+        void forward(const ForwardArgs<Host>&) {}
 #endif
-        void backward(const PassArgs<Host>&) {}
+        void backward(const BackwardArgs<Host>&) {}
     };
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };

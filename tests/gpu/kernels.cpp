@@ -127,10 +127,10 @@ TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float,
                                                                   .activation = activation,
                                                                   .relu_mask_applied_by_next = by_next});
                             std::vector<C> y(all), dy = elements<C>(gradient), da(all), db(all), sum(all);
-                            PassArgs<D, C> pass{.context = context,
-                                                .input = a.data() + start,
-                                                .output = y.data() + start,
-                                                .second_input = b.data() + start};
+                            BackwardArgs<D, C> pass{{.context = context,
+                                                     .input = a.data() + start,
+                                                     .output = y.data() + start,
+                                                     .second_input = b.data() + start}};
                             add.forward(pass);
                             pass.output_gradient = dy.data() + start;
                             pass.input_gradient = da.data() + start;
@@ -138,10 +138,10 @@ TEST_CASE_TEMPLATE("Add and Fork compute Host's bits, aligned or not", T, float,
                             add.backward(pass);
                             ops::Fork<D, C> fork(
                                 BuildContext<D, C>{.context = context, .batch = 1, .input = shape, .output = shape});
-                            PassArgs<D, C> forked{.context = context,
-                                                  .output_gradient = da.data() + start,
-                                                  .input_gradient = sum.data() + start,
-                                                  .second_output_gradient = b.data() + start};
+                            BackwardArgs<D, C> forked{{.context = context}};
+                            forked.output_gradient = da.data() + start;
+                            forked.input_gradient = sum.data() + start;
+                            forked.second_output_gradient = b.data() + start;
                             fork.backward(forked);
                             finish(context);
                             Floats result;
@@ -181,11 +181,9 @@ TEST_CASE_TEMPLATE("the padded shortcut computes what Host does", T, float, BFlo
             ops::OptionAShortcut<D, C> op(
                 BuildContext<D, C>{.context = context, .batch = batch, .input = input, .output = output}, shape);
             std::vector<C> y(gradient.size(), C(9.0F)), dy = elements<C>(gradient), dx(x.size(), C(9.0F));
-            PassArgs<D, C> pass{.context = context,
-                                .input = x.data(),
-                                .output = y.data(),
-                                .output_gradient = dy.data(),
-                                .input_gradient = dx.data()};
+            BackwardArgs<D, C> pass{{.context = context, .input = x.data(), .output = y.data()}};
+            pass.output_gradient = dy.data();
+            pass.input_gradient = dx.data();
             op.forward(pass);
             op.backward(pass);
             finish(context);
@@ -218,12 +216,12 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, 
                                      shape);
             std::vector<T> y(dy.size()), dx(x.size());
             std::vector<std::int32_t> saved(op.needs().saved / 4);
-            PassArgs<Cuda, T> pass{.context = cuda,
-                                   .input = x.data(),
-                                   .output = y.data(),
-                                   .output_gradient = dy.data(),
-                                   .input_gradient = dx.data(),
-                                   .saved = reinterpret_cast<std::byte*>(saved.data())};
+            BackwardArgs<Cuda, T> pass{{.context = cuda,
+                                        .input = x.data(),
+                                        .output = y.data(),
+                                        .saved = reinterpret_cast<std::byte*>(saved.data())}};
+            pass.output_gradient = dy.data();
+            pass.input_gradient = dx.data();
             op.forward(pass);
             op.backward(pass);
             finish(cuda);

@@ -303,7 +303,7 @@ TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captur
             std::vector<T> y(x.size());
             const ops::Dropout<Cuda, T> op(
                 BuildContext<Cuda, T>{.context = cuda, .batch = 3, .input = shape, .output = shape, .layer = 2}, 0.5);
-            PassArgs<Cuda, T> pass{.context = cuda, .input = x.data(), .output = y.data()};
+            ForwardArgs<Cuda, T> pass{.context = cuda, .input = x.data(), .output = y.data()};
             pass.training = true;
             pass.seed = 11;
             pass.step = step;

@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE_DEFINE("Flatten's operation touches nothing", D, flatten_noth
     const MemoryNeeds needs = memory_needs(operation);
     CHECK(needs.packed + needs.saved + needs.scratch == 0);
     // All pointers are null: any access would end the process.
-    CHECK_NOTHROW(operation.forward(PassArgs<D>{.context = context}));
-    CHECK_NOTHROW(operation.backward(PassArgs<D>{.context = context}));
+    CHECK_NOTHROW(operation.forward(ForwardArgs<D>{.context = context}));
+    CHECK_NOTHROW(operation.backward(BackwardArgs<D>{{.context = context}}));
 }
 TEST_CASE_TEMPLATE_APPLY(flatten_nothing, Devices);

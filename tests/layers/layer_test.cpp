@@ -30,10 +30,10 @@ static_assert(all_on_host<Conv2d<64, 5>, Linear<10>, ReLU, MaxPool2d<3, 2>, AvgP
 struct Unchanging {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        template <class PassArgs>
-        void forward(const PassArgs&) {}
-        template <class PassArgs>
-        void backward(const PassArgs&) {}
+        template <class Args>
+        void forward(const Args&) {}
+        template <class Args>
+        void backward(const Args&) {}
     };
     template <class BuildContext>
     static Operation operation(const BuildContext&) {
@@ -69,7 +69,7 @@ static_assert(Layer<WithoutOperation> && !HasOperation<WithoutOperation, Host> &
 struct WithoutBackward {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void forward(const PassArgs<Host>&) {}
+        void forward(const ForwardArgs<Host>&) {}
     };
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };
@@ -79,7 +79,7 @@ static_assert(!HasBackward<OperationOf<WithoutBackward, Host>, Host> && !LayerOn
 struct WithoutForward {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-        void backward(const PassArgs<Host>&) {}
+        void backward(const BackwardArgs<Host>&) {}
     };
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };

@@ -84,15 +84,15 @@ Results run(bool accumulate, Translate translate) {
     const MemoryNeeds needs = memory_needs(op);
     HostArena packed(needs.packed + 64, "a test"), saved(needs.saved + 64, "a test"),
         scratch(needs.scratch + 64, "a test");
-    PassArgs<D> args{.context = context,
-                     .input = input.data(),
-                     .output = r.output.data(),
-                     .output_gradient = output_gradient.data(),
-                     .input_gradient = r.input_gradient.data(),
-                     .accumulate = accumulate,
-                     .packed = packed.data(),
-                     .saved = saved.data(),
-                     .scratch = scratch.data()};
+    BackwardArgs<D> args{{.context = context,
+                          .input = input.data(),
+                          .output = r.output.data(),
+                          .packed = packed.data(),
+                          .saved = saved.data(),
+                          .scratch = scratch.data()}};
+    args.output_gradient = output_gradient.data();
+    args.input_gradient = r.input_gradient.data();
+    args.accumulate = accumulate;
     if (weights > 0) {
         args.parameters = {parameters.data(), bias.data()};
         args.parameter_gradients = {r.weight_gradient.data(), bias_gradient.data()};

@@ -53,7 +53,7 @@ struct ScaleOnHost {
 
     MemoryNeeds needs() const { return {.scratch = 4}; }
 
-    void forward(const PassArgs<Host>& args) {
+    void forward(const ForwardArgs<Host>& args) {
         ++calls;
         const float drift = wrong == Wrong::random ? 1e-3F * static_cast<float>(calls) : 0.0F;
         for (std::int64_t i = 0; i < pixels * channels; ++i) {
@@ -66,7 +66,7 @@ struct ScaleOnHost {
         if (wrong == Wrong::small_scratch) args.scratch[4] = std::byte{1};
     }
 
-    void backward(const PassArgs<Host>& args) {
+    void backward(const BackwardArgs<Host>& args) {
         if (wrong == Wrong::needs_input_gradient && args.input_gradient == nullptr) return;
         float* const gradient = args.output_gradient;
         const bool mask = activation == Activation::relu && (!relu_mask_applied_by_next || wrong == Wrong::masks_again);
@@ -133,10 +133,10 @@ struct Elementwise {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
         std::int64_t count;
-        void forward(const PassArgs<Host>& args) const {
+        void forward(const ForwardArgs<Host>& args) const {
             for (std::int64_t i = 0; i < count; ++i) args.output[i] = f(args.input[i]);
         }
-        void backward(const PassArgs<Host>& args) const {
+        void backward(const BackwardArgs<Host>& args) const {
             if (args.input_gradient == nullptr) return;
             for (std::int64_t i = 0; i < count; ++i) {
                 args.input_gradient[i] = args.output_gradient[i] * derivative(args.input[i]);

@@ -3,7 +3,11 @@
 #include <cupola/net/plan.hpp>
 
 #include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -172,4 +176,109 @@ TEST_CASE("a plan for inspection shows every layer's output as training computes
     CHECK_THROWS_AS(training.plan.forward_each(training.context, images.data(), parameters.data(), {}, key,
                                                [](std::size_t, const float*, std::int64_t) {}),
                     InvalidArgument);
+}
+
+namespace {
+
+// Forward is not given what is backward's; backward is given what forward has.
+template <class Args>
+concept HasGradients = requires(Args& args) {
+    args.output_gradient;
+    args.input_gradient;
+    args.parameter_gradients;
+    args.accumulate;
+};
+static_assert(!HasGradients<ForwardArgs<Host>> && HasGradients<BackwardArgs<Host>>);
+static_assert(std::derived_from<BackwardArgs<Host>, ForwardArgs<Host>>);
+
+/// y = w x, one w per element; it keeps the pointers of its last call.
+struct Spy {
+    struct Seen {
+        const float *input, *weight;
+        float *output, *output_gradient, *input_gradient, *weight_gradient;
+        bool accumulate, training;
+        std::uint32_t step;
+        bool operator==(const Seen&) const = default;
+    };
+    static inline Seen forward_seen{}, backward_seen{};
+
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+    static constexpr Parameters parameters(const Shape& input) {
+        return Parameter{.name = "weight", .shape = {input.size()}, .initializer = constant(1)};
+    }
+    struct Operation {
+        void forward(const ForwardArgs<Host>& args) const {
+            forward_seen = {args.input, args.parameters[0], args.output, nullptr, nullptr, nullptr,
+                            false,      args.training,      args.step};
+        }
+        void backward(const BackwardArgs<Host>& args) const {
+            backward_seen = {args.input,           args.parameters[0],  args.output,
+                             args.output_gradient, args.input_gradient, args.parameter_gradients[0],
+                             args.accumulate,      args.training,       args.step};
+        }
+    };
+    static Operation operation(const BuildContext<Host>&) { return {}; }
+};
+struct Spied : Sequential<Input<4>, Linear<8>, Spy, Linear<2>> {};
+struct SpiedFirst : Sequential<Input<4>, Spy, Linear<2>> {};
+
+}  // namespace
+
+TEST_CASE("a plan binds an operation's tensors once, and a call passes what changes") {
+    Runner<Spied> run({.batch = 2});
+    const auto floats = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); };
+    std::vector<float> parameters = floats(Spied::parameter_elements), others = parameters, gradients = parameters,
+                       other_gradients = parameters, images = floats(2 * 4);
+    const auto at = static_cast<std::size_t>(Spied::layers[1].offsets[0]);
+    const auto call = [&](std::vector<float>& p, std::vector<float>& g, const RngKey& key, bool accumulate) {
+        run.plan.prepare(run.context, p.data());
+        run.plan.forward(run.context, images.data(), p.data(), key);
+        run.plan.backward(run.context, images.data(), p.data(), g.data(), key, accumulate);
+    };
+    call(parameters, gradients, {.step = 3}, false);
+    const Spy::Seen forward = Spy::forward_seen, backward = Spy::backward_seen;
+    CHECK(forward.weight == parameters.data() + at);
+    CHECK(backward.weight_gradient == gradients.data() + at);
+    CHECK((forward.step == 3 && backward.step == 3 && forward.training && !backward.accumulate));
+    CHECK((backward.input == forward.input && backward.output == forward.output));
+
+    call(others, other_gradients, {.step = 4}, true);
+    CHECK((Spy::forward_seen.input == forward.input && Spy::forward_seen.output == forward.output));
+    CHECK((Spy::backward_seen.output_gradient == backward.output_gradient &&
+           Spy::backward_seen.input_gradient == backward.input_gradient));
+    CHECK(Spy::forward_seen.weight == others.data() + at);
+    CHECK(Spy::backward_seen.weight_gradient == other_gradients.data() + at);
+    CHECK((Spy::forward_seen.step == 4 && Spy::backward_seen.accumulate));
+    run.plan.forward(run.context, images.data(), others.data(), {.training = false});
+    CHECK_FALSE(Spy::forward_seen.training);
+    CHECK(Spy::forward_seen.step == 0);
+
+    // Other memory: everything moves with it.
+    HostArena other(run.plan.bytes().total(), "test");
+    run.plan.bind(other.data());
+    call(parameters, gradients, {}, false);
+    CHECK(reinterpret_cast<const std::byte*>(Spy::forward_seen.output) - other.data() ==
+          reinterpret_cast<const std::byte*>(forward.output) - run.arena.data());
+    CHECK(reinterpret_cast<const std::byte*>(Spy::backward_seen.input_gradient) - other.data() ==
+          reinterpret_cast<const std::byte*>(backward.input_gradient) - run.arena.data());
+}
+
+TEST_CASE("the first operation reads the batch of each call") {
+    Runner<SpiedFirst> run({.batch = 1});
+    const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements));
+    const std::vector<float> first(4), second(4);
+    run.plan.prepare(run.context, parameters.data());
+    run.plan.forward(run.context, first.data(), parameters.data(), {});
+    CHECK(Spy::forward_seen.input == first.data());
+    run.plan.forward(run.context, second.data(), parameters.data(), {});
+    CHECK(Spy::forward_seen.input == second.data());
+}
+
+TEST_CASE("a plan refuses another context than the one it was made with") {
+    Runner<SpiedFirst> run({.batch = 1});
+    HostContext other(0, {.threads = 1});
+    const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);
+    CHECK_THROWS_WITH_AS(run.plan.prepare(other, parameters.data()), "a plan runs on the context that it was made with",
+                         InvalidArgument);
+    CHECK_THROWS_AS(run.plan.forward(other, images.data(), parameters.data(), {}), InvalidArgument);
 }

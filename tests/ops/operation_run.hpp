@@ -179,21 +179,17 @@ template <class Where, class Make>
         gradients.emplace_back(context, values.size() * sizeof(float));
     }
 
-    cupola::PassArgs<D, T> args{.context = context,
-                                .input = x.template data<T>(),
-                                .output = y.template data<T>(),
-                                .accumulate = problem.accumulate,
-                                .packed = packed.bytes(),
-                                .saved = saved.bytes(),
-                                .scratch = scratch.bytes(),
-                                .training = problem.training,
-                                .seed = problem.seed,
-                                .step = problem.step,
-                                .first_sample = problem.first_sample};
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-        args.parameters[i] = parameters[i].data();
-        args.parameter_gradients[i] = gradients[i].data();
-    }
+    cupola::ForwardArgs<D, T> args{.context = context,
+                                   .input = x.template data<T>(),
+                                   .output = y.template data<T>(),
+                                   .packed = packed.bytes(),
+                                   .saved = saved.bytes(),
+                                   .scratch = scratch.bytes(),
+                                   .training = problem.training,
+                                   .seed = problem.seed,
+                                   .step = problem.step,
+                                   .first_sample = problem.first_sample};
+    for (std::size_t i = 0; i < parameters.size(); ++i) args.parameters[i] = parameters[i].data();
 
     for (std::size_t i = 0; i < buffers.size(); ++i) {
         args.buffers[i] = buffers[i].data();
@@ -229,7 +225,9 @@ template <class Where, class Make>
                     gradients[i].poison();
                 }
             }
-            cupola::PassArgs<D, T> backward = args;
+            cupola::BackwardArgs<D, T> backward{args};
+            for (std::size_t i = 0; i < gradients.size(); ++i) backward.parameter_gradients[i] = gradients[i].data();
+            backward.accumulate = problem.accumulate;
             backward.output_gradient = dy.template data<T>();
             backward.input_gradient = problem.input_gradient ? dx.template data<T>() : nullptr;
             operation.backward(backward);

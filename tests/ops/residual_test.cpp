@@ -57,7 +57,7 @@ TEST_CASE_TEMPLATE("a sum is a sum, cut at zero where a ReLU is inside, and a Na
     for (const Activation activation : {Activation::none, Activation::relu}) {
         Made<ops::Add<Host, T>, T> add(activation);
         std::vector<T> y = nothing<T>;
-        PassArgs<Host, T> args{.context = add.context};
+        ForwardArgs<Host, T> args{.context = add.context};
         args.input = a.data(), args.second_input = b.data(), args.output = y.data();
         add.op.forward(args);
         for (std::size_t i = 0; i < y.size(); ++i) {
@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE(
             for (const int wanted : {0, 1, 2, 3, 4, 5}) {
                 CAPTURE(wanted);
                 std::vector<T> gradient = dy, first = nothing<T>, second = nothing<T>;
-                PassArgs<Host, T> args{.context = add.context};
+                BackwardArgs<Host, T> args{{.context = add.context}};
                 args.output = y.data(), args.output_gradient = gradient.data();
                 if (wanted == 0 || wanted == 1 || wanted == 3) args.input_gradient = first.data();
                 if (wanted == 0 || wanted == 2) args.second_input_gradient = second.data();
@@ -115,7 +115,7 @@ TEST_CASE_TEMPLATE("a fork adds the gradients of its two readers, in the place o
     std::vector<T> a = normal<T>(seed);
     const std::vector<T> b = normal<T>(seed + 1), before = a;
     Made<ops::Fork<Host, T>, T> fork;
-    PassArgs<Host, T> args{.context = fork.context};
+    BackwardArgs<Host, T> args{{.context = fork.context}};
     args.output_gradient = a.data(), args.second_output_gradient = b.data();
     fork.op.backward(args);  // nobody wants it
     for (std::size_t i = 0; i < a.size(); ++i) REQUIRE(static_cast<float>(a[i]) == static_cast<float>(before[i]));

@@ -265,16 +265,16 @@ TEST_CASE("a device that is asked for Winograd's convolution takes it for the sh
             const MemoryNeeds needs = memory_needs(operation);
             HostArena packed(needs.packed, "a test"), saved(needs.saved, "a test"), scratch(needs.scratch, "a test");
             Floats y(dy.size()), dx(x.size()), dw(w.size()), db(b.size()), gradient = dy;
-            const PassArgs<Host> args{.context = context,
-                                      .input = x.data(),
-                                      .output = y.data(),
-                                      .output_gradient = gradient.data(),
-                                      .input_gradient = dx.data(),
-                                      .parameters = {w.data(), b.data()},
-                                      .parameter_gradients = {dw.data(), db.data()},
-                                      .packed = packed.data(),
-                                      .saved = saved.data(),
-                                      .scratch = scratch.data()};
+            BackwardArgs<Host> args{{.context = context,
+                                     .input = x.data(),
+                                     .output = y.data(),
+                                     .parameters = {w.data(), b.data()},
+                                     .packed = packed.data(),
+                                     .saved = saved.data(),
+                                     .scratch = scratch.data()}};
+            args.output_gradient = gradient.data();
+            args.input_gradient = dx.data();
+            args.parameter_gradients = {dw.data(), db.data()};
             operation.prepare(args);
             operation.forward(args);
             operation.backward(args);

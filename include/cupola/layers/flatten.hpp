@@ -16,10 +16,10 @@ struct Flatten {
 
     /// A view computes nothing.
     struct Nothing {
-        template <class PassArgs>
-        void forward(const PassArgs&) const {}
-        template <class PassArgs>
-        void backward(const PassArgs&) const {}
+        template <class Args>
+        void forward(const Args&) const {}
+        template <class Args>
+        void backward(const Args&) const {}
     };
     template <class BuildContext>
     static Nothing operation(const BuildContext&) {

@@ -35,7 +35,7 @@ struct PlanOptions {
     bool operator==(const PlanOptions&) const = default;
 };
 
-/// The random numbers of one pass: see PassArgs.
+/// The random numbers of one pass: see ForwardArgs.
 struct RngKey {
     std::uint64_t seed = 0;
     std::uint32_t step = 0;
@@ -106,6 +106,7 @@ public:
         saved_ = arena + bytes_.activations;
         packed_ = saved_ + bytes_.saved;
         scratch_ = packed_ + bytes_.packed;
+        bind_nodes();
     }
 
     /// From now on the time of every node is added to `times`, until that is null.
@@ -126,10 +127,12 @@ public:
     void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
                       const RngKey& key, Visit&& visit) {
         require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
+        check_context(context);
         check_buffers(key, buffers);
         const T* const samples = ends_.take_batch(context, batch);
+        const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
         for (std::size_t i = 0; i < nodes_.size(); ++i) {
-            run_forward(context, i, i + 1, samples, parameters, key, buffers);
+            run_forward(i, i + 1, call);
             visit(infos_[i].layer, value(i + 1, samples), options_.batch * infos_[i].output.size());
         }
     }
@@ -207,23 +210,42 @@ private:
         return key.training && (options_.training || options_.inspect);
     }
 
-    void run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch, const float* parameters,
-                     const RngKey& key, const PassBuffers& buffers);
+    /// What changes from call to call; the rest of an operation's arguments is bound.
+    struct Call {
+        const T* batch = nullptr;
+        const float* parameters = nullptr;
+        float* gradients = nullptr;
+        RngKey key{};
+        PassBuffers buffers{};
+        bool accumulate = false;
+    };
+
+    void run_forward(std::size_t begin, std::size_t end, const Call& call);
 
     /// From node `end` - 1 down to node `begin`.
-    void run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch, const float* parameters,
-                      float* gradients, const RngKey& key, bool accumulate, BucketReady ready = {});
+    void run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready = {});
 
     [[gnu::cold]] void find_buckets();
 
-    PassArgs<Device, T> args_of(Context& context, std::size_t i, const T* batch, const float* parameters,
-                                float* gradients, const RngKey& key, const PassBuffers& buffers = {});
+    /// Binds each node's tensors to places in the arena.
+    [[gnu::cold]] void bind_nodes();
+    [[gnu::cold]] void bind_gradients(std::size_t i, BackwardArgs<Device, T>& args);
 
+    /// The bound arguments of node `i`, with those of a call.
+    const BackwardArgs<Device, T>& args_of(std::size_t i, const Call& call);
+
+    /// A plan runs on the context that its operations were made with.
+    void check_context(const Context& context) const {
+        require(&context == context_, "a plan runs on the context that it was made with");
+    }
+
+    Context* context_;
     PlanOptions options_;
     std::span<const LayerInfo> layers_;
     std::vector<NodeInfo> infos_;
     std::vector<Lifetime> lifetimes_;
     std::vector<std::unique_ptr<PlanNode<Device, T>>> nodes_;
+    std::vector<BackwardArgs<Device, T>> bound_;
     std::vector<std::size_t> saved_at_, packed_at_;
     /// The nodes that all-reduce sums with other replicas.
     std::vector<std::size_t> all_reduces_;

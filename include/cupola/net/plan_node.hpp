@@ -26,13 +26,13 @@ public:
     virtual ~PlanNode() = default;
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
     /// Called when the parameters have changed, before the next forward.
-    virtual void prepare(const PassArgs<Device, T>& args) = 0;
-    virtual void forward(const PassArgs<Device, T>& args) = 0;
-    virtual void backward(const PassArgs<Device, T>& args) = 0;
+    virtual void prepare(const ForwardArgs<Device, T>& args) = 0;
+    virtual void forward(const ForwardArgs<Device, T>& args) = 0;
+    virtual void backward(const BackwardArgs<Device, T>& args) = 0;
     /// For an operation with ReducesStatistics; the others all-reduce nothing.
     [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }
-    virtual void write_sums(Direction, const PassArgs<Device, T>&, double* /*sums*/) {}
-    virtual void apply_sums(Direction, const PassArgs<Device, T>&, const double* /*sums*/) {}
+    virtual void write_sums(Direction, const BackwardArgs<Device, T>&, double* /*sums*/) {}
+    virtual void apply_sums(Direction, const BackwardArgs<Device, T>&, const double* /*sums*/) {}
     virtual void merge_sums(Direction, std::span<const double* const> /*parts*/, double* /*merged*/) const {}
 };
 
@@ -47,11 +47,11 @@ public:
     template <class... Shapes>
     OperationNode(const BuildContext<Device, T>& build, const Shapes&... shapes) : op_(build, shapes...) {}
     [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
-    void prepare([[maybe_unused]] const PassArgs<Device, T>& args) override {
+    void prepare([[maybe_unused]] const ForwardArgs<Device, T>& args) override {
         if constexpr (requires { op_.prepare(args); }) op_.prepare(args);
     }
-    void forward(const PassArgs<Device, T>& args) override { op_.forward(args); }
-    void backward(const PassArgs<Device, T>& args) override {
+    void forward(const ForwardArgs<Device, T>& args) override { op_.forward(args); }
+    void backward(const BackwardArgs<Device, T>& args) override {
         // A layer without a backward is refused where it would be trained; it can still be run forward.
         if constexpr (HasBackward<Op, Device, T>) op_.backward(args);
     }
@@ -65,14 +65,14 @@ class ReducingNode final : public OperationNode<Device, T, Op> {
 public:
     using OperationNode<Device, T, Op>::OperationNode;
     [[nodiscard]] std::int64_t statistics_size() const override { return this->op_.statistics_size(); }
-    void write_sums(Direction direction, const PassArgs<Device, T>& args, double* sums) override {
+    void write_sums(Direction direction, const BackwardArgs<Device, T>& args, double* sums) override {
         if (direction == Direction::forward) {
             this->op_.forward_statistics(args, sums);
         } else {
             this->op_.backward_statistics(args, sums);
         }
     }
-    void apply_sums(Direction direction, const PassArgs<Device, T>& args, const double* sums) override {
+    void apply_sums(Direction direction, const BackwardArgs<Device, T>& args, const double* sums) override {
         if (direction == Direction::forward) {
             this->op_.forward_apply(args, sums);
         } else {

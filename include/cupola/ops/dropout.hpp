@@ -52,14 +52,14 @@ public:
     Dropout(const BuildContext<Device, T>& build, double rate)
         : batch_(build.batch), features_(build.output.size()), layer_(build.layer), rate_(static_cast<float>(rate)) {}
 
-    void forward(const PassArgs<Device, T>& args) const { apply(args, args.input, args.output); }
+    void forward(const ForwardArgs<Device, T>& args) const { apply(args, args.input, args.output); }
 
-    void backward(const PassArgs<Device, T>& args) const {
+    void backward(const BackwardArgs<Device, T>& args) const {
         if (args.input_gradient != nullptr) apply(args, args.output_gradient, args.input_gradient);
     }
 
 private:
-    void apply(const PassArgs<Device, T>& args, const T* from, T* to) const {
+    void apply(const ForwardArgs<Device, T>& args, const T* from, T* to) const {
         if (!args.training) return for_each_element(args.context, batch_ * features_, impl::CopyElement{}, to, from);
         drop_elements(args.context,
                       impl::DropoutPass{batch_, features_, rate_, 1.0F / (1.0F - rate_), args.seed, layer_, args.step,

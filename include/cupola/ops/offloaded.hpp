@@ -54,25 +54,25 @@ public:
         if constexpr (!InHostMemory<Device> && !InHostMemory<Other>) staging_.resize(largest_);
     }
 
-    void prepare(const PassArgs<Device>& args) {
+    void prepare(const ForwardArgs<Device>& args) {
         const auto team = context_.team();
         for (std::size_t p = 0; p < max_parameters; ++p) send(args, args.parameters[p], parameters_[p]);
-        if constexpr (requires(PassArgs<Other> there) { op_.prepare(there); }) op_.prepare(call(args));
+        if constexpr (requires(ForwardArgs<Other> there) { op_.prepare(there); }) op_.prepare(forward_call(args));
     }
-    void forward(const PassArgs<Device>& args) {
+    void forward(const ForwardArgs<Device>& args) {
         const auto team = context_.team();
         send(args, args.input, input_);
-        op_.forward(call(args));
+        op_.forward(forward_call(args));
         fetch(args, output_, args.output);
     }
-    void backward(const PassArgs<Device>& args) {
+    void backward(const BackwardArgs<Device>& args) {
         const auto team = context_.team();
         send(args, args.output_gradient, output_gradient_);
         if (args.accumulate) {
             for (std::size_t p = 0; p < max_parameters; ++p)
                 send(args, args.parameter_gradients[p], parameter_gradients_[p]);
         }
-        op_.backward(call(args));
+        op_.backward(backward_call(args));
         if (args.input_gradient != nullptr) fetch(args, input_gradient_, args.input_gradient);
         for (std::size_t p = 0; p < max_parameters; ++p)
             fetch(args, parameter_gradients_[p], args.parameter_gradients[p]);
@@ -92,18 +92,13 @@ private:
     [[nodiscard]] std::byte* at(const Part& part) { return memory_.data() + part.offset; }
     [[nodiscard]] float* floats_at(const Part& part) { return reinterpret_cast<float*>(at(part)); }
 
-    PassArgs<Other> call(const PassArgs<Device>& args) {
-        PassArgs<Other> there{.context = context_};
+    ForwardArgs<Other> forward_call(const ForwardArgs<Device>& args) {
+        ForwardArgs<Other> there{.context = context_};
         there.input = floats_at(input_);
         there.output = floats_at(output_);
-        there.output_gradient = floats_at(output_gradient_);
-        there.input_gradient = args.input_gradient != nullptr ? floats_at(input_gradient_) : nullptr;
         for (std::size_t p = 0; p < max_parameters; ++p) {
-            if (parameter_sizes_[p] == 0) continue;
-            there.parameters[p] = floats_at(parameters_[p]);
-            there.parameter_gradients[p] = floats_at(parameter_gradients_[p]);
+            if (parameter_sizes_[p] != 0) there.parameters[p] = floats_at(parameters_[p]);
         }
-        there.accumulate = args.accumulate;
         there.packed = at(packed_);
         there.saved = at(saved_);
         there.scratch = at(scratch_);
@@ -113,8 +108,18 @@ private:
         there.first_sample = args.first_sample;
         return there;
     }
+    BackwardArgs<Other> backward_call(const BackwardArgs<Device>& args) {
+        BackwardArgs<Other> there{forward_call(args)};
+        there.output_gradient = floats_at(output_gradient_);
+        there.input_gradient = args.input_gradient != nullptr ? floats_at(input_gradient_) : nullptr;
+        for (std::size_t p = 0; p < max_parameters; ++p) {
+            if (parameter_sizes_[p] != 0) there.parameter_gradients[p] = floats_at(parameter_gradients_[p]);
+        }
+        there.accumulate = args.accumulate;
+        return there;
+    }
 
-    void send(const PassArgs<Device>& args, const float* from, const Part& to) {
+    void send(const ForwardArgs<Device>& args, const float* from, const Part& to) {
         if (from == nullptr || to.bytes == 0) return;
         const auto* const bytes = reinterpret_cast<const std::byte*>(from);
         if constexpr (InHostMemory<Other>) {
@@ -126,7 +131,7 @@ private:
             Other::copy_from_host(context_, at(to), staging_.data(), to.bytes);
         }
     }
-    void fetch(const PassArgs<Device>& args, const Part& from, float* to) {
+    void fetch(const ForwardArgs<Device>& args, const Part& from, float* to) {
         if (to == nullptr || from.bytes == 0) return;
         auto* const bytes = reinterpret_cast<std::byte*>(to);
         if constexpr (InHostMemory<Other>) {

@@ -54,26 +54,18 @@ struct BuildContext {
     bool inference = false;
 };
 
-/// The tensors of one call. `T` is the element type of activations; parameters and their gradients are float.
-/// Activations are batch x height x width x channels, or batch x features, in row-major order.
+/// What an operation's `prepare` and `forward` are called with. `T` is the element type of activations; parameters and their
+/// gradients are float. Activations are batch x height x width x channels, or batch x features, in row-major order. A plan
+/// binds the pointers once, when it is given its memory; from call to call only the batch, the bases of parameters and
+/// buffers, and the last four members change.
 template <class Device, class T = float>
-struct PassArgs {
+struct ForwardArgs {
     typename Device::Context& context;
     const T* input = nullptr;
     T* output = nullptr;
     /// The other input of an operation that has two.
     const T* second_input = nullptr;
-    /// In backward: the gradient of `output`. The operation may overwrite it.
-    T* output_gradient = nullptr;
-    /// In backward: written, not added to. Null where nobody wants it.
-    T* input_gradient = nullptr;
-    T* second_input_gradient = nullptr;
-    /// In backward: the gradient that the second reader of `output` wrote, where two operations read it.
-    const T* second_output_gradient = nullptr;
     std::array<const float*, max_parameters> parameters{};
-    /// In backward: written, or added to where `accumulate` is set.
-    std::array<float*, max_parameters> parameter_gradients{};
-    bool accumulate = false;
     /// Running statistics, read outside training; and where training writes those of this batch, or null.
     std::array<const float*, max_parameters> buffers{};
     std::array<float*, max_parameters> statistics{};
@@ -88,6 +80,21 @@ struct PassArgs {
     std::int64_t first_sample = 0;
 };
 
+/// What `backward` is called with: the tensors of forward, and gradients.
+template <class Device, class T = float>
+struct BackwardArgs : ForwardArgs<Device, T> {
+    /// The gradient of `output`. The operation may overwrite it.
+    T* output_gradient = nullptr;
+    /// The gradient that the second reader of `output` wrote, where two operations read it.
+    const T* second_output_gradient = nullptr;
+    /// Written, not added to. Null where nobody wants it.
+    T* input_gradient = nullptr;
+    T* second_input_gradient = nullptr;
+    /// Written, or added to where `accumulate` is set.
+    std::array<float*, max_parameters> parameter_gradients{};
+    bool accumulate = false;
+};
+
 /// Makes an operation. A function of its own, because cupola::ops has it compiled for each operation of `Host`.
 template <class Op, class BuildContext, class Shape>
 [[nodiscard]] Op make_operation(const BuildContext& build, const Shape& shape) {
@@ -95,10 +102,10 @@ template <class Op, class BuildContext, class Shape>
 }
 
 template <class Op, class Device, class T = float>
-concept HasForward = requires(Op& op, const PassArgs<Device, T>& args) { op.forward(args); };
+concept HasForward = requires(Op& op, const ForwardArgs<Device, T>& args) { op.forward(args); };
 
 template <class Op, class Device, class T = float>
-concept HasBackward = requires(Op& op, const PassArgs<Device, T>& args) { op.backward(args); };
+concept HasBackward = requires(Op& op, const BackwardArgs<Device, T>& args) { op.backward(args); };
 
 template <class Op, class Device, class T = float>
 concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;

@@ -88,10 +88,10 @@ public:
     Pointwise(const BuildContext<Device, T>& build, const Formula& formula)
         : formula_(formula), count_(build.batch * build.output.size()) {}
 
-    void forward(const PassArgs<Device, T>& args) const {
+    void forward(const ForwardArgs<Device, T>& args) const {
         for_each_element(args.context, count_, impl::ForwardOf<Formula>{formula_}, args.output, args.input);
     }
-    void backward(const PassArgs<Device, T>& args) const {
+    void backward(const BackwardArgs<Device, T>& args) const {
         if (args.input_gradient == nullptr) return;
         const T* const dy = args.output_gradient;
         if constexpr (HasGradientFromOutput<Formula>) {

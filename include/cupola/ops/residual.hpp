@@ -40,7 +40,7 @@ public:
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next) {}
 
-    void forward(const PassArgs<Device, T>& args) const {
+    void forward(const ForwardArgs<Device, T>& args) const {
         if (relu_) {
             for_each_element(args.context, count_, impl::ReluOfSumFormula{}, args.output, args.input,
                              args.second_input);
@@ -49,7 +49,7 @@ public:
         }
     }
 
-    void backward(const PassArgs<Device, T>& args) const {
+    void backward(const BackwardArgs<Device, T>& args) const {
         const T *y = args.output, *dy = args.output_gradient;
         T *a = args.input_gradient, *b = args.second_input_gradient;
         if (a == nullptr) std::swap(a, b);
@@ -82,8 +82,8 @@ class Fork {
 public:
     explicit Fork(const BuildContext<Device, T>& build) : count_(build.batch * build.output.size()) {}
 
-    void forward(const PassArgs<Device, T>&) const {}  // a view
-    void backward(const PassArgs<Device, T>& args) const {
+    void forward(const ForwardArgs<Device, T>&) const {}  // a view
+    void backward(const BackwardArgs<Device, T>& args) const {
         if (args.input_gradient == nullptr) return;
         for_each_element(args.context, count_, impl::SumFormula{}, args.input_gradient,
                          static_cast<const T*>(args.output_gradient), args.second_output_gradient);

@@ -81,11 +81,12 @@ struct RequireTrainable {
             if constexpr (!std::same_as<T, float>) message << " in " << Precision::name;
         } else if constexpr (!HasForward<OperationOf<L, Device, T>, Device, T>) {
             describe(message, place, layers[place - 1]);
-            message << " has no forward on " << Device::name << ": its operation lacks `void forward(const PassArgs&)`";
+            message << " has no forward on " << Device::name
+                    << ": its operation lacks `void forward(const ForwardArgs&)`";
         } else if constexpr (backward && !HasBackward<OperationOf<L, Device, T>, Device, T>) {
             describe(message, place, layers[place - 1]);
             message << " has no backward on " << Device::name
-                    << ": its operation lacks `void backward(const PassArgs&)`";
+                    << ": its operation lacks `void backward(const BackwardArgs&)`";
         }
     }
 };

@@ -86,7 +86,7 @@ public:
         y_.poison();
         saved_.poison();
         scratch_.poison();
-        const PassArgs<D> call = args();
+        const ForwardArgs<D> call = args();
         node_->prepare(call);
         scratch_.poison();
         node_->forward(call);
@@ -101,7 +101,7 @@ public:
         dx_.poison();
         scratch_.poison();
         for (CheckMemory<D>& gradient : gradients_) gradient.write(Floats(gradient.read().size(), how.before));
-        PassArgs<D> call = args();
+        BackwardArgs<D> call{args()};
         call.accumulate = how.accumulate;
         call.output_gradient = dy_.data();
         call.input_gradient = how.input_gradient ? dx_.data() : nullptr;
@@ -139,8 +139,8 @@ public:
 private:
     static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
 
-    [[nodiscard]] PassArgs<D> args() {
-        PassArgs<D> result{.context = context_};
+    [[nodiscard]] ForwardArgs<D> args() {
+        ForwardArgs<D> result{.context = context_};
         result.input = x_.data();
         result.output = y_.data();
         for (std::size_t p = 0; p < parameters_.size(); ++p) result.parameters[p] = parameters_[p].data();

@@ -36,27 +36,36 @@ CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerIn
 template <class Device, class T>
 void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running) {
     const Stopwatch watch(times_, StepPart::packing);
+    check_context(context);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         if (infos_[i].folded_norm != no_layer)
             impl::fold_norm<Device>(context, layers_, infos_[i], parameters, running, packed_ + packed_at_[i]);
-        nodes_[i]->prepare(args_of(context, i, nullptr, parameters, nullptr, {}));
+        nodes_[i]->prepare(args_of(i, {.parameters = parameters}));
     }
 }
 
 template <class Device, class T>
 const float* Plan<Device, T>::forward(Context& context, const float* batch, const float* parameters, const RngKey& key,
                                       const PassBuffers& buffers) {
+    check_context(context);
     check_buffers(key, buffers);
     const T* const samples = ends_.take_batch(context, batch);
-    run_forward(context, 0, nodes_.size(), samples, parameters, key, buffers);
+    run_forward(0, nodes_.size(), {.batch = samples, .parameters = parameters, .key = key, .buffers = buffers});
     return ends_.give_output(context, value(infos_.size(), samples));
 }
 
 template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const float* batch, const float* parameters, float* gradients,
                                const RngKey& key, bool accumulate, BucketReady ready) {
+    check_context(context);
     ends_.take_output_gradient(context, gradient_at(infos_.size()));
-    run_backward(context, infos_.size(), lowest_, ends_.batch(batch), parameters, gradients, key, accumulate, ready);
+    run_backward(infos_.size(), lowest_,
+                 {.batch = ends_.batch(batch),
+                  .parameters = parameters,
+                  .gradients = gradients,
+                  .key = key,
+                  .accumulate = accumulate},
+                 ready);
     if (options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
 }
 
@@ -64,21 +73,21 @@ template <class Device, class T>
 const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, const float* batch,
                                               const float* parameters, const RngKey& key, const PassBuffers& buffers,
                                               const double* merged, double* partial) {
+    check_context(context);
     std::size_t begin = 0;
     const T* const samples = k == 0 ? ends_.take_batch(context, batch) : ends_.batch(batch);
+    const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
     if (k > 0) {
         begin = reducing_node(Direction::forward, k - 1);
         const Stopwatch watch(times_, Direction::forward, begin);
-        nodes_[begin]->apply_sums(Direction::forward,
-                                  args_of(context, begin, samples, parameters, nullptr, key, buffers), merged);
+        nodes_[begin]->apply_sums(Direction::forward, args_of(begin, call), merged);
         ++begin;
     }
     const std::size_t end = k == all_reduces() ? nodes_.size() : reducing_node(Direction::forward, k);
-    run_forward(context, begin, end, samples, parameters, key, buffers);
+    run_forward(begin, end, call);
     if (k == all_reduces()) return ends_.give_output(context, value(infos_.size(), samples));
     const Stopwatch watch(times_, Direction::forward, end);
-    nodes_[end]->write_sums(Direction::forward, args_of(context, end, samples, parameters, nullptr, key, buffers),
-                            partial);
+    nodes_[end]->write_sums(Direction::forward, args_of(end, call), partial);
     return nullptr;
 }
 
@@ -86,24 +95,24 @@ template <class Device, class T>
 void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
                                        float* gradients, const RngKey& key, bool accumulate, const double* merged,
                                        double* partial) {
-    const T* const samples = ends_.batch(batch);
-    const auto call = [&](std::size_t i) {
-        PassArgs<Device, T> p = args_of(context, i, samples, parameters, gradients, key);
-        p.accumulate = accumulate;
-        return p;
-    };
+    check_context(context);
+    const Call call{.batch = ends_.batch(batch),
+                    .parameters = parameters,
+                    .gradients = gradients,
+                    .key = key,
+                    .accumulate = accumulate};
     if (k == 0) ends_.take_output_gradient(context, gradient_at(infos_.size()));
     std::size_t end = infos_.size();
     if (k > 0) {
         end = reducing_node(Direction::backward, k - 1);
         const Stopwatch watch(times_, Direction::backward, end);
-        nodes_[end]->apply_sums(Direction::backward, call(end), merged);
+        nodes_[end]->apply_sums(Direction::backward, args_of(end, call), merged);
     }
     const std::size_t begin = k == all_reduces() ? lowest_ : reducing_node(Direction::backward, k) + 1;
-    run_backward(context, end, begin, samples, parameters, gradients, key, accumulate);
+    run_backward(end, begin, call);
     if (k < all_reduces()) {
         const Stopwatch watch(times_, Direction::backward, begin - 1);
-        nodes_[begin - 1]->write_sums(Direction::backward, call(begin - 1), partial);
+        nodes_[begin - 1]->write_sums(Direction::backward, args_of(begin - 1, call), partial);
     }
     if (k == all_reduces() && options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
 }
@@ -111,7 +120,7 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
 template <class Device, class T>
 Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<const LayerInfo> layers, bool fusion,
                       NodeFunction make_one)
-    : options_(options), layers_(layers), infos_(layers.size()) {
+    : context_(&context), options_(options), layers_(layers), infos_(layers.size()) {
     infos_.resize(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
     lifetimes_.resize(lifetimes_of(infos_.size()));
     const bool backward = options.training && !options.inspect;
@@ -159,26 +168,21 @@ void Plan<Device, T>::check_buffers(const RngKey& key, const PassBuffers& buffer
 }
 
 template <class Device, class T>
-void Plan<Device, T>::run_forward(Context& context, std::size_t begin, std::size_t end, const T* batch,
-                                  const float* parameters, const RngKey& key, const PassBuffers& buffers) {
+void Plan<Device, T>::run_forward(std::size_t begin, std::size_t end, const Call& call) {
     for (std::size_t i = begin; i < end; ++i) {
         if (infos_[i].view) continue;
         const Stopwatch watch(times_, Direction::forward, i);
-        nodes_[i]->forward(args_of(context, i, batch, parameters, nullptr, key, buffers));
+        nodes_[i]->forward(args_of(i, call));
     }
 }
 
 template <class Device, class T>
-void Plan<Device, T>::run_backward(Context& context, std::size_t end, std::size_t begin, const T* batch,
-                                   const float* parameters, float* gradients, const RngKey& key, bool accumulate,
-                                   BucketReady ready) {
+void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready) {
     std::size_t bucket = 0;
     for (std::size_t i = end; i-- > begin;) {
         if (!infos_[i].view || infos_[i].second_reader != no_value) {
             const Stopwatch watch(times_, Direction::backward, i);
-            PassArgs<Device, T> p = args_of(context, i, batch, parameters, gradients, key);
-            p.accumulate = accumulate;
-            nodes_[i]->backward(p);
+            nodes_[i]->backward(args_of(i, call));
         }
         for (; ready && bucket < buckets_.size() && bucket_stages_[bucket] == i; ++bucket) ready(bucket);
     }
@@ -210,49 +214,67 @@ void Plan<Device, T>::find_buckets() {
 }
 
 template <class Device, class T>
-PassArgs<Device, T> Plan<Device, T>::args_of(Context& context, std::size_t i, const T* batch, const float* parameters,
-                                             float* gradients, const RngKey& key, const PassBuffers& buffers) {
-    const NodeInfo& info = infos_[i];
-    const bool two_inputs = info.also_reads != no_value;
-    PassArgs<Device, T> p{.context = context};
-    p.input = value(info.reads, batch);
-    if (two_inputs) p.second_input = value(info.also_reads, batch);
-    // Only a view of the batch itself has the batch as its output, and a view is never run forward.
-    p.output = const_cast<T*>(value(i + 1, batch));
-    if (gradients != nullptr) {
-        const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
-        p.output_gradient = gradient(gradient_entry(infos_, i + 1));
-        if (needs_gradient(info.reads)) p.input_gradient = gradient(input_gradient_entry(infos_, i, false));
-        if (two_inputs && needs_gradient(info.also_reads)) {
-            p.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
+void Plan<Device, T>::bind_nodes() {
+    bound_.clear();
+    bound_.reserve(infos_.size());
+    const bool backward = options_.training && !options_.inspect;
+    for (std::size_t i = 0; i < infos_.size(); ++i) {
+        const NodeInfo& info = infos_[i];
+        BackwardArgs<Device, T> args{{.context = *context_}};
+        // What reads the batch is given it by each call.
+        args.input = value(info.reads, nullptr);
+        if (info.also_reads != no_value) args.second_input = value(info.also_reads, nullptr);
+        // Only a view of the batch itself has the batch as its output, and a view is never run forward.
+        args.output = const_cast<T*>(value(i + 1, nullptr));
+        args.saved = saved_ + saved_at_[i];
+        const impl::FoldedNormPlaces folded = impl::folded_norm_places(layers_, info);
+        args.packed = packed_ + packed_at_[i] + folded.bytes;
+        args.scratch = scratch_;
+        if (folded.bytes != 0) {
+            args.parameters[0] = reinterpret_cast<const float*>(packed_ + packed_at_[i]);
+            args.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
         }
-        if (info.second_reader != no_value) p.second_output_gradient = gradient(second_gradient_entry(infos_, i));
+        if (backward) bind_gradients(i, args);
+        bound_.push_back(args);
     }
+}
+
+template <class Device, class T>
+void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& args) {
+    const NodeInfo& info = infos_[i];
+    const auto gradient = [&](std::size_t entry) { return at(lifetimes_[entry]); };
+    args.output_gradient = gradient(gradient_entry(infos_, i + 1));
+    if (needs_gradient(info.reads)) args.input_gradient = gradient(input_gradient_entry(infos_, i, false));
+    if (info.also_reads != no_value && needs_gradient(info.also_reads)) {
+        args.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
+    }
+    if (info.second_reader != no_value) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
+}
+
+template <class Device, class T>
+const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Call& call) {
+    const NodeInfo& info = infos_[i];
     const LayerInfo& layer = layers_[info.layer];
+    BackwardArgs<Device, T>& args = bound_[i];
+    if (storage_of(infos_, info.reads) == 0) args.input = call.batch;
+    if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
     for (std::size_t k = 0; k < layer.parameters.count; ++k) {
-        p.parameters[k] = parameters + layer.offsets[k];
-        if (gradients != nullptr) p.parameter_gradients[k] = gradients + layer.offsets[k];
+        if (info.folded_norm == no_layer) args.parameters[k] = call.parameters + layer.offsets[k];
+        if (call.gradients != nullptr) args.parameter_gradients[k] = call.gradients + layer.offsets[k];
     }
     // Merged statistics are read as running ones are, which is what a node does outside training.
-    const bool takes_merged = buffers.merged != nullptr && nodes_[i]->statistics_size() > 0;
-    const float* const read = takes_merged ? buffers.merged : buffers.running;
+    const bool takes_merged = call.buffers.merged != nullptr && nodes_[i]->statistics_size() > 0;
+    const float* const read = takes_merged ? call.buffers.merged : call.buffers.running;
     for (std::size_t k = 0; k < layer.buffers.count; ++k) {
-        if (read != nullptr) p.buffers[k] = read + layer.buffer_offsets[k];
-        if (buffers.batch != nullptr) p.statistics[k] = buffers.batch + layer.buffer_offsets[k];
+        args.buffers[k] = read != nullptr ? read + layer.buffer_offsets[k] : nullptr;
+        args.statistics[k] = call.buffers.batch != nullptr ? call.buffers.batch + layer.buffer_offsets[k] : nullptr;
     }
-    p.saved = saved_ + saved_at_[i];
-    const impl::FoldedNormPlaces folded = impl::folded_norm_places(layers_, info);
-    p.packed = packed_ + packed_at_[i] + folded.bytes;
-    if (folded.bytes != 0) {
-        p.parameters[0] = reinterpret_cast<const float*>(packed_ + packed_at_[i]);
-        p.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
-    }
-    p.scratch = scratch_;
-    p.training = trains(key) && !takes_merged;
-    p.seed = key.seed;
-    p.step = key.step;
-    p.first_sample = key.first_sample;
-    return p;
+    args.accumulate = call.accumulate;
+    args.training = trains(call.key) && !takes_merged;
+    args.seed = call.key.seed;
+    args.step = call.key.step;
+    args.first_sample = call.key.first_sample;
+    return args;
 }
 
 template <class Device, class T>

@@ -93,7 +93,7 @@ public:
                            (training_ ? 0 : saved)};
     }
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         if (args.training) {
             queue_moments(args, from_moments(args));
         } else {
@@ -104,7 +104,7 @@ public:
         apply(args);
     }
 
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         queue_gradient_sums(args);
         if (args.input_gradient != nullptr) apply_backward(args);
     }
@@ -118,22 +118,22 @@ public:
         merge_gradient_sums(parts, size, merged);
     }
 
-    void forward_statistics(const PassArgs<Cuda, T>& args, double* sums) const {
+    void forward_statistics(const ForwardArgs<Cuda, T>& args, double* sums) const {
         queue_moments(args, impl::NormKeepSums{});
         fetch(args, sums);
     }
-    void forward_apply(const PassArgs<Cuda, T>& args, const double* sums) const {
+    void forward_apply(const ForwardArgs<Cuda, T>& args, const double* sums) const {
         send(args, sums);
         impl::launch(args.context, blocks_.channels,
                      impl::NormFromSums{from_moments(args), sums_of(args), blocks_.channels});
         apply(args);
     }
     /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
-    void backward_statistics(const PassArgs<Cuda, T>& args, double* sums) const {
+    void backward_statistics(const BackwardArgs<Cuda, T>& args, double* sums) const {
         queue_gradient_sums(args);
         fetch(args, sums);
     }
-    void backward_apply(const PassArgs<Cuda, T>& args, const double* sums) const {
+    void backward_apply(const BackwardArgs<Cuda, T>& args, const double* sums) const {
         if (args.input_gradient == nullptr) return;
         send(args, sums);
         impl::launch(args.context, blocks_.channels,
@@ -146,23 +146,23 @@ private:
     [[nodiscard]] std::size_t sums_bytes() const {
         return aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double));
     }
-    [[nodiscard]] double* sums_of(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] double* sums_of(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<double*>(args.scratch);
     }
-    [[nodiscard]] float* partials(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] float* partials(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<float*>(args.scratch + sums_bytes());
     }
-    [[nodiscard]] float* factors(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] float* factors(const ForwardArgs<Cuda, T>& args) const {
         return partials(args) + 3 * blocks_.blocks * blocks_.channels;
     }
-    [[nodiscard]] impl::NormSaved state_of(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] impl::NormSaved state_of(const ForwardArgs<Cuda, T>& args) const {
         float* const mean = training_ ? reinterpret_cast<float*>(args.saved) : factors(args) + 2 * blocks_.channels;
         return {mean, mean + blocks_.channels, mean + 2 * blocks_.channels};
     }
-    [[nodiscard]] impl::NormFromMoments from_moments(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] impl::NormFromMoments from_moments(const ForwardArgs<Cuda, T>& args) const {
         return {state_of(args), args.statistics[0], args.statistics[1], args.parameters[0], epsilon_};
     }
-    [[nodiscard]] impl::NormGradients gradients_of(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] impl::NormGradients gradients_of(const BackwardArgs<Cuda, T>& args) const {
         float* const offset = factors(args);
         return {state_of(args), args.parameter_gradients[0],      args.parameter_gradients[1],
                 offset,         offset + blocks_.channels,        args.accumulate,
@@ -175,17 +175,17 @@ private:
         return blocks_.channels % 4 == 0 && impl::aligned_for_packs(x, other);
     }
 
-    void fetch(const PassArgs<Cuda, T>& args, double* to) const {
+    void fetch(const ForwardArgs<Cuda, T>& args, double* to) const {
         Cuda::copy_to_host(args.context, reinterpret_cast<std::byte*>(to), args.scratch,
                            static_cast<std::size_t>(statistics_size()) * sizeof(double));
     }
-    void send(const PassArgs<Cuda, T>& args, const double* from) const {
+    void send(const ForwardArgs<Cuda, T>& args, const double* from) const {
         Cuda::copy_from_host(args.context, args.scratch, reinterpret_cast<const std::byte*>(from),
                              static_cast<std::size_t>(statistics_size()) * sizeof(double));
     }
 
     template <class Finish>
-    void queue_moments(const PassArgs<Cuda, T>& args, Finish finish) const {
+    void queue_moments(const ForwardArgs<Cuda, T>& args, Finish finish) const {
         const cudaStream_t stream = args.context.stream();
         float* const partial = partials(args);
         auto* const moments =
@@ -195,13 +195,13 @@ private:
         impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
                             finish);
     }
-    void apply(const PassArgs<Cuda, T>& args) const {
+    void apply(const ForwardArgs<Cuda, T>& args) const {
         auto* const kernel =
             packs(args.input, args.output) ? &impl::norm_apply_kernel<T, 4> : &impl::norm_apply_kernel<T, 1>;
         impl::launch_kernel(kernel, blocks_.grid(), impl::norm_threads, args.context.stream(), args.input, args.output,
                             blocks_, state_of(args), args.parameters[1], relu_);
     }
-    void queue_gradient_sums(const PassArgs<Cuda, T>& args) const {
+    void queue_gradient_sums(const BackwardArgs<Cuda, T>& args) const {
         const cudaStream_t stream = args.context.stream();
         float* const partial = partials(args);
         auto* const kernel = packs(args.input, args.output_gradient) ? &impl::norm_gradient_sums_kernel<T, 4>
@@ -212,7 +212,7 @@ private:
         impl::launch_kernel(merge, merging_blocks(), impl::norm_threads, stream, partial, blocks_, sums_of(args),
                             gradients_of(args));
     }
-    void apply_backward(const PassArgs<Cuda, T>& args) const {
+    void apply_backward(const BackwardArgs<Cuda, T>& args) const {
         const float *const offset = factors(args), *const slope = offset + blocks_.channels;
         const bool in_packs = packs(args.input, args.output_gradient) && impl::aligned_for_packs(args.input_gradient);
         auto* const kernel = in_packs ? &impl::norm_backward_kernel<T, 4> : &impl::norm_backward_kernel<T, 1>;

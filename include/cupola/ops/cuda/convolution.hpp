@@ -65,7 +65,7 @@ public:
     }
 
     /// Rounds the weights and the bias. Called once after each change of the parameters.
-    void prepare(const PassArgs<Cuda, T>& args) {
+    void prepare(const ForwardArgs<Cuda, T>& args) {
         if constexpr (!std::same_as<T, float>) {
             Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed), weights_);
             if (shape_.bias)
@@ -77,13 +77,13 @@ public:
         }
     }
 
-    void forward(const PassArgs<Cuda, T>& args) {
+    void forward(const ForwardArgs<Cuda, T>& args) {
         const std::array<const void*, 4> pointers{args.input, weights(args), args.output,
                                                   adds_bias() ? bias(args) : nullptr};
         forward_.run(args.context.cudnn(), args.scratch, std::span(pointers).first(adds_bias() ? 4 : 3));
     }
 
-    void backward(const PassArgs<Cuda, T>& args) {
+    void backward(const BackwardArgs<Cuda, T>& args) {
         const CudaContext& context = args.context;
         std::byte* const workspace = args.scratch + gradient_bytes();
         if (shape_.bias) {
@@ -125,14 +125,14 @@ private:
     /// Where cuDNN writes the weights' gradient when it cannot write it into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }
 
-    [[nodiscard]] T* packed_bias(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] T* packed_bias(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<T*>(args.packed + packed_weights_bytes());
     }
-    [[nodiscard]] const void* weights(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] const void* weights(const ForwardArgs<Cuda, T>& args) const {
         return std::same_as<T, float> ? static_cast<const void*>(args.parameters[0])
                                       : static_cast<const void*>(args.packed);
     }
-    [[nodiscard]] const void* bias(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] const void* bias(const ForwardArgs<Cuda, T>& args) const {
         return bias_is_packed() ? static_cast<const void*>(packed_bias(args))
                                 : static_cast<const void*>(args.parameters[1]);
     }

@@ -140,7 +140,7 @@ public:
     }
 
     /// Rounds weights and bias. Called once after each change of the parameters.
-    void prepare(const PassArgs<Cuda, T>& args)
+    void prepare(const ForwardArgs<Cuda, T>& args)
         requires(rounds)
     {
         Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed),
@@ -148,7 +148,7 @@ public:
         if (shape_.bias) Convert<Cuda>::run(args.context, args.parameters[1], packed_bias(args), shape_.out_features);
     }
 
-    void forward(const PassArgs<Cuda, T>& args) {
+    void forward(const ForwardArgs<Cuda, T>& args) {
         const T* const weight = weights(args);
         const T* const bias = shape_.bias ? biases(args) : nullptr;
         if (forward_.found() && Product::takes(weight, args.input, args.output, bias)) {
@@ -159,7 +159,7 @@ public:
             impl::LinearOutput<T>{args.output, shape_.out_features, shape_.bias ? args.parameters[1] : nullptr, relu_});
     }
 
-    void backward(const PassArgs<Cuda, T>& args) {
+    void backward(const BackwardArgs<Cuda, T>& args) {
         if (mask_ || shape_.bias) {
             impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
                                          shape_.bias ? args.parameter_gradients[1] : nullptr, batch_,
@@ -188,17 +188,17 @@ private:
     [[nodiscard]] std::size_t packed_bias_offset() const {
         return aligned(static_cast<std::size_t>(shape_.in_features * shape_.out_features) * sizeof(T));
     }
-    [[nodiscard]] T* packed_bias(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] T* packed_bias(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<T*>(args.packed + packed_bias_offset());
     }
-    [[nodiscard]] static const T* weights(const PassArgs<Cuda, T>& args) {
+    [[nodiscard]] static const T* weights(const ForwardArgs<Cuda, T>& args) {
         if constexpr (rounds) {
             return reinterpret_cast<const T*>(args.packed);
         } else {
             return args.parameters[0];
         }
     }
-    [[nodiscard]] const T* biases(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] const T* biases(const ForwardArgs<Cuda, T>& args) const {
         if constexpr (rounds) {
             return packed_bias(args);
         } else {

@@ -58,11 +58,11 @@ public:
     LocalResponseNorm(const BuildContext<Cuda, T>& build, const LocalResponseNormShape& shape)
         : shape_(shape), pixels_(build.batch * build.output.size() / shape.channels) {}
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         impl::norm_forward(args.context, shape_, pixels_, args.input, args.output);
     }
 
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
         impl::norm_backward(args.context, shape_, pixels_, args.input, args.output_gradient, args.input_gradient,
                             false);

@@ -35,7 +35,7 @@ public:
                 .scratch = impl::norm_in_chunks(norm_) ? 0 : static_cast<std::size_t>(inputs_) * sizeof(T)};
     }
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         if (!impl::norm_in_chunks(norm_)) {
             T* const normed = reinterpret_cast<T*>(args.scratch);
             impl::norm_forward(args.context, norm_, inputs_ / norm_.channels, args.input, normed);
@@ -45,7 +45,7 @@ public:
         norm_.radius == 4 ? launch<4>(args) : launch<2>(args);
     }
 
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
         if (!impl::norm_in_chunks(norm_)) {
             T* const gradient = reinterpret_cast<T*>(args.scratch);
@@ -59,7 +59,7 @@ public:
 
 private:
     template <int radius>
-    void launch(const PassArgs<Cuda, T>& args) const {
+    void launch(const ForwardArgs<Cuda, T>& args) const {
         switch (impl::known_window(pooling_)) {
             case 2: return launch<radius, 2>(args);
             case 3: return launch<radius, 3>(args);
@@ -67,14 +67,14 @@ private:
         }
     }
     template <int radius, int window>
-    void launch(const PassArgs<Cuda, T>& args) const {
+    void launch(const ForwardArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(args.context, extents.outputs(batch_),
                      impl::LrnThenPoolForward<T, radius, window>{extents, impl::NormFormula(norm_), args.input,
                                                                  args.output, saves_ ? offsets(args) : nullptr});
     }
     template <int radius>
-    void launch_backward(const PassArgs<Cuda, T>& args) const {
+    void launch_backward(const BackwardArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(
             args.context, extents.inputs(batch_),
@@ -82,7 +82,7 @@ private:
                                                  offsets(args), args.input_gradient, mask_});
     }
 
-    [[nodiscard]] std::uint8_t* offsets(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] std::uint8_t* offsets(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved);
     }
 

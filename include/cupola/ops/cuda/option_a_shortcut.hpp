@@ -87,10 +87,10 @@ public:
           batch_(build.batch),
           in_packs_(shape.in_channels % n == 0 && shape.out_channels % n == 0 && shape.before % n == 0) {}
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         in_packs_&& impl::aligned_for_packs(args.input, args.output) ? forward<n>(args) : forward<1>(args);
     }
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
         in_packs_&& impl::aligned_for_packs(args.output_gradient, args.input_gradient) ? backward<n>(args)
                                                                                        : backward<1>(args);
@@ -100,14 +100,14 @@ private:
     static constexpr int n = impl::pack_size<T>;
 
     template <int per_thread>
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents = impl::shortcut_extents(shape_, shape_.out_channels, per_thread);
         impl::launch(
             args.context, extents.outputs(batch_),
             impl::ShortcutForward<T, per_thread>{extents, shape_.in_channels, shape_.before, args.input, args.output});
     }
     template <int per_thread>
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         const impl::PoolExtents extents = impl::shortcut_extents(shape_, shape_.in_channels, per_thread);
         impl::launch(args.context, extents.inputs(batch_),
                      impl::ShortcutBackward<T, per_thread>{extents, shape_.out_channels, shape_.before,

@@ -35,7 +35,7 @@ public:
         return {.saved = pooled_bytes_ + static_cast<std::size_t>(outputs_), .scratch = pooled_bytes_};
     }
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         T* const pooled = saves_ ? this->pooled(args) : reinterpret_cast<T*>(args.scratch);
         std::uint8_t* const offsets = saves_ ? this->offsets(args) : nullptr;
         if (!impl::norm_in_chunks(norm_)) {
@@ -46,7 +46,7 @@ public:
                           : launch<2>(args, saves_ ? pooled : nullptr, offsets);
     }
 
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
         T* const gradient = reinterpret_cast<T*>(args.scratch);
         impl::norm_backward(args.context, norm_, outputs_ / norm_.channels, pooled(args), args.output_gradient,
@@ -57,7 +57,7 @@ public:
 
 private:
     template <int radius>
-    void launch(const PassArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
+    void launch(const ForwardArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
         switch (impl::known_window(pooling_)) {
             case 2: return launch<radius, 2>(args, pooled, offsets);
             case 3: return launch<radius, 3>(args, pooled, offsets);
@@ -65,15 +65,15 @@ private:
         }
     }
     template <int radius, int window>
-    void launch(const PassArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
+    void launch(const ForwardArgs<Cuda, T>& args, T* pooled, std::uint8_t* offsets) const {
         const impl::PoolExtents extents(pooling_, impl::norm_chunk);
         impl::launch(args.context, extents.outputs(batch_),
                      impl::PoolThenLrnForward<T, radius, window>{extents, impl::NormFormula(norm_), args.input,
                                                                  args.output, pooled, offsets, mask_});
     }
 
-    [[nodiscard]] T* pooled(const PassArgs<Cuda, T>& args) const { return reinterpret_cast<T*>(args.saved); }
-    [[nodiscard]] std::uint8_t* offsets(const PassArgs<Cuda, T>& args) const {
+    [[nodiscard]] T* pooled(const ForwardArgs<Cuda, T>& args) const { return reinterpret_cast<T*>(args.saved); }
+    [[nodiscard]] std::uint8_t* offsets(const ForwardArgs<Cuda, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved + pooled_bytes_);
     }
 

@@ -76,13 +76,13 @@ public:
         return {.saved = static_cast<std::size_t>(outputs_) * (place_is_a_byte(shape_) ? 1 : sizeof(std::int32_t))};
     }
 
-    void forward(const PassArgs<Cuda, T>& args) const {
+    void forward(const ForwardArgs<Cuda, T>& args) const {
         if (shape_.kind == PoolingKind::average) return means(args);
         if (place_is_a_byte(shape_)) return maxima<std::uint8_t>(args);
         maxima<std::int32_t>(args);
     }
 
-    void backward(const PassArgs<Cuda, T>& args) const {
+    void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
         if (shape_.kind == PoolingKind::average) return means_backward(args);
         if (place_is_a_byte(shape_)) return maxima_backward<std::uint8_t>(args);
@@ -93,16 +93,16 @@ private:
     static constexpr int n = impl::pack_size<T>;
 
     template <class Offset>
-    void maxima(const PassArgs<Cuda, T>& args) const {
+    void maxima(const ForwardArgs<Cuda, T>& args) const {
         impl::max_pool_forward(args.context, shape_, batch_, args.input, args.output,
                                saves_ ? reinterpret_cast<Offset*>(args.saved) : nullptr, mask_);
     }
     template <class Offset>
-    void maxima_backward(const PassArgs<Cuda, T>& args) const {
+    void maxima_backward(const BackwardArgs<Cuda, T>& args) const {
         impl::max_pool_backward(args.context, shape_, batch_, args.output_gradient,
                                 reinterpret_cast<const Offset*>(args.saved), args.input_gradient);
     }
-    void means(const PassArgs<Cuda, T>& args) const {
+    void means(const ForwardArgs<Cuda, T>& args) const {
         const bool packs = shape_.channels % n == 0 && impl::aligned_for_packs(args.input, args.output);
         const impl::PoolExtents extents(shape_, packs ? n : 1);
         if (packs) {
@@ -113,7 +113,7 @@ private:
                          impl::MeanPoolForward<T, 1>{extents, args.input, args.output});
         }
     }
-    void means_backward(const PassArgs<Cuda, T>& args) const {
+    void means_backward(const BackwardArgs<Cuda, T>& args) const {
         const T* const y = mask_ ? args.output : nullptr;
         const T* const dy = args.output_gradient;
         T* const dx = args.input_gradient;

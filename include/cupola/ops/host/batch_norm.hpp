@@ -186,7 +186,7 @@ public:
                            static_cast<std::size_t>(3 * blocks_ + 2) * row_bytes() + (training_ ? 0 : saved)};
     }
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         if (!args.training) {
             State state = state_of(args);
             for (std::int64_t c = 0; c < channels_; ++c) {
@@ -200,7 +200,7 @@ public:
         forward_apply(args, sums);
     }
 
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         auto* const sums = reinterpret_cast<double*>(args.scratch);
         backward_statistics(args, sums);
         backward_apply(args, sums);
@@ -215,7 +215,7 @@ public:
         merge_gradient_sums(parts, size, merged);
     }
 
-    void forward_statistics(const PassArgs<Host, T>& args, double* sums) const {
+    void forward_statistics(const ForwardArgs<Host, T>& args, double* sums) const {
         float* const partial = partials(args);
         for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
             impl::norm_moments(args.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
@@ -238,7 +238,7 @@ public:
         }
     }
 
-    void forward_apply(const PassArgs<Host, T>& args, const double* sums) const {
+    void forward_apply(const ForwardArgs<Host, T>& args, const double* sums) const {
         State state = state_of(args);
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double mean = sums[1 + c], variance = sums[1 + channels_ + c] / sums[0];
@@ -250,7 +250,7 @@ public:
     }
 
     /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
-    void backward_statistics(const PassArgs<Host, T>& args, double* sums) const {
+    void backward_statistics(const BackwardArgs<Host, T>& args, double* sums) const {
         const State state = state_of(args);
         float* const partial = partials(args);
         for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
@@ -273,7 +273,7 @@ public:
         }
     }
 
-    void backward_apply(const PassArgs<Host, T>& args, const double* sums) const {
+    void backward_apply(const BackwardArgs<Host, T>& args, const double* sums) const {
         if (args.input_gradient == nullptr) return;
         const State state = state_of(args);
         float *const offset = partials(args), *const slope = offset + channels_;
@@ -300,16 +300,16 @@ private:
     };
 
     [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(channels_) * sizeof(float); }
-    [[nodiscard]] float* partials(const PassArgs<Host, T>& args) const {
+    [[nodiscard]] float* partials(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<float*>(args.scratch +
                                         aligned(static_cast<std::size_t>(statistics_size()) * sizeof(double)));
     }
-    [[nodiscard]] State state_of(const PassArgs<Host, T>& args) const {
+    [[nodiscard]] State state_of(const ForwardArgs<Host, T>& args) const {
         float* const mean =
             training_ ? reinterpret_cast<float*>(args.saved) : partials(args) + (3 * blocks_ + 2) * channels_;
         return {mean, mean + channels_, mean + 2 * channels_};
     }
-    void set(State& state, const PassArgs<Host, T>& args, std::int64_t c, double mean, double variance) const {
+    void set(State& state, const ForwardArgs<Host, T>& args, std::int64_t c, double mean, double variance) const {
         const double inverse = 1 / std::sqrt(variance + epsilon_);
         state.mean[c] = static_cast<float>(mean);
         state.inverse[c] = static_cast<float>(inverse);
@@ -319,7 +319,7 @@ private:
         to = static_cast<float>(add ? static_cast<double>(to) + value : value);
     }
 
-    void apply(const PassArgs<Host, T>& args, const State& state) const {
+    void apply(const ForwardArgs<Host, T>& args, const State& state) const {
         for_each_rows(args.context, [=, this](std::int64_t, std::int64_t first, std::int64_t rows) {
             impl::norm_apply(args.input + first * channels_, args.output + first * channels_, rows, channels_,
                              state.mean, state.scale, args.parameters[1], relu_);

@@ -111,7 +111,7 @@ public:
     }
 
     /// Packs the weights. Called once after each change of the parameters.
-    void prepare(const PassArgs<Host, T>& args) {
+    void prepare(const ForwardArgs<Host, T>& args) {
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->prepare(args);
         }
@@ -119,7 +119,7 @@ public:
         if (pack_backward_) pack_backward_.run(args.scratch, {args.parameters[0], args.packed + packed_forward_bytes_});
     }
 
-    void forward(const PassArgs<Host, T>& args) {
+    void forward(const ForwardArgs<Host, T>& args) {
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->forward(args);
         }
@@ -130,7 +130,7 @@ public:
         }
     }
 
-    void backward(const PassArgs<Host, T>& args) {
+    void backward(const BackwardArgs<Host, T>& args) {
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->backward(args);
         }
@@ -149,7 +149,7 @@ public:
     }
 
 private:
-    void backward_weights(const PassArgs<Host, T>& args) {
+    void backward_weights(const BackwardArgs<Host, T>& args) {
         std::byte* const packed_gradient = args.scratch;
         auto* const bias_sum = reinterpret_cast<float*>(packed_gradient + packed_gradient_bytes());
         std::byte* const scratch = packed_gradient + packed_gradient_bytes() + bias_bytes();

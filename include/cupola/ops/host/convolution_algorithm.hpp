@@ -21,9 +21,9 @@ public:
     virtual ~HostConvolution() = default;
 
     [[nodiscard]] virtual MemoryNeeds needs() const = 0;
-    virtual void prepare(const PassArgs<Host>& args) = 0;
-    virtual void forward(const PassArgs<Host>& args) = 0;
-    virtual void backward(const PassArgs<Host>& args) = 0;
+    virtual void prepare(const ForwardArgs<Host>& args) = 0;
+    virtual void forward(const ForwardArgs<Host>& args) = 0;
+    virtual void backward(const BackwardArgs<Host>& args) = 0;
 };
 
 struct ConvolutionAlgorithm {

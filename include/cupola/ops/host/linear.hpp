@@ -107,13 +107,13 @@ public:
     }
 
     /// Rounds the weights. Called once after each change of the parameters.
-    void prepare(const PassArgs<Host, T>& args)
+    void prepare(const ForwardArgs<Host, T>& args)
         requires(rounds)
     {
         Convert<Host>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed), weight_count());
     }
 
-    void forward(const PassArgs<Host, T>& args) {
+    void forward(const ForwardArgs<Host, T>& args) {
         if constexpr (!rounds) {
             if (by_rows_) {
                 return impl::linear_by_rows(args.context, args.input, args.parameters[0],
@@ -128,7 +128,7 @@ public:
         }
     }
 
-    void backward(const PassArgs<Host, T>& args) {
+    void backward(const BackwardArgs<Host, T>& args) {
         if (mask_ || shape_.bias) {
             impl::bias_backward<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
                                    shape_.bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
@@ -143,7 +143,7 @@ public:
 
 private:
     [[nodiscard]] std::int64_t weight_count() const { return shape_.in_features * shape_.out_features; }
-    [[nodiscard]] static const void* weights(const PassArgs<Host, T>& args) {
+    [[nodiscard]] static const void* weights(const ForwardArgs<Host, T>& args) {
         if constexpr (rounds) {
             return args.packed;
         } else {

@@ -23,13 +23,13 @@ public:
     LocalResponseNorm(const BuildContext<Host, T>& build, const LocalResponseNormShape& shape)
         : rows_(shape), channels_(shape.channels), pixels_(build.batch * build.output.size() / shape.channels) {}
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         for_each_run(args.context, [this, &args](std::int64_t first, std::int64_t count) {
             rows_.forward(args.input + first * channels_, args.output + first * channels_, count);
         });
     }
 
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         for_each_run(args.context, [this, &args](std::int64_t first, std::int64_t count) {
             const std::int64_t at = first * channels_;

@@ -37,7 +37,7 @@ public:
                 .scratch = static_cast<std::size_t>(threads_) * ring_bytes_};
     }
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         // Each thread has a run of rows of the batch's output.
         parallel_for(args.context, threads_, [this, &args](std::int64_t thread) {
             T* const ring = reinterpret_cast<T*>(args.scratch + static_cast<std::size_t>(thread) * ring_bytes_);
@@ -57,7 +57,7 @@ public:
         });
     }
 
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         parallel_for(args.context, batch_ * pool_.inputs(), [this, &args](std::int64_t at) {
             const std::int64_t first = at / pool_.inputs() * pool_.outputs() * pool_.output_row();
@@ -68,7 +68,7 @@ public:
     }
 
 private:
-    [[nodiscard]] std::uint8_t* places(const PassArgs<Host, T>& args) const {
+    [[nodiscard]] std::uint8_t* places(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved);
     }
 

@@ -25,7 +25,7 @@ public:
         return {.saved = saves_ ? static_cast<std::size_t>(batch_ * rows_.outputs() * rows_.output_row()) : 0};
     }
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         parallel_for(args.context, batch_ * rows_.outputs(), [this, &args](std::int64_t at) {
             const T* const x = args.input + at / rows_.outputs() * rows_.inputs() * rows_.input_row();
             rows_.forward(
@@ -35,7 +35,7 @@ public:
         });
     }
 
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         parallel_for(args.context, batch_ * rows_.inputs(), [this, &args](std::int64_t at) {
             const std::int64_t first = at / rows_.inputs() * rows_.outputs() * rows_.output_row();
@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    [[nodiscard]] std::uint8_t* places(const PassArgs<Host, T>& args) const {
+    [[nodiscard]] std::uint8_t* places(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved);
     }
 

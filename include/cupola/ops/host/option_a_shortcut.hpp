@@ -21,7 +21,7 @@ public:
     OptionAShortcut(const BuildContext<Host, T>& build, const OptionAShortcutShape& shape)
         : shape_(shape), batch_(build.batch) {}
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         const OptionAShortcutShape& s = shape_;
         for_each_window(args.context, [&](std::int64_t output, const Window& window) {
             T* const to = args.output + output * s.out_channels;
@@ -42,7 +42,7 @@ public:
     }
 
     /// Windows do not overlap, so each input has one gradient.
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         const OptionAShortcutShape& s = shape_;
         for_each_window(args.context, [&](std::int64_t output, const Window& window) {

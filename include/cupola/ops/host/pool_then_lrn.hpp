@@ -36,7 +36,7 @@ public:
                              : 0};
     }
 
-    void forward(const PassArgs<Host, T>& args) const {
+    void forward(const ForwardArgs<Host, T>& args) const {
         parallel_for(args.context, batch_ * pool_.outputs(), [this, &args](std::int64_t at) {
             const std::int64_t image = at / pool_.outputs();
             const T* const x = args.input + image * pool_.inputs() * pool_.input_row();
@@ -49,7 +49,7 @@ public:
         });
     }
 
-    void backward(const PassArgs<Host, T>& args) const {
+    void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         parallel_for(args.context, batch_, [this, &args](std::int64_t image) {
             const std::int64_t first = image * pool_.outputs() * pool_.output_row();
@@ -68,8 +68,8 @@ public:
     }
 
 private:
-    [[nodiscard]] T* pooled(const PassArgs<Host, T>& args) const { return reinterpret_cast<T*>(args.saved); }
-    [[nodiscard]] std::uint8_t* places(const PassArgs<Host, T>& args) const {
+    [[nodiscard]] T* pooled(const ForwardArgs<Host, T>& args) const { return reinterpret_cast<T*>(args.saved); }
+    [[nodiscard]] std::uint8_t* places(const ForwardArgs<Host, T>& args) const {
         return reinterpret_cast<std::uint8_t*>(args.saved + pooled_bytes_);
     }
 

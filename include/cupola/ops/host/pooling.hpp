@@ -64,12 +64,12 @@ public:
         return {.saved = saved_bytes_, .scratch = std::max(forward_.scratch_bytes(), backward_.scratch_bytes())};
     }
 
-    void forward(const PassArgs<Host, T>& args) {
+    void forward(const ForwardArgs<Host, T>& args) {
         if (maximum_) return maximum_->forward(args);
         run(forward_, args, args.input, args.output);
     }
 
-    void backward(const PassArgs<Host, T>& args) {
+    void backward(const BackwardArgs<Host, T>& args) {
         if (maximum_) return maximum_->backward(args);
         if (args.input_gradient == nullptr) return;
         if (mask_) {
@@ -79,7 +79,7 @@ public:
     }
 
 private:
-    void run(impl::DnnlCall& call, const PassArgs<Host, T>& args, const T* from, T* to) const {
+    void run(impl::DnnlCall& call, const ForwardArgs<Host, T>& args, const T* from, T* to) const {
         if (saved_bytes_ != 0) {
             call.run(args.scratch, {from, to, args.saved});
         } else {

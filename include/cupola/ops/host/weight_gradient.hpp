@@ -27,7 +27,7 @@ public:
 
     [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
     /// Writes or adds to both parameters' gradients, from the pass' input and a gradient of the output that is masked.
-    virtual void run(const PassArgs<Host, T>& args) const = 0;
+    virtual void run(const BackwardArgs<Host, T>& args) const = 0;
 };
 
 namespace impl {
@@ -38,7 +38,7 @@ public:
     AmxBFloat16WeightGradient(const BuildContext<Host, BFloat16>& build, const ConvolutionShape& shape)
         : bias_(shape.bias), gradient_(shape, build.batch, build.context.threads()) {}
     [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
-    void run(const PassArgs<Host, BFloat16>& args) const override {
+    void run(const BackwardArgs<Host, BFloat16>& args) const override {
         gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
                       bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
     }

@@ -68,30 +68,30 @@ public:
     }
 
     /// Transforms the filters. Called once after each change of the parameters.
-    void prepare(const PassArgs<Host>& args) override {
+    void prepare(const ForwardArgs<Host>& args) override {
         impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
         if (!input_gradient_) return;
         impl::pack_winograd_turned_filters<W>(args.context, args.parameters[0], map_.in, map_.out,
                                               floats(args.packed + packed_bytes()));
     }
 
-    void forward(const PassArgs<Host>& args) override {
+    void forward(const ForwardArgs<Host>& args) override {
         forward_.run(args.context, args.input, floats(args.packed), bias_ ? args.parameters[1] : nullptr, relu_,
                      args.output, floats(args.scratch));
     }
 
-    void backward(const PassArgs<Host>& args) override {
+    void backward(const BackwardArgs<Host>& args) override {
         if (mask_) impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
         backward_weights(args);
         if (args.input_gradient != nullptr) backward_data(args);
     }
 
     /// The two parts of backward, for an output gradient that is masked.
-    void backward_weights(const PassArgs<Host>& args) {
+    void backward_weights(const BackwardArgs<Host>& args) {
         weights_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));
     }
-    void backward_data(const PassArgs<Host>& args) {
+    void backward_data(const BackwardArgs<Host>& args) {
         data_.run(args.context, args.output_gradient, floats(args.packed + packed_bytes()), nullptr, false,
                   args.input_gradient, floats(args.scratch));
     }
