@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --device: what a run does on this machine's processors (OnHost) and on the GPUs that this process sees (OnCuda, for nvcc).
-// Both have the same members.
+// --device: what a run does on this machine's processors, and on the GPUs that this process sees (for nvcc). Both have the same
+// members.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <cupola/cupola.hpp>
-#include <cupola/io/checkpoint_info.hpp>
 #ifdef __CUDACC__
 #include <cupola/cuda.hpp>
 #include <cupola/data/cuda_batches.hpp>
@@ -29,18 +28,23 @@
 
 namespace cifar10 {
 
+/// A run's side of the device.
+template <Place place>
+class Side;
+
 #ifndef __CUDACC__
 
 /// Of --convolution: null is oneDNN's direct one, and so is what bf16 has.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
 
 /// Where the processors go: one device a replica as far as they last, all threads shared out evenly.
-class OnHost {
+template <>
+class Side<Place::host> {
 public:
     using Device = Host;
     static constexpr bool profiles = true;
 
-    explicit OnHost(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
+    explicit Side(const TrainOptions& options) : options_(&options), convolution_(convolution_of(options)) {
         const int processors = omp_get_num_procs();
         devices_ = options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, processors);
         threads_ = options.threads_per_device != 0 ? options.threads_per_device
@@ -73,14 +77,6 @@ public:
                     convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers");
     }
 
-    /// What the bits of a result depend on beside the settings of the run.
-    void describe(CheckpointInfo& info) const {
-        info.set("convolution", convolution_name());
-        info.set("threads_per_device", text(threads_));
-        info.set("onednn", Host::library_version());
-        info.set("isa", text(Host::library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
-    }
-
     /// What is to be done after a step, and at the end of the run: nothing.
     struct Callback {
         void on_step(const StepReport&, Run&) {}
@@ -108,18 +104,16 @@ private:
 #else
 
 /// One GPU a replica as far as they last.
-class OnCuda {
+template <>
+class Side<Place::cuda> {
 public:
     using Device = Cuda;
     static constexpr bool profiles = false;
 
-    explicit OnCuda(const TrainOptions& options)
+    explicit Side(const TrainOptions& options)
         : options_(&options),
           plans_(plan_path(options), options.run.writes),
-          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, cuda_devices())) {
-        cudaDeviceProp properties{};
-        gpu_ = cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "a GPU without a name";
-    }
+          devices_(options.num_devices != 0 ? options.num_devices : std::min(options.num_replicas, cuda_devices())) {}
 
     [[nodiscard]] int devices() const { return devices_; }
     [[nodiscard]] CudaOptions device_options() const {
@@ -146,26 +140,17 @@ public:
 
     /// For the line `replicas:`.
     [[nodiscard]] std::string description() const {
-        return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", gpu_, ", ", Cuda::library_version(),
-                    options_->tf32 ? ", TF32" : "", options_->deterministic ? ", deterministic" : "", ")",
+        return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", Cuda::gpu_name(), ", ",
+                    Cuda::library_version(), options_->tf32 ? ", TF32" : "",
+                    options_->deterministic ? ", deterministic" : "", ")",
                     options_->processes == 1 ? std::string()
                                              : text(", in process ", options_->process, " of ", options_->processes));
-    }
-
-    /// What the bits of a result depend on beside the settings of the run.
-    void describe(CheckpointInfo& info) const {
-        info.set("gpu", gpu_);
-        info.set("cuda", Cuda::library_version());
-        if (options_->tf32) info.set("tf32", "on");
-        if (options_->deterministic) info.set("deterministic", "on");
-        // NCCL adds up the devices in an order of its own; ConcatMean's sum is the same for any number of them.
-        if (options_->averaging == "nccl") info.set("ranks", text(devices_ * options_->processes));
     }
 
     /// After the first step the training's plans are all chosen; in the second its work is captured, or not.
     template <class Training>
     struct Callback {
-        OnCuda* side;
+        Side* side;
         const Training* training;
         int reports = 0;
 
@@ -207,7 +192,6 @@ private:
     const TrainOptions* options_;
     PlanFile plans_;
     int devices_;
-    std::string gpu_;
 };
 
 #endif

@@ -84,14 +84,16 @@ int with_statistics([[maybe_unused]] const TrainOptions& options, Run&& run) {
     }
 }
 
-/// Trains and evaluates. `side` is an OnHost or an OnCuda.
-template <class Net, class Parts, class Side, class Averaging, class Statistics>
+/// Trains and evaluates. `side` is a Side of the device.
+template <class Net, class Parts, Place place, class Averaging, class Statistics>
 int run_training(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
-                 const std::string& optimizer, Side& side, const Averaging& averaging, const Statistics& statistics) {
+                 const std::string& optimizer, Side<place>& side, const Averaging& averaging,
+                 const Statistics& statistics) {
     TrainingRun run(options.run);
     auto source = side.template source<typename Parts::Augment>(
         images.train, {.batch_size = options.batch_size, .replicas = options.all_replicas(), .seed = options.seed});
-    DataParallel<Net, typename Parts::Loss, Clipped<NamedOptimizer>, Averaging, typename Side::Device, Statistics>
+    DataParallel<Net, typename Parts::Loss, Clipped<NamedOptimizer>, Averaging, typename Side<place>::Device,
+                 Statistics>
         training({.replicas = options.num_replicas,
                   .devices = side.devices(),
                   .device = side.device_options(),
@@ -106,7 +108,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                   .moving_average = {.decay = options.ema_decay}});
     auto batches = side.batches(source);
     run.say_header(training, side.description(), options.log_device_placement);
-    if constexpr (Side::profiles) {
+    if constexpr (Side<place>::profiles) {
         if (options.profile) {
             run.output().say(to_string(profile(training, batches)));
             return 0;
@@ -116,8 +118,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
     if (run.has_folder())
         run.info().set("data", fingerprint(images.train));  // reads every image: for a run that is kept
     run.describe(training);
-    run.info().set("precision", options.precision);
-    side.describe(run.info());
+    run.info().set("precision", options.precision);  // in the flag's words
 
     auto test = side.template test_batches<typename Parts::Centre>(images.test);
     const int status = run.train(training, batches, test, side.callback(training));
@@ -128,11 +129,7 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
 template <Model model, Precision precision, Place place>
 int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer) {
-#ifdef __CUDACC__
-    OnCuda side(options);
-#else
-    OnHost side(options);
-#endif
+    Side<place> side(options);
     using Float = typename Parts<model>::Net;
     using Net = std::conditional_t<precision == Precision::float32, Float, InBFloat16<Float>>;
     return side.with_averaging([&](const auto& averaging) {

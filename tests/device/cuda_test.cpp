@@ -129,3 +129,16 @@ TEST_CASE("the libraries' versions are named, without a GPU too") {
     CHECK(contains(versions, ", cuDNN 9."));
     CHECK(contains(versions, ", cuBLASLt 13."));
 }
+
+TEST_CASE("what the bits of a result depend on is named, and what is switched on") {
+    const auto names = [](const CudaOptions& options) {
+        std::string all;
+        Cuda::describe(options, [&](const char* name, const std::string& text) {
+            CHECK_FALSE(text.empty());
+            all += std::string(all.empty() ? "" : " ") + name;
+        });
+        return all;
+    };
+    CHECK(names({}) == "gpu cuda");
+    CHECK(names({.tf32 = true, .deterministic = true}) == "gpu cuda tf32 deterministic");
+}

@@ -163,11 +163,15 @@ TEST_CASE("a checkpoint keeps what the run and its training say of themselves, i
     for (const auto& [key, value] : info.entries()) keys.push_back(key);
     CHECK(keys == std::vector<std::string>{"model", "seed", "batch_size", "replicas", "accumulation", "optimizer",
                                            "learning_rate", "averaging", "bn_stats", "moving_average", "precision",
-                                           "images_seen", "smoothed_losses"});
+                                           "convolution", "threads_per_device", "onednn", "isa", "images_seen",
+                                           "smoothed_losses"});
     CHECK(*info.find("seed") == "a seed of its own");
     CHECK(*info.find("optimizer") == "sgd, momentum 0.9");
     CHECK(*info.find("averaging") == "ConcatMean");
     CHECK(*info.find("precision") == "float32");
+    CHECK(*info.find("convolution") == "direct");
+    CHECK(*info.find("threads_per_device") == "1");
+    CHECK(info.find("isa")->ends_with(std::string(" (oneDNN), ") + compiled_isa + " (Cupola)"));
 }
 
 TEST_CASE("a folder with checkpoints is refused unless the run is to go on from them") {

@@ -266,6 +266,19 @@ struct Cuda {
                     cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
                     '.', cublas % 100);
     }
+    /// Calls add(name, text) for each thing of the machine that the bits of a result depend on. `options` are CudaOptions.
+    template <class Options, class Add>
+    static void describe(const Options& options, Add&& add) {
+        add("gpu", gpu_name());
+        add("cuda", library_version());
+        if (options.tf32) add("tf32", std::string("on"));
+        if (options.deterministic) add("deterministic", std::string("on"));
+    }
+    /// Of the first GPU that the process sees.
+    [[nodiscard, gnu::cold]] static std::string gpu_name() {
+        cudaDeviceProp properties{};
+        return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "a GPU without a name";
+    }
 };
 
 static_assert(Device<Cuda>);

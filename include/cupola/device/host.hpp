@@ -151,6 +151,14 @@ struct Host {
     /// what the bits of a result depend on.
     [[nodiscard]] static std::string library_version();
     [[nodiscard]] static std::string library_isa();
+    /// Calls add(name, text) for each thing of the machine that the bits of a result depend on. `options` are HostOptions.
+    template <class Options, class Add>
+    static void describe(const Options& options, Add&& add) {
+        add("convolution", std::string(options.convolution == nullptr ? "direct" : options.convolution->name));
+        add("threads_per_device", text(options.threads));
+        add("onednn", library_version());
+        add("isa", text(library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
+    }
 };
 
 static_assert(Device<Host>);

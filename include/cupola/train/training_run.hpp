@@ -81,7 +81,8 @@ public:
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
     /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, optimizer,
-    /// learning_rate, averaging, bn_stats, moving_average, precision. `train` does so itself; a program calls it before for
+    /// learning_rate, averaging, bn_stats, moving_average, precision; and what the bits depend on beside them, as the device
+    /// says, and the number of `ranks` of a collective. `train` does so itself; a program calls it before for
     /// entries of its own to come after these, or to replace one.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
@@ -100,6 +101,14 @@ public:
         }
         add("moving_average", options.moving_average.description());
         add("precision", std::string(Net::Precision::name));
+        if constexpr (requires { D::describe(options.device, Ignored{}); }) {
+            D::describe(options.device,
+                        [this](std::string_view key, std::string value) { add(key, std::move(value)); });
+        }
+        // A collective adds up the ranks in an order of its own; a function of the rows gives the same sum for any number.
+        if constexpr (AveragesBuckets<Averaging, D>) {
+            add("ranks", text(options.devices * (training.all_replicas() / options.replicas)));
+        }
     }
 
     /// Says what is trained: the network as a table, the memory, the replicas and where they run, the optimiser, the
@@ -204,6 +213,11 @@ private:
     [[nodiscard]] static constexpr std::string_view samples_of() {
         return Net::input_shape.rank == 3 ? "images" : "samples";
     }
+
+    /// In the place of a function in a requires-expression, where nvcc takes no lambda.
+    struct Ignored {
+        void operator()(std::string_view, std::string) const {}
+    };
 
     [[gnu::cold]] void add(std::string_view key, std::string value) {
         if (info_.find(key) == nullptr) info_.set(key, std::move(value));
