@@ -19,10 +19,6 @@ class NamedOptimizer {
     }
 
 public:
-    /// Each of them takes from the device what changes from step to step, so a step on a GPU can be captured.
-    static constexpr bool captured =
-        Sgd::captured && Adam::captured && AdamW::captured && RmsProp::captured && Lars::captured && Lamb::captured;
-
     NamedOptimizer() = default;
 
     /// Throws InvalidArgument for a name that is none.
@@ -70,9 +66,12 @@ public:
     void check() const {
         ask([](const auto& o) { check_optimizer(o); });
     }
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        ask([&](const auto& o) { o.update(u); });
+    [[nodiscard]] bool keeps_zeros() const {
+        return ask([](const auto& o) { return keeps_zeros_of(o); });
+    }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        ask([&](const auto& o) { o.formula(step, segment, apply); });
     }
 
 private:

@@ -5,26 +5,21 @@
 #pragma once
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/adam_update.hpp>
 #include <cupola/ops/cuda/algorithms.hpp>
 #include <cupola/ops/cuda/batch_norm.hpp>
 #include <cupola/ops/cuda/convolution.hpp>
 #include <cupola/ops/cuda/dropout.hpp>
+#include <cupola/ops/cuda/element_update.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
 #include <cupola/ops/cuda/fold_batch_norm.hpp>
 #include <cupola/ops/cuda/gradient_norm.hpp>
-#include <cupola/ops/cuda/lamb_update.hpp>
-#include <cupola/ops/cuda/lars_update.hpp>
 #include <cupola/ops/cuda/linear.hpp>
 #include <cupola/ops/cuda/local_response_norm.hpp>
 #include <cupola/ops/cuda/lrn_then_pool.hpp>
-#include <cupola/ops/cuda/moving_average_update.hpp>
 #include <cupola/ops/cuda/option_a_shortcut.hpp>
 #include <cupola/ops/cuda/peak_rates.hpp>
 #include <cupola/ops/cuda/pool_then_lrn.hpp>
 #include <cupola/ops/cuda/pooling.hpp>
-#include <cupola/ops/cuda/rms_prop_update.hpp>
-#include <cupola/ops/cuda/sgd_update.hpp>
 #include <cupola/ops/cuda/softmax_cross_entropy.hpp>
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/cuda_concat_mean.hpp>

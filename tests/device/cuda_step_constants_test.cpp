@@ -27,8 +27,11 @@ struct Five {
     float a[5];
 };
 
-/// Where a constant lies, in bytes from the beginning.
-std::ptrdiff_t offset(const void* place, const std::byte* from) { return static_cast<const std::byte*>(place) - from; }
+/// Where the next constant lies, in bytes from the beginning.
+template <class K>
+std::ptrdiff_t next(StepConstants& constants, const std::byte* from) {
+    return reinterpret_cast<const std::byte*>(constants.take<K>()) - from;
+}
 
 template <class K>
 K at(std::span<const std::byte> values, std::size_t offset) {
@@ -43,18 +46,21 @@ TEST_CASE("constants lie one after another, each at a multiple of 16 bytes, at t
     alignas(64) std::array<std::byte, 256> device{};
     StepConstants constants(device.data(), device.size());
     for (int step = 0; step < 3; ++step) {
-        for (const bool launching : {false, true}) {
-            const auto number = static_cast<float>(step);
-            constants.begin(launching);
-            CHECK(constants.launching() == launching);
-            CHECK(offset(constants.take(Three{number, 2, 3}), device.data()) == 0);
-            CHECK(offset(constants.take(Five{{1, 2, 3, 4, number}}), device.data()) == 16);
-            CHECK(offset(constants.take(number + 0.5F), device.data()) == 48);
-            const std::span<const std::byte> values = constants.values();
-            CHECK(values.size() == 64);
-            CHECK(at<Three>(values, 0).a == number);
-            CHECK(at<Five>(values, 16).a[4] == number);
-            CHECK(at<float>(values, 48) == number + 0.5F);
+        const auto number = static_cast<float>(step);
+        constants.begin();
+        constants.write(Three{number, 2, 3});
+        constants.write(Five{{1, 2, 3, 4, number}});
+        constants.write(number + 0.5F);
+        const std::span<const std::byte> values = constants.values();
+        CHECK(values.size() == 64);
+        CHECK(at<Three>(values, 0).a == number);
+        CHECK(at<Five>(values, 16).a[4] == number);
+        CHECK(at<float>(values, 48) == number + 0.5F);
+        for (int update = 0; update < 2; ++update) {
+            constants.rewind();
+            CHECK(next<Three>(constants, device.data()) == 0);
+            CHECK(next<Five>(constants, device.data()) == 16);
+            CHECK(next<float>(constants, device.data()) == 48);
         }
     }
     CHECK(device == std::array<std::byte, 256>{});  // that is a kernel's to write
@@ -64,59 +70,62 @@ TEST_CASE("constants lie one after another, each at a multiple of 16 bytes, at t
 TEST_CASE("a step without constants has no values") {
     std::array<std::byte, 16> device{};
     StepConstants constants(device.data(), device.size());
-    constants.begin(false);
+    constants.begin();
     CHECK(constants.values().empty());
 }
 
 TEST_CASE("constants that do not fit are refused with the bytes that there are") {
     alignas(16) std::array<std::byte, 48> device{};
     StepConstants constants(device.data(), device.size());
-    constants.begin(false);
-    static_cast<void>(constants.take(Five{}));
-    static_cast<void>(constants.take(1.0F));
-    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take(1.0F)); }) ==
+    constants.begin();
+    constants.write(Five{});
+    constants.write(1.0F);
+    CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) ==
           "the constants of the optimiser's step need more than the 48 bytes that there are: number 2 ends at byte 64");
 }
 
-TEST_CASE("a step whose constants are others than the first's is refused") {
+TEST_CASE("a step whose constants are others than the first's is refused, and so is an update that takes others") {
     alignas(16) std::array<std::byte, 128> device{};
     StepConstants constants(device.data(), device.size());
-    constants.begin(true);
-    static_cast<void>(constants.take(Three{}, 1));
-    static_cast<void>(constants.take(Five{}));
+    constants.begin();
+    constants.write(Three{});
+    constants.write(Five{});
     CHECK(constants.values().size() == 48);
 
     const char* const captured = "a step on Cuda is captured once, and the next are to launch the same";
-    constants.begin(false);
-    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take(Five{}, 1)); }) ==
-          text("constant 0 of the optimiser's step has 20 bytes and is launched as 1, and had 12 and 1 in the first: ",
-               captured));
-    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take(Three{}, 0)); }) ==
-          text("constant 0 of the optimiser's step has 12 bytes and is launched as 0, and had 12 and 1 in the first: ",
-               captured));
-    static_cast<void>(constants.take(Three{}, 1));
+    const std::string other =
+        text("constant 0 of the optimiser's step is Five, and was Three in the first: ", captured);
+    const std::string more = text("the optimiser has more constants in this step than the 2 of the first: ", captured);
+    constants.begin();
+    CHECK(message_of<InvalidArgument>([&] { constants.write(Five{}); }) == other);
+    constants.write(Three{});
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.values()); }) ==
           text("the optimiser has 1 constants in this step and had 2 in the first: ", captured));
-    static_cast<void>(constants.take(Five{}));
+    constants.write(Five{});
     CHECK(constants.values().size() == 48);
-    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take(1.0F)); }) ==
-          text("the optimiser has more constants in this step than the 2 of the first: ", captured));
+    CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) == more);
+
+    constants.rewind();
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take<Five>()); }) == other);
+    static_cast<void>(constants.take<Three>());
+    static_cast<void>(constants.take<Five>());
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take<Five>()); }) == more);
 }
 
 TEST_CASE("a first step that was broken off is not the one that others are compared with") {
     alignas(16) std::array<std::byte, 128> device{};
     StepConstants constants(device.data(), device.size());
-    constants.begin(true);
-    static_cast<void>(constants.take(Five{}));  // and then a launch was refused
-    constants.begin(false);
-    static_cast<void>(constants.take(Three{}));
-    static_cast<void>(constants.take(Five{}));
+    constants.begin();
+    constants.write(Five{});  // and then a schedule threw
+    constants.begin();
+    constants.write(Three{});
+    constants.write(Five{});
     CHECK(constants.values().size() == 48);
 }
 
 TEST_CASE("an arena without memory refuses the first constant") {
     StepConstants constants{CudaArena()};
-    constants.begin(false);
-    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take(1.0F)); }) ==
+    constants.begin();
+    CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) ==
           "the constants of the optimiser's step need more than the 0 bytes that there are: number 0 ends at byte 16");
 }

@@ -15,6 +15,14 @@
 #include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/lamb.hpp>
+#include <cupola/optim/lars.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/sgd.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 #include "../reference/compare.hpp"
 #include "../reference/pooling.hpp"
@@ -237,107 +245,92 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, 
     }
 }
 
-TEST_CASE("the optimisers' passes agree with Host's, with constants of the host and of the device") {
+namespace {
+
+/// One step of an optimiser on a device, for parameters with state; what they are after it.
+template <class D, class O>
+Floats stepped(typename D::Context& context, const O& optimizer, const Floats& gradient, Floats w, Floats state,
+               const Segment& segment, float clip = 0, float scale = 1) {
+    const auto elements = static_cast<std::int64_t>(w.size());
+    update_parameters(optimizer, Update<D>{.context = context,
+                                           .parameters = w.data(),
+                                           .gradient = gradient.data(),
+                                           .state = state.data(),
+                                           .elements = elements,
+                                           .segments = {&segment, 1},
+                                           .step = 2,
+                                           .scale = scale,
+                                           .clip = clip});
+    if constexpr (std::is_same_v<D, Cuda>) finish(context);
+    w.insert(w.end(), state.begin(), state.end());
+    return w;
+}
+
+}  // namespace
+
+TEST_CASE("each optimiser's formula agrees with Host's, and leaves what is beside its parameters") {
     HostContext host(0, {.threads = 1});
     CudaContext cuda(0, {});
-    // Two moments, the second of squares; `run` is called for `Host` and for `Cuda`.
-    const auto agree = [&](const char* name, auto constants, auto run) {
+    const auto agree = [&](const char* name, const auto& optimizer) {
         for (const std::int64_t count : {1, 3, 4, 1001, 4100}) {
             for (const std::size_t start : starts) {
-                const auto all = static_cast<std::int64_t>(start) + count;
-                Floats first = normal(all, 8), second = normal(all, 9);
-                for (float& value : second) value *= value;
-                const Floats w = normal(all, 10), gradient = normal(all, 11);
-                const auto results = [&](auto device, const auto& k) {
-                    using D = decltype(device);
-                    Floats a = w, b = first, c = second;
-                    if constexpr (std::is_same_v<D, Host>) {
-                        run(device, host, a.data() + start, gradient.data() + start, b.data() + start, c.data() + start,
-                            count, k);
-                    } else {
-                        run(device, cuda, a.data() + start, gradient.data() + start, b.data() + start, c.data() + start,
-                            count, k);
-                        finish(cuda);
+                for (const std::size_t rank : {1, 2}) {
+                    for (const bool plain : {true, false}) {
+                        const auto first = static_cast<std::int64_t>(start), all = first + count + 3;
+                        Floats state = normal(2 * all, 8);
+                        for (float& value : state) value *= value;
+                        const Floats w = normal(all, 10), gradient = normal(all, 11);
+                        const Segment segment{first, count, plain ? 0.0 : 0.01, rank};
+                        const float clip = plain ? 0 : 0.9F, scale = plain ? 1 : 0.7F;
+                        const Floats ours = stepped<Cuda>(cuda, optimizer, gradient, w, state, segment, clip, scale);
+                        CHECK_MESSAGE(distance(ours, stepped<Host>(host, optimizer, gradient, w, state, segment, clip,
+                                                                   scale)) < 1e-6,
+                                      name, " of ", count, " from ", start);
+                        Floats before = w;
+                        before.insert(before.end(), state.begin(), state.end());
+                        for (std::size_t i = 0; i < ours.size(); ++i) {
+                            const auto place = static_cast<std::int64_t>(i) % all;
+                            if (place < first || place >= first + count) CHECK(ours[i] == before[i]);
+                        }
                     }
-                    a.insert(a.end(), b.begin(), b.end());
-                    a.insert(a.end(), c.begin(), c.end());
-                    return a;
-                };
-                const Floats ours = results(Cuda{}, constants);
-                CHECK_MESSAGE(distance(ours, results(Host{}, constants)) < 1e-6, name, " of ", count, " from ", start);
-                CHECK_MESSAGE(same_bits(ours, results(Cuda{}, &constants)), name, " of ", count, " from ", start);
+                }
             }
         }
     };
-    GradientTerms terms{.l2 = 0.01F, .scale = 0.7F, .clip = 0.9F, .weight_decay = 0.03F};
-    for (const bool plain : {true, false}) {
-        if (plain) terms = {};
-        const auto sgd = [](auto device, auto& context, float* w, const float* g, float* a, float*, std::int64_t count,
-                            const auto& k) { ops::SgdUpdate<decltype(device)>::run(context, w, g, a, count, k); };
-        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F}, sgd);
-        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F, .momentum = 0.9F, .decoupled = 0.01F}, sgd);
-        agree("sgd", SgdConstants{.gradient = terms, .rate = 0.1F, .momentum = 0.9F, .nesterov = true}, sgd);
-        agree("adam",
-              AdamConstants{.gradient = terms,
-                            .step_size = 0.01F,
-                            .root_scale = 1.3F,
-                            .first_fraction = 0.1F,
-                            .second_fraction = 0.001F,
-                            .epsilon = 1e-8F,
-                            .decoupled = 0.02F},
-              [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
-                 const auto& k) { ops::AdamUpdate<decltype(device)>::run(context, w, g, a, b, count, k); });
-        for (const float momentum : {0.0F, 0.9F}) {
-            agree("rms_prop",
-                  RmsPropConstants{
-                      .gradient = terms, .rate = 0.1F, .fraction = 0.1F, .momentum = momentum, .epsilon = 0.01F},
-                  [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
-                     const auto& k) { ops::RmsPropUpdate<decltype(device)>::run(context, w, g, b, a, count, k); });
-        }
-        for (const bool adapt : {false, true}) {
-            agree("lamb",
-                  LambConstants{.gradient = terms,
-                                .rate = 0.1F,
-                                .first_scale = 1.2F,
-                                .root_scale = 1.3F,
-                                .first_fraction = 0.1F,
-                                .second_fraction = 0.001F,
-                                .epsilon = 1e-6F,
-                                .weight_decay = 0.02F,
-                                .adapt = adapt},
-                  [](auto device, auto& context, float* w, const float* g, float* a, float* b, std::int64_t count,
-                     const auto& k) { ops::LambUpdate<decltype(device)>::run(context, w, g, a, b, count, k); });
-            agree("lars",
-                  LarsConstants{.gradient = terms,
-                                .rate = 0.1F,
-                                .momentum = 0.9F,
-                                .weight_decay = 0.02F,
-                                .coefficient = 0.01F,
-                                .adapt = adapt},
-                  [](auto device, auto& context, float* w, const float* g, float* a, float*, std::int64_t count,
-                     const auto& k) { ops::LarsUpdate<decltype(device)>::run(context, w, g, a, count, k); });
-        }
+    agree("sgd", Sgd{.learning_rate = 0.1});
+    agree("sgd, decoupled", Sgd{.learning_rate = 0.1, .weight_decay = 0.01, .decoupled = true});
+    agree("momentum", Sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01, .decoupled = true});
+    agree("nesterov", Sgd{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.03});
+    agree("adam", Adam{.learning_rate = 0.01, .weight_decay = 0.03});
+    agree("adamw", AdamW{.learning_rate = 0.01, .weight_decay = 0.02});
+    agree("rms_prop", RmsProp{.learning_rate = 0.1, .epsilon = 0.01, .weight_decay = 0.03});
+    agree("rms_prop with momentum", RmsProp{.learning_rate = 0.1, .momentum = 0.9, .epsilon = 0.01});
+    for (const bool adapt : {false, true}) {
+        agree("lamb", Lamb{.learning_rate = 0.1, .weight_decay = 0.02, .adapt_biases = adapt});
+        agree("lars", Lars{.learning_rate = 0.1, .weight_decay = 0.02, .adapt_biases = adapt});
     }
     Floats average = normal(1001, 1), expected = average;
     const Floats w = normal(1001, 2);
-    ops::MovingAverageUpdate<Cuda>::run(cuda, average.data(), w.data(), 1001, 0.25F);
+    MovingAverage{.decay = 0.75}.update<Cuda>(cuda, average.data(), w.data(), 1001, 100);
     finish(cuda);
-    ops::MovingAverageUpdate<Host>::run(host, expected.data(), w.data(), 1001, 0.25F);
+    MovingAverage{.decay = 0.75}.update<Host>(host, expected.data(), w.data(), 1001, 100);
     CHECK(distance(average, expected) < 1e-6);
 }
 
 TEST_CASE("a parameter of zeros, or a gradient of zeros, is trusted as it is") {
     HostContext host(0, {.threads = 1});
     CudaContext cuda(0, {});
-    for (const bool zero_w : {false, true}) {
-        const Floats g = zero_w ? normal(10, 1) : Floats(10);
-        Floats w = zero_w ? Floats(10) : normal(10, 2), v(10), expected = w, expected_v(10);
-        const LarsConstants k{.rate = 0.1F, .momentum = 0.9F, .coefficient = 0.01F};
-        ops::LarsUpdate<Cuda>::run(cuda, w.data(), g.data(), v.data(), 10, k);
-        finish(cuda);
-        ops::LarsUpdate<Host>::run(host, expected.data(), g.data(), expected_v.data(), 10, k);
-        CHECK(distance(w, expected) < 1e-6);
-    }
+    const auto check = [&](const auto& optimizer) {
+        for (const bool zero_w : {false, true}) {
+            const Floats g = zero_w ? normal(10, 1) : Floats(10), w = zero_w ? Floats(10) : normal(10, 2), state(20);
+            const Segment segment{0, 10, 0.0, 2};
+            const Floats ours = stepped<Cuda>(cuda, optimizer, g, w, state, segment);
+            for (const float value : ours) CHECK(std::isfinite(value));
+            CHECK(distance(ours, stepped<Host>(host, optimizer, g, w, state, segment)) < 1e-6);
+        }
+    };
+    check(Lars{.learning_rate = 0.1});
+    check(Lamb{.learning_rate = 0.1});
 }
 
 static_assert(AveragingPolicy<ConcatMean, Cuda> && AveragingPolicy<ConcatMean, Host>);

@@ -24,6 +24,7 @@
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 #include "../reference/compare.hpp"
 #include "../throws_with.hpp"
@@ -171,15 +172,17 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
     struct alignas(16) Place {
         std::byte bytes[12000]{};
     } device;
+    struct FourteenFloats {
+        float values[14];
+    };
     for (const int count : {0, 1, 40, 100, 180}) {
         impl::StepConstants constants(device.bytes, sizeof device.bytes);
-        constants.begin(false);
-        for (int i = 0; i < count; ++i)
-            static_cast<void>(constants.take(AdamConstants{.step_size = static_cast<float>(i)}));
+        constants.begin();
+        for (int i = 0; i < count; ++i) constants.write(FourteenFloats{{static_cast<float>(i)}});
         impl::queue_constants(cuda, constants);
         const std::vector<std::byte> expected(constants.values().begin(), constants.values().end());
-        constants.begin(true);  // the host's may change at once
-        static_cast<void>(count > 0 ? constants.take(AdamConstants{.step_size = -1.0F}) : nullptr);
+        constants.begin();  // the host's may change at once
+        if (count > 0) constants.write(FourteenFloats{{-1.0F}});
         cuda.synchronize();
         CHECK(std::vector<std::byte>(device.bytes, device.bytes + expected.size()) == expected);
         CHECK(device.bytes[expected.size()] == std::byte{});
@@ -205,15 +208,19 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
     const auto same = [&](const char* name, const auto& optimizer) {
         CAPTURE(name);
         Floats state(static_cast<std::size_t>(elements) * 2, 0.5F);
+        const MovingAverage averages{.decay = 0.9};
+        const auto update_of = [&](Floats& parameters, Floats& moments, std::int64_t step) {
+            return Update<Cuda>{.context = cuda,
+                                .parameters = parameters.data(),
+                                .gradient = gradient.data(),
+                                .state = moments.data(),
+                                .elements = elements,
+                                .segments = segments,
+                                .step = step};
+        };
         const auto update = [&](Floats& parameters, Floats& moments, std::int64_t step) {
-            optimizer.update(Update<Cuda>{.context = cuda,
-                                          .parameters = parameters.data(),
-                                          .gradient = gradient.data(),
-                                          .state = moments.data(),
-                                          .elements = elements,
-                                          .segments = segments,
-                                          .step = step});
-            MovingAverage{.decay = 0.9}.update<Cuda>(cuda, moments.data() + 50, parameters.data() + 50, 10, step + 1);
+            update_parameters(optimizer, update_of(parameters, moments, step));
+            averages.update<Cuda>(cuda, moments.data() + 50, parameters.data() + 50, 10, step + 1);
         };
         Place device;
         impl::StepConstants constants(device.bytes, sizeof device.bytes);
@@ -224,13 +231,14 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
             update(plain, plain_state, step);
             cuda.set_step_scalars({.healthy = &healthy, .step = nullptr, .constants = &constants});
             const Floats before = captured, state_before = captured_state;
-            constants.begin(false);
-            update(captured, captured_state, step);
+            constants.begin();
+            write_constants(optimizer, update_of(captured, captured_state, step), constants);
+            constants.write(averages.constants(step + 1));
             cuda.synchronize();
             CHECK(same_bits(captured, before));
             CHECK(same_bits(captured_state, state_before));
             impl::queue_constants(cuda, constants);
-            constants.begin(true);
+            constants.rewind();
             // What is captured has the first step's numbers; those of the device count.
             if (step == 2) {
                 healthy = 0;
@@ -239,7 +247,7 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
                 CHECK(same_bits(captured, before));
                 CHECK(same_bits(captured_state, state_before));
                 healthy = 1;
-                constants.begin(true);
+                constants.rewind();
             }
             update(captured, captured_state, 0);
             cuda.synchronize();
@@ -268,11 +276,11 @@ TEST_CASE("a norm that stays on the device clips as Host's does") {
     const Floats w = normal(elements, 21), gradient = normal(elements, 22);
     const auto stepped = [&]<class D>(typename D::Context& context, const auto& optimizer, const Floats& by) {
         Floats parameters = w;
-        optimizer.update(Update<D>{.context = context,
-                                   .parameters = parameters.data(),
-                                   .gradient = by.data(),
-                                   .elements = elements,
-                                   .segments = segments});
+        update_parameters(optimizer, Update<D>{.context = context,
+                                               .parameters = parameters.data(),
+                                               .gradient = by.data(),
+                                               .elements = elements,
+                                               .segments = segments});
         return parameters;
     };
     const auto agree = [&](const auto& optimizer, const Floats& by) {

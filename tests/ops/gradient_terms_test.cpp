@@ -34,11 +34,11 @@ TEST_CASE("what is not a number stays so, and infinity is clipped") {
 
 TEST_CASE("a gradient that is squared has a magnitude of at most 1e19") {
     constexpr float largest = std::numeric_limits<float>::max(), inf = std::numeric_limits<float>::infinity();
-    constexpr GradientAt at{GradientTerms{}};
-    for (const float g : {0.0F, -0.0F, 1e-40F, 1.5F, -9.9e18F, 1e19F, -1e19F}) CHECK(at.squarable(g, 0.5F) == g);
+    constexpr SquareLimit squarable{};
+    for (const float g : {0.0F, -0.0F, 1e-40F, 1.5F, -9.9e18F, 1e19F, -1e19F}) CHECK(squarable(g) == g);
     for (const float g : {1.1e19F, 1.9e19F, largest, inf}) {
-        CHECK(at.squarable(g, 0.5F) == 1e19F);
-        CHECK(at.squarable(-g, 0.5F) == -1e19F);
+        CHECK(squarable(g) == 1e19F);
+        CHECK(squarable(-g) == -1e19F);
     }
-    CHECK(std::isnan(at.squarable(std::numeric_limits<float>::quiet_NaN(), 0.5F)));
+    CHECK(std::isnan(squarable(std::numeric_limits<float>::quiet_NaN())));
 }

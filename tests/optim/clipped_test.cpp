@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
-#include <cupola/ops/host/sgd_update.hpp>
 #include <cupola/optim/sgd.hpp>
 
 #include "stepping.hpp"

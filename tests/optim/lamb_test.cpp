@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/lamb_update.hpp, cupola/ops/host/lamb_update.hpp
 #include <cupola/optim/lamb.hpp>
 
 #include <cmath>
@@ -8,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/host/lamb_update.hpp>
+#include <cupola/ops/host/element_update.hpp>
 
 #include "stepping.hpp"
 

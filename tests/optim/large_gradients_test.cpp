@@ -17,6 +17,7 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"
@@ -45,13 +46,13 @@ public:
     void step(std::int64_t step, const Floats& gradient) {
         [[maybe_unused]] const auto team = context_.team();
         operation_run::Guarded<D> on_device(context_, gradient);
-        optimizer_.update(Update<D>{.context = context_,
-                                    .parameters = w_.data(),
-                                    .gradient = on_device.data(),
-                                    .state = state_.data(),
-                                    .elements = elements,
-                                    .segments = segments,
-                                    .step = step});
+        update_parameters(optimizer_, Update<D>{.context = context_,
+                                                .parameters = w_.data(),
+                                                .gradient = on_device.data(),
+                                                .state = state_.data(),
+                                                .elements = elements,
+                                                .segments = segments,
+                                                .step = step});
         w = w_.read();
         state = state_.read();
     }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/moving_average_update.hpp, cupola/ops/host/moving_average_update.hpp
 #include <cupola/optim/moving_average.hpp>
 
 #include <limits>
@@ -7,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/host/moving_average_update.hpp>
+#include <cupola/ops/host/element_update.hpp>
 
 #include "golden/moving_average.hpp"
 #include "stepping.hpp"

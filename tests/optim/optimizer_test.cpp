@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/adam_update.hpp, cupola/ops/host/adam_update.hpp, cupola/ops/host/rms_prop_update.hpp
-// Covers: cupola/ops/rms_prop_update.hpp, cupola/optim/adam.hpp, cupola/optim/adam_w.hpp, cupola/optim/rms_prop.hpp
+// Covers: cupola/ops/element_update.hpp, cupola/ops/host/element_update.hpp, cupola/optim/adam.hpp
+// Covers: cupola/optim/adam_w.hpp, cupola/optim/rms_prop.hpp, cupola/optim/update_parameters.hpp
 //
 // What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of
 // threads.
@@ -22,12 +22,8 @@
 #include <cupola/optim/rms_prop.hpp>
 #include <cupola/optim/sgd.hpp>
 
-#include <cupola/ops/host/adam_update.hpp>
+#include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
-#include <cupola/ops/host/lamb_update.hpp>
-#include <cupola/ops/host/lars_update.hpp>
-#include <cupola/ops/host/rms_prop_update.hpp>
-#include <cupola/ops/host/sgd_update.hpp>
 
 #include "golden/optimizers.hpp"
 #include "stepping.hpp"

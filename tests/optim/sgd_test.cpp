@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/host/sgd_update.hpp, cupola/ops/sgd_update.hpp
 #include <cupola/optim/sgd.hpp>
 
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include <cupola/ops/host/sgd_update.hpp>
+#include <cupola/ops/host/element_update.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 #include "golden/sgd.hpp"
 
 using namespace cupola;
 
 static_assert(Optimizer<Sgd, Host>);
-static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasStateArenas<Schedule>);
+static_assert(!Optimizer<int, Host> && !HasUpdate<Schedule, Host> && !HasFormula<Schedule> && HasFormula<Sgd> &&
+              !HasStateArenas<Schedule>);
 
 TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and decoupled decay") {
     HostContext context(0, {.threads = 1});
@@ -33,13 +34,13 @@ TEST_CASE("twenty steps follow PyTorch's, with momentum, Nesterov, coupled and d
             for (std::size_t i = 0; i < golden.parameters; ++i) {
                 gradient[i] = static_cast<float>(golden.gradients[step * golden.parameters + i]);
             }
-            sgd.update(Update<Host>{.context = context,
-                                    .parameters = w.data(),
-                                    .gradient = gradient.data(),
-                                    .state = sgd.state_arenas() == 0 ? nullptr : state.data(),
-                                    .elements = count,
-                                    .segments = {&segment, 1},
-                                    .step = static_cast<std::int64_t>(step)});
+            update_parameters(sgd, Update<Host>{.context = context,
+                                                .parameters = w.data(),
+                                                .gradient = gradient.data(),
+                                                .state = sgd.state_arenas() == 0 ? nullptr : state.data(),
+                                                .elements = count,
+                                                .segments = {&segment, 1},
+                                                .step = static_cast<std::int64_t>(step)});
             for (std::size_t i = 0; i < golden.parameters; ++i) {
                 CHECK(static_cast<double>(w[i]) ==
                       doctest::Approx(golden.trace[step * golden.parameters + i]).epsilon(1e-5).scale(0.1));
@@ -52,8 +53,11 @@ TEST_CASE("a segment's l2 is added to its gradient alone") {
     HostContext context(0, {.threads = 1});
     std::vector<float> w{1, 1, 1, 1}, gradient{0, 0, 0, 0};
     const Segment segments[] = {{0, 2, 0.5}, {2, 2, 0.0}};
-    Sgd{.learning_rate = 0.1}.update(Update<Host>{
-        .context = context, .parameters = w.data(), .gradient = gradient.data(), .elements = 4, .segments = segments});
+    update_parameters(Sgd{.learning_rate = 0.1}, Update<Host>{.context = context,
+                                                              .parameters = w.data(),
+                                                              .gradient = gradient.data(),
+                                                              .elements = 4,
+                                                              .segments = segments});
     CHECK(w[0] == doctest::Approx(0.95));
     CHECK(w[1] == doctest::Approx(0.95));
     CHECK(w[2] == 1.0F);

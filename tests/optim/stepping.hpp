@@ -9,7 +9,9 @@
 #include <vector>
 
 #include <cupola/device/host.hpp>
+#include <cupola/ops/host/element_update.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 namespace stepping {
 
@@ -58,7 +60,7 @@ struct Arena {
     /// The parameters after the update of `step`.
     std::vector<float> step(std::int64_t step, std::span<const float> gradients) {
         scatter(gradient, gradients);
-        optimizer.update(update(step));
+        cupola::update_parameters(optimizer, update(step));
         return gather(w);
     }
     [[nodiscard]] cupola::Update<cupola::Host> update(std::int64_t step) {

@@ -27,7 +27,7 @@ struct Images {
 /// Wrong on one device from one step on, as a broken processor would be.
 struct Faulty : Sgd {
     void update(const Update<Host>& u) const {
-        Sgd::update(u);
+        update_parameters(static_cast<const Sgd&>(*this), u);
         if (u.context.ordinal() == 1 && u.step == 4) u.parameters[7] += 1e-7F;
     }
 };
@@ -35,7 +35,7 @@ struct Faulty : Sgd {
 /// Makes a parameter infinite in step 0: the bias of local3.
 struct Ruining : Sgd {
     void update(const Update<Host>& u) const {
-        Sgd::update(u);
+        update_parameters(static_cast<const Sgd&>(*this), u);
         if (u.step == 0)
             u.parameters[tutorial::SmallNet::layers[9].offsets[1]] = std::numeric_limits<float>::infinity();
     }

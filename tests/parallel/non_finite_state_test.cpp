@@ -30,7 +30,7 @@ struct Ruining : Sgd {
     std::int64_t ruins_step = 0, offset = 0;
     float value = not_a_number;
     void update(const Update<Host>& u) const {
-        Sgd::update(u);
+        update_parameters(static_cast<const Sgd&>(*this), u);
         if (u.step == ruins_step) u.parameters[offset] = value;
     }
 };

@@ -35,7 +35,7 @@ Training::Options options(int replicas = 2) {
 /// Makes a parameter infinite in step 0.
 struct Ruining : Sgd {
     void update(const Update<Host>& u) const {
-        Sgd::update(u);
+        update_parameters(static_cast<const Sgd&>(*this), u);
         const LayerInfo& conv2 = tutorial::SmallNet::layers[4];
         REQUIRE(conv2.name == "conv2");
         if (u.step == 0) u.parameters[conv2.offsets[1]] = std::numeric_limits<float>::infinity();

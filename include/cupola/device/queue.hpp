@@ -28,8 +28,8 @@
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
 //                                               called once only, and what it queued is repeated afterwards
-//   void gather_constants(work)                 before an update that may be repeated: collects the constants of this step
-//                                               from `work`, which queues nothing meanwhile
+//   void set_constants(write)                   before an update that may be repeated: `write(to)` calls to.write(k) for each
+//                                               constant of this step and queues nothing
 //   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
 //   std::span<const V> on_host(context, from, count, copy)   what the host reads, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
@@ -72,6 +72,10 @@ namespace impl {
 struct NoWork {
     void operator()() const {}
 };
+struct NoConstants {
+    template <class Constants>
+    void operator()(Constants&) const {}
+};
 
 }  // namespace impl
 
@@ -90,7 +94,7 @@ concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recordi
     queue.write(to, 1.0F);
     queue.queue(impl::NoWork{});
     queue.queue(recording, true, impl::NoWork{});
-    queue.gather_constants(impl::NoWork{});
+    queue.set_constants(impl::NoConstants{});
     queue.update(healthy, impl::NoWork{});
     queue.synchronize();
 };

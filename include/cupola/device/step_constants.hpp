@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where an optimiser's constants are while a step is captured: its launches are given places on the device, the same in
-// each step, and read there what the step has queued before them.
+// Where an optimiser's constants are in a step that is captured once and run many times: its launches have places on the
+// device, the same in each step, and read there what the step has queued before them. They are computed once per step, then
+// applied:
 //
-//   begin(false), the optimiser's update, and what queues values():   this step's constants; nothing is launched
-//   begin(true), the optimiser's update:                              captured once, or launched anew each step
+//   begin(), write(k) for each constant in order, and what queues values()   this step's
+//   rewind(), the update, whose launches take<K>() their places in order     captured once, or launched anew each step
 //
-// What values() was first called after is the sequence of every step: another throws InvalidArgument, as nothing
-// captured would fit it.
+// The constants that values() was first called after are those of every step: others throw InvalidArgument, as nothing
+// captured would fit them.
 #pragma once
 
 #include <cstddef>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/device/cuda.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -37,73 +40,68 @@ public:
     /// In memory of the device that outlives this, aligned as its kind is.
     StepConstants(std::byte* on_device, std::size_t bytes) : on_device_(on_device), capacity_(bytes) {}
 
-    /// Before each call of the optimiser's update.
-    void begin(bool launching) {
+    /// Before the step's constants are written.
+    void begin() {
         if (!fixed_) sequence_.clear();
         values_.clear();
-        taken_ = 0;
-        launching_ = launching;
+        place_ = 0;
     }
-    /// Whether what is being updated launches; otherwise the step only gathers constants.
-    [[nodiscard]] bool launching() const { return launching_; }
-
-    /// The place of `k` on the device. `launched_as` tells the launches apart that one operation chooses among: it is
-    /// the same in each step, as the size is.
     template <class K>
-    [[nodiscard]] const K* take(const K& k, int launched_as = 0) {
+    void write(const K& k) {
         static_assert(std::is_trivially_copyable_v<K> && alignof(K) <= each_aligned);
-        const std::size_t offset = place_for({sizeof(K), launched_as});
+        const std::size_t offset = values_.size();
+        const std::size_t end = offset + aligned_size<K>;
+        require(end <= capacity_, "the constants of the optimiser's step need more than the ", capacity_,
+                " bytes that there are: number ", place_, " ends at byte ", end);
+        if (!fixed_) sequence_.push_back({type_name<K>(), offset});
+        require_kind(type_name<K>());
+        ++place_;
+        values_.resize(end);
         std::memcpy(values_.data() + offset, &k, sizeof(K));
-        return reinterpret_cast<const K*>(on_device_ + offset);
+    }
+    /// Before each update that takes them.
+    void rewind() { place_ = 0; }
+    /// Where the next constant is on the device.
+    template <class K>
+    [[nodiscard]] const K* take() {
+        require_kind(type_name<K>());
+        return reinterpret_cast<const K*>(on_device_ + sequence_[place_++].offset);
     }
 
     /// The constants since begin(), as they are to lie on the device, a multiple of 16 bytes; until the next begin().
     [[nodiscard]] std::span<const std::byte> values() const {
-        require(!fixed_ || taken_ == sequence_.size(), "the optimiser has ", taken_, " constants in this step and had ",
-                sequence_.size(),
-                " in the first: a step on Cuda is captured once, and the next are to launch the same");
+        require(place_ == sequence_.size(), "the optimiser has ", place_, " constants in this step and had ",
+                sequence_.size(), " in the first: ", captured_once);
         fixed_ = true;
         return values_;
     }
     [[nodiscard]] std::byte* on_device() const { return on_device_; }
 
 private:
-    struct Taken {
-        std::size_t bytes = 0;
-        int launched_as = 0;
-
-        bool operator==(const Taken&) const = default;
+    struct Constant {
+        std::string_view type;
+        std::size_t offset = 0;
     };
+    static constexpr std::string_view captured_once =
+        "a step on Cuda is captured once, and the next are to launch the same";
+    template <class K>
+    static constexpr std::size_t aligned_size = (sizeof(K) + each_aligned - 1) / each_aligned * each_aligned;
 
-    [[nodiscard]] std::size_t place_for(const Taken& taken) {
-        const std::size_t offset = values_.size();
-        const std::size_t end = offset + (taken.bytes + each_aligned - 1) / each_aligned * each_aligned;
-        require(end <= capacity_, "the constants of the optimiser's step need more than the ", capacity_,
-                " bytes that there are: number ", taken_, " ends at byte ", end);
-        if (fixed_) {
-            require(taken_ < sequence_.size(), "the optimiser has more constants in this step than the ",
-                    sequence_.size(),
-                    " of the first: a step on Cuda is captured once, and the next are to launch the same");
-            const Taken& first = sequence_[taken_];
-            require(taken == first, "constant ", taken_, " of the optimiser's step has ", taken.bytes,
-                    " bytes and is launched as ", taken.launched_as, ", and had ", first.bytes, " and ",
-                    first.launched_as,
-                    " in the first: a step on Cuda is captured once, and the next are to launch the same");
-        } else {
-            sequence_.push_back(taken);
-        }
-        ++taken_;
-        values_.resize(end);
-        return offset;
+    /// That the next constant is of the first step's type.
+    void require_kind(std::string_view type) const {
+        require(place_ < sequence_.size(), "the optimiser has more constants in this step than the ", sequence_.size(),
+                " of the first: ", captured_once);
+        require(sequence_[place_].type == type, "constant ", place_, " of the optimiser's step is ", type, ", and was ",
+                sequence_[place_].type, " in the first: ", captured_once);
     }
 
     CudaArena arena_;
     std::byte* on_device_;
     std::size_t capacity_;
     std::vector<std::byte> values_;
-    std::vector<Taken> sequence_;
-    std::size_t taken_ = 0;
-    bool launching_ = false;
+    std::vector<Constant> sequence_;
+    /// The number of the constant that is written or taken next.
+    std::size_t place_ = 0;
     /// Whether the sequence is that of every step. A sequence broken off before its values were asked for never is.
     mutable bool fixed_ = false;
 };

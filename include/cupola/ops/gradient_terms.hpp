@@ -19,9 +19,6 @@ struct GradientTerms {
     /// The largest magnitude; 0 for none.
     float clip = 0;
     float weight_decay = 0;
-    /// The largest magnitude of g that an optimiser squares. A number of the pass and not of the compiler, which would
-    /// compute a constant's square apart and round the other squares otherwise.
-    float square_limit = 1e19F;
     /// A factor of the scale that is on the device, and known there when the pass runs; null for none, as on `Host`.
     const float* scale_on_device = nullptr;
 };
@@ -33,8 +30,7 @@ public:
         : l2_(terms.l2),
           scale_(terms.scale_on_device != nullptr ? terms.scale * *terms.scale_on_device : terms.scale),
           limit_(terms.clip > 0 ? terms.clip : unlimited),
-          weight_decay_(terms.weight_decay),
-          square_limit_(terms.square_limit) {}
+          weight_decay_(terms.weight_decay) {}
 
     /// A NaN stays one.
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float w) const {
@@ -43,17 +39,48 @@ public:
         return (upper < -limit_ ? -limit_ : upper) + weight_decay_ * w;
     }
 
-    /// The same, with a magnitude of at most 1e19: what Adam, LAMB and RMSProp square. The square of a larger one is no
-    /// float, and an infinite mean of squares makes NaNs of all steps that follow. A NaN stays one.
-    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float squarable(float gradient, float w) const {
-        const float g = (*this)(gradient, w);
-        const float upper = g > square_limit_ ? square_limit_ : g;
-        return upper < -square_limit_ ? -square_limit_ : upper;
+private:
+    static constexpr float unlimited = __builtin_huge_valf();
+    float l2_, scale_, limit_, weight_decay_;
+};
+
+/// For a formula that squares a gradient: a magnitude of at most 1e19. The square of a larger one is no float, and an infinite
+/// sum or mean of squares makes NaNs of all steps that follow.
+struct SquareLimit {
+    /// A number of the pass and not of the compiler, which would compute a constant's square apart and round the other squares
+    /// otherwise.
+    float limit = 1e19F;
+
+    /// A NaN stays one.
+    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float g) const {
+        const float upper = g > limit ? limit : g;
+        return upper < -limit ? -limit : upper;
+    }
+};
+
+/// GradientAt where a regulariser's is the only term: fewer operations.
+class RegularizedGradientAt {
+public:
+    CUPOLA_HOST_DEVICE constexpr explicit RegularizedGradientAt(const GradientTerms& terms) : l2_(terms.l2) {}
+    /// Whether that is so.
+    [[nodiscard]] static constexpr bool suffices(const GradientTerms& terms) {
+        return terms.scale == 1.0F && terms.scale_on_device == nullptr && terms.clip == 0.0F &&
+               terms.weight_decay == 0.0F;
+    }
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float w) const {
+        return gradient + l2_ * w;
     }
 
 private:
-    static constexpr float unlimited = __builtin_huge_valf();
-    float l2_, scale_, limit_, weight_decay_, square_limit_;
+    float l2_;
+};
+
+/// The gradient as it is, without any term.
+class UnchangedGradient {
+public:
+    CUPOLA_HOST_DEVICE constexpr explicit UnchangedGradient(const GradientTerms&) {}
+    [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float) const { return gradient; }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

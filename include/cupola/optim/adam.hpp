@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Adam (Kingma, Ba 2014), PyTorch's: the averages are corrected for their start at 0, epsilon is outside the root, and
-// the decay is added to the gradient. ops/adam_update.hpp has the formula.
+// the decay is added to the gradient. optim/impl/moments.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Adam {
-    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -37,9 +36,10 @@ struct Adam {
         impl::require_not_negative("adam's weight decay", weight_decay);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        impl::update_by_adam(u, moments(), learning_rate_at(u.step), weight_decay, 0.0);
+    [[nodiscard]] bool keeps_zeros() const { return epsilon > 0; }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
+        apply(moments().formula(step, learning_rate_at(step), 0.0), weight_decay);
     }
 
 private:

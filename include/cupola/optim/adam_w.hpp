@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // AdamW (Loshchilov, Hutter 2017), PyTorch's: Adam with a decay that its averages do not see, rate * decay of each
-// parameter a step. ops/adam_update.hpp has the formula.
+// parameter a step. optim/impl/moments.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct AdamW {
-    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -37,9 +36,10 @@ struct AdamW {
         impl::require_not_negative("adamw's weight decay", weight_decay);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        impl::update_by_adam(u, moments(), learning_rate_at(u.step), 0.0, weight_decay);
+    [[nodiscard]] bool keeps_zeros() const { return epsilon > 0; }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
+        apply(moments().formula(step, learning_rate_at(step), weight_decay));
     }
 
 private:

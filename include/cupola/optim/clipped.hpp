@@ -22,6 +22,7 @@
 #include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -29,6 +30,7 @@ namespace cupola::inline CUPOLA_ABI {
 template <class Device>
 concept NormStaysOn = requires(typename Device::Context& context, const float* on_device) {
     ops::GradientNorm<Device>::queue_clip_scale(context, 1.0, on_device);
+    ops::GradientNorm<Device>::clip_scale(context);
 };
 
 template <class Inner>
@@ -39,8 +41,6 @@ struct Clipped {
     /// The largest magnitude of one value; 0 for any. At least the smallest normal float otherwise: a smaller one would be
     /// 0 as a float, or could be taken for it by the processor, and 0 means that nothing is clipped.
     double max_value = 0.0;
-
-    static constexpr bool captured = requires { requires Inner::captured; };
 
     [[nodiscard]] int state_arenas() const { return optimizer.state_arenas(); }
     [[nodiscard]] std::string_view state_name(int arena) const { return optimizer.state_name(arena); }
@@ -72,15 +72,19 @@ struct Clipped {
 
     template <class Device>
     void update(const Update<Device>& u) const {
-        Update<Device> clipped = u;
+        Update<Device> clipped = with_limits(u);
         if constexpr (NormStaysOn<Device>) {
-            if (max_norm > 0) clipped.scale_on_device = queue_scale(u);
+            if (max_norm > 0) queue_scale(u);
         } else if (max_norm > 0) {
             const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
             if (fraction < 1) clipped.scale *= static_cast<float>(fraction);
         }
-        if (max_value > 0) clipped.clip = static_cast<float>(max_value);
-        optimizer.update(clipped);
+        update_parameters(optimizer, clipped);
+    }
+    template <class Device, class Constants>
+        requires RepeatableOptimizer<Inner, Device>
+    void constants(const Update<Device>& u, Constants& to) const {
+        write_constants(optimizer, with_limits(u), to);
     }
 
 private:
@@ -90,9 +94,20 @@ private:
         require(limit == 0 || limit >= smallest, what, " is 0 for none, or at least ", smallest, ", not ", limit);
     }
 
-    /// The scale by the norm, on a device that computes it without a wait.
+    /// The update with what is known of its clipping before the gradient is.
     template <class Device>
-    [[nodiscard]] const float* queue_scale(const Update<Device>& u) const {
+    [[nodiscard]] Update<Device> with_limits(const Update<Device>& u) const {
+        Update<Device> clipped = u;
+        if constexpr (NormStaysOn<Device>) {
+            if (max_norm > 0) clipped.scale_on_device = ops::GradientNorm<Device>::clip_scale(u.context);
+        }
+        if (max_value > 0) clipped.clip = static_cast<float>(max_value);
+        return clipped;
+    }
+
+    /// Queues the scale by the norm, on a device that computes it without a wait.
+    template <class Device>
+    void queue_scale(const Update<Device>& u) const {
         bool first = true;
         impl::for_each_contiguous_segment(u, true, [&](const Segment& segment) {
             ops::GradientNorm<Device>::queue_squares(u.context, u.parameters + segment.offset,
@@ -100,7 +115,7 @@ private:
                                                      first);
             first = false;
         });
-        return ops::GradientNorm<Device>::queue_clip_scale(u.context, max_norm, u.scale_on_device);
+        ops::GradientNorm<Device>::queue_clip_scale(u.context, max_norm, u.scale_on_device);
     }
 };
 

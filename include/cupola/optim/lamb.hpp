@@ -1,23 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lamb: Adam's direction with a step as long, for each parameter tensor, as the tensor's norm says (You et al. 2019):
-// for global batches of thousands. ops/lamb_update.hpp has the formula.
+// for global batches of thousands. For each tensor, as algorithm 2 has it,
+//
+//   m = m + (1 - beta1) * (g - m),    v = v + (1 - beta2) * (g^2 - v)
+//   u = m * first_scale / (sqrt(v) * root_scale + epsilon) + weight_decay * w
+//   w = w - rate * trust * u,    trust = norm(w) / norm(u), or 1 where either norm is 0
+//
+// with g of ops/gradient_terms.hpp, first_scale = 1 / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1, 2,
+// ... No finite gradient makes a NaN. u is not stored: the second pass computes it again.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/lamb_update.hpp>
+#include <cupola/ops/square_root.hpp>
 #include <cupola/optim/impl/moments.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// With a trust of 1.
+struct PlainLambFormula {
+    float rate, first_scale, root_scale;
+    /// 1 - beta1 and 1 - beta2, rounded once.
+    float first_fraction, second_fraction;
+    float epsilon, weight_decay;
+    SquareLimit squarable{};
+
+    CUPOLA_HOST_DEVICE void move(float g, float& m, float& v) const {
+        g = squarable(g);
+        m = m + first_fraction * (g - m);
+        v = v + second_fraction * (g * g - v);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE float direction(float w, float m, float v) const {
+        return m * first_scale / (square_root(v) * root_scale + epsilon) + weight_decay * w;
+    }
+    CUPOLA_HOST_DEVICE void operator()(float& w, NoGradient, float m, float v) const { w -= rate * direction(w, m, v); }
+};
+
+struct LambFormula : PlainLambFormula {
+    CUPOLA_HOST_DEVICE float measured(float w, float g, float& m, float& v) const {
+        move(g, m, v);
+        return direction(w, m, v);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE float trusted_rate(double squares_of_w, double squares_of_u) const {
+        if (!(squares_of_w > 0 && squares_of_u > 0)) return rate;
+        return static_cast<float>(static_cast<double>(rate) * std::sqrt(squares_of_w / squares_of_u));
+    }
+};
+
+}  // namespace impl
+
 struct Lamb {
-    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -40,25 +81,18 @@ struct Lamb {
         impl::require_not_negative("lamb's weight decay", weight_decay);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        for (const Segment& segment : u.segments) {
-            const bool adapt = adapt_biases || segment.rank != 1;
-            const LambConstants constants{
-                .gradient = u.terms(segment),
-                .rate = static_cast<float>(learning_rate_at(u.step)),
-                .first_scale = moments().first_correction(u.step),
-                .root_scale = moments().root_scale(u.step),
-                .first_fraction = static_cast<float>(1 - beta1),
-                .second_fraction = static_cast<float>(1 - beta2),
-                .epsilon = static_cast<float>(epsilon),
-                .weight_decay = static_cast<float>(adapt ? weight_decay : 0.0),
-                .adapt = adapt,
-            };
-            ops::LambUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                         u.state_arena(0) + segment.offset, u.state_arena(1) + segment.offset,
-                                         segment.size, constants);
-        }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        const bool adapt = adapt_biases || segment.rank != 1;
+        const impl::PlainLambFormula plain{.rate = static_cast<float>(learning_rate_at(step)),
+                                           .first_scale = moments().first_correction(step),
+                                           .root_scale = moments().root_scale(step),
+                                           .first_fraction = static_cast<float>(1 - beta1),
+                                           .second_fraction = static_cast<float>(1 - beta2),
+                                           .epsilon = static_cast<float>(epsilon),
+                                           .weight_decay = static_cast<float>(adapt ? weight_decay : 0.0)};
+        if (!adapt) return apply(plain);
+        apply(impl::LambFormula{plain});
     }
 
 private:

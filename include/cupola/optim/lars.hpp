@@ -1,23 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lars: momentum with a step as long, for each parameter tensor, as the norms of the tensor and of its gradient say
-// (You, Gitman, Ginsburg 2017): for global batches of thousands. ops/lars_update.hpp has the formula.
+// (You, Gitman, Ginsburg 2017, algorithm 1): for global batches of thousands. For each tensor
+//
+//   v = momentum * v + rate * trust * (g + weight_decay * w),    w = w - v
+//   trust = coefficient * norm(w) / (norm(g) + weight_decay * norm(w)), or 1 where norm(w) or norm(g) is 0
+//
+// with g of ops/gradient_terms.hpp. The rate is inside v, as in the paper.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/lars_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// With a trust of 1.
+struct PlainLarsFormula {
+    float rate, momentum, weight_decay;
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g, float& velocity) const {
+        velocity = momentum * velocity + rate * (g + weight_decay * w);
+        w -= velocity;
+    }
+};
+
+struct LarsFormula : PlainLarsFormula {
+    float coefficient;
+
+    using PlainLarsFormula::operator();
+    CUPOLA_HOST_DEVICE float measured(float, float g) const { return g; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE float trusted_rate(double squares_of_w, double squares_of_g) const {
+        const double of_w = std::sqrt(squares_of_w), of_g = std::sqrt(squares_of_g);
+        const double trust =
+            static_cast<double>(coefficient) * of_w / (of_g + static_cast<double>(weight_decay) * of_w);
+        return of_w > 0 && of_g > 0 ? static_cast<float>(static_cast<double>(rate) * trust) : rate;
+    }
+};
+
+}  // namespace impl
+
 struct Lars {
-    static constexpr bool captured = true;
     Schedule learning_rate = 1.0;
     double momentum = 0.9;
     double weight_decay = 0.0;
@@ -43,21 +74,11 @@ struct Lars {
         impl::require_not_negative("lars's weight decay", weight_decay);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        for (const Segment& segment : u.segments) {
-            const bool adapt = adapt_biases || segment.rank != 1;
-            const LarsConstants constants{
-                .gradient = u.terms(segment),
-                .rate = static_cast<float>(learning_rate_at(u.step)),
-                .momentum = static_cast<float>(momentum),
-                .weight_decay = static_cast<float>(adapt ? weight_decay : 0.0),
-                .coefficient = static_cast<float>(trust_coefficient),
-                .adapt = adapt,
-            };
-            ops::LarsUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                         u.state + segment.offset, segment.size, constants);
-        }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        const auto rate = static_cast<float>(learning_rate_at(step)), kept = static_cast<float>(momentum);
+        if (!adapt_biases && segment.rank == 1) return apply(impl::PlainLarsFormula{rate, kept, 0.0F});
+        apply(impl::LarsFormula{{rate, kept, static_cast<float>(weight_decay)}, static_cast<float>(trust_coefficient)});
     }
 };
 

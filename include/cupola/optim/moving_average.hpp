@@ -12,10 +12,22 @@
 #include <string>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/moving_average_update.hpp>
+#include <cupola/ops/element_update.hpp>
 #include <cupola/optim/impl/settings.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+struct MovingAverageFormula {
+    using Gradient = UnchangedGradient;
+    /// 1 - decay, rounded once.
+    float rate;
+
+    CUPOLA_HOST_DEVICE void operator()(float& average, float w) const { average -= rate * (average - w); }
+};
+
+}  // namespace impl
 
 struct MovingAverage {
     /// 0 keeps no averages; the tutorial's is 0.9999.
@@ -36,8 +48,10 @@ struct MovingAverage {
     template <class Device>
     void update(typename Device::Context& context, float* average, const float* parameters, std::int64_t elements,
                 std::int64_t updates) const {
-        ops::MovingAverageUpdate<Device>::run(context, average, parameters, elements,
-                                              static_cast<float>(1 - decay_at(updates)));
+        ops::ElementUpdate<Device>::run(context, constants(updates), average, parameters, {}, elements);
+    }
+    [[nodiscard]] UpdateConstants<impl::MovingAverageFormula> constants(std::int64_t updates) const {
+        return {.formula = {static_cast<float>(1 - decay_at(updates))}};
     }
 
     /// "moving averages, decay 0.9999 after a warm-up"

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an optimiser, in named parts. Four parts are optional: `double state_start(int arena) const`, the
-// value a state arena starts with (0 without it); `void check() const`, which throws InvalidArgument for settings that
-// mean nothing; `std::string learning_rate_description() const`, for the log; `static constexpr bool captured = true`,
-// for one that changes parameters by the passes of ops/ alone and in each step by the same: a GPU then repeats them
-// without being told each.
+// The contract of an optimiser, in named parts. How it changes parameters is one of two members:
+//
+//   template <class Apply> void formula(std::int64_t step, const Segment&, Apply&& apply) const
+//       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the step, and
+//       optionally a coupled decay, which the formula sees as a part of the gradient. What kind of formula it is depends on
+//       the settings and the segment alone, the same in each step. Every device has the loop, and repeats it on a GPU
+//       without being told each step. `bool keeps_zeros() const`, optional: whether an element of zeros whose gradient is
+//       zero stays so, and neighbouring segments may be updated in one range with the padding between them.
+//   void update(const Update<Device>&) const
+//       the whole update, whatever it takes. It is used where both are there.
+//
+// Three parts are optional: `double state_start(int arena) const`, the value a state arena starts with (0 without it);
+// `void check() const`, which throws InvalidArgument for settings that mean nothing; `std::string
+// learning_rate_description() const`, for the log. An optimiser with `update` may have `void constants(const
+// Update<Device>&, auto& to) const` too, which writes what the formulas inside take in a step, as optim/update_parameters.hpp
+// does, and changes nothing: a GPU then repeats its update.
 #pragma once
 
 #include <concepts>
@@ -16,7 +27,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/ops/gradient_terms.hpp>
+#include <cupola/ops/element_update.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -49,7 +60,7 @@ struct Update {
 
     /// The arena `index` of the state.
     [[nodiscard]] float* state_arena(int index) const { return state + index * elements; }
-    /// The gradient's terms in `segment`, for an optimiser with a coupled decay of its own.
+    /// The gradient's terms in `segment`, with a coupled decay of the optimiser's own.
     [[nodiscard]] GradientTerms terms(const Segment& segment, double weight_decay = 0) const {
         return {.l2 = static_cast<float>(segment.l2),
                 .scale = scale,
@@ -81,13 +92,41 @@ concept HasLearningRate = requires(const O& optimizer, std::int64_t step) {
     { optimizer.learning_rate_at(step) } -> std::convertible_to<double>;
 };
 
+namespace impl {
+
+/// What a concept hands a formula to: nvcc takes no lambda in a requires-expression.
+struct IgnoreFormula {
+    template <class F>
+    void operator()(const F&, double = 0) const {}
+};
+/// What a concept writes constants to.
+struct IgnoreConstants {
+    template <class K>
+    void write(const K&) {}
+};
+
+}  // namespace impl
+
+template <class O>
+concept HasFormula = requires(const O& optimizer, std::int64_t step, const Segment& segment) {
+    optimizer.formula(step, segment, impl::IgnoreFormula{});
+};
+
 template <class O, class Device>
 concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) { optimizer.update(update); };
 
 /// A plain value that is copied to each device. Its update gives the same bits on each.
 template <class O, class Device>
 concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasStateNames<O> && HasDescription<O> &&
-                    HasLearningRate<O> && HasUpdate<O, Device>;
+                    HasLearningRate<O> && (HasFormula<O> || HasUpdate<O, Device>);
+
+/// One whose constants of a step can be had without the update, which a GPU then repeats.
+template <class O, class Device>
+concept RepeatableOptimizer =
+    Optimizer<O, Device> &&
+    (HasUpdate<O, Device> ? requires(const O& optimizer, const Update<Device>& update, impl::IgnoreConstants& to) {
+        optimizer.constants(update, to);
+    } : HasFormula<O>);
 
 /// What state arena `arena` starts with.
 template <HasStateArenas O>
@@ -96,6 +135,16 @@ template <HasStateArenas O>
         return static_cast<float>(optimizer.state_start(arena));
     } else {
         return 0.0F;
+    }
+}
+
+/// Whether the formula leaves an element of zeros as it is where its gradient is zero; false where the optimiser does not say.
+template <HasFormula O>
+[[nodiscard]] bool keeps_zeros_of(const O& optimizer) {
+    if constexpr (requires { optimizer.keeps_zeros(); }) {
+        return optimizer.keeps_zeros();
+    } else {
+        return false;
     }
 }
 
@@ -132,7 +181,8 @@ template <class O, class Device>
     } else if constexpr (!HasLearningRate<O>) {
         message << "lacks `double learning_rate_at(std::int64_t step) const`";
     } else {
-        message << "lacks `void update(const Update<Device>&) const`";
+        message << "lacks `void formula(std::int64_t step, const Segment&, auto&& apply) const` or `void update(const "
+                   "Update<Device>&) const`";
     }
     return message;
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RmsProp: TensorFlow's rule, which is not PyTorch's: epsilon is inside the root, the rate is inside the momentum, and
-// the mean square starts at 1, so that first steps are small. ops/rms_prop_update.hpp has the formula.
+// the mean square starts at 1, so that first steps are small:
+//
+//   s = s + (1 - decay) * (g^2 - s),    v = momentum * v + rate * g / sqrt(s + epsilon),    w = w - v
+//
+// with g of ops/gradient_terms.hpp. No finite gradient makes a NaN. Without momentum v is not stored.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +13,46 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/rms_prop_update.hpp>
+#include <cupola/ops/square_root.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+struct RmsPropFormula {
+    float rate;
+    /// 1 - decay, rounded once.
+    float fraction;
+    float epsilon;
+    SquareLimit squarable{};
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g, float& s) const {
+        g = squarable(g);
+        s = s + fraction * (g * g - s);
+        w -= rate * g * inverse_square_root(s + epsilon);
+    }
+};
+
+struct RmsPropMomentumFormula {
+    float rate, fraction, epsilon, momentum;
+    SquareLimit squarable{};
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g, float& s, float& velocity) const {
+        const float kept = momentum * velocity;  // before the rest: g++ fuses the first product of a sum
+        g = squarable(g);
+        s = s + fraction * (g * g - s);
+        const float step = rate * g * inverse_square_root(s + epsilon);
+        velocity = kept + step;
+        w -= velocity;
+    }
+};
+
+}  // namespace impl
+
 struct RmsProp {
-    static constexpr bool captured = true;
     Schedule learning_rate = 0.001;
     double decay = 0.9;
     double momentum = 0.0;
@@ -48,22 +83,14 @@ struct RmsProp {
         impl::require_not_negative("rmsprop's start of the mean square", start);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding
-        // between them.
-        for (const Segment& segment : u.segments) {
-            const RmsPropConstants constants{
-                .gradient = u.terms(segment, weight_decay),
-                .rate = static_cast<float>(learning_rate_at(u.step)),
-                .fraction = static_cast<float>(1 - decay),
-                .momentum = static_cast<float>(momentum),
-                .epsilon = static_cast<float>(epsilon),
-            };
-            float* const velocity = momentum == 0.0 ? nullptr : u.state_arena(1) + segment.offset;
-            ops::RmsPropUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                            u.state_arena(0) + segment.offset, velocity, segment.size, constants);
-        }
+    // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding between
+    // them. So no keeps_zeros().
+    template <class Apply>
+    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
+        const auto rate = static_cast<float>(learning_rate_at(step)), fraction = static_cast<float>(1 - decay),
+                   inside = static_cast<float>(epsilon);
+        if (momentum == 0.0) return apply(impl::RmsPropFormula{rate, fraction, inside}, weight_decay);
+        apply(impl::RmsPropMomentumFormula{rate, fraction, inside, static_cast<float>(momentum)}, weight_decay);
     }
 };
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sgd: stochastic gradient descent, plain, with momentum or Nesterov momentum, and with weight decay coupled to the
-// gradient (PyTorch's SGD) or decoupled from it (Loshchilov, Hutter 2017). ops/sgd_update.hpp has the formula.
+// gradient (PyTorch's SGD) or decoupled from it (Loshchilov, Hutter 2017). PyTorch's formula:
+//
+//   v = momentum * v + g,    w = w - rate * (decoupled * w + (nesterov ? g + momentum * v : v))
+//
+// with g of ops/gradient_terms.hpp. Without momentum v is g and is not stored.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +13,41 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/sgd_update.hpp>
-#include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/impl/settings.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/schedule.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+struct SgdFormula {
+    float rate;
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g) const { w -= rate * g; }
+};
+
+struct DecayingSgdFormula {
+    float rate, decoupled;
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g) const { w -= rate * (decoupled * w + g); }
+};
+
+template <bool nesterov>
+struct MomentumFormula {
+    float rate, momentum, decoupled;
+
+    CUPOLA_HOST_DEVICE void operator()(float& w, float g, float& velocity) const {
+        velocity = momentum * velocity + g;
+        float direction = velocity;
+        if constexpr (nesterov) direction = g + momentum * velocity;
+        w -= rate * (decoupled * w + direction);
+    }
+};
+
+}  // namespace impl
+
 struct Sgd {
-    static constexpr bool captured = true;
     Schedule learning_rate = 0.1;
     double momentum = 0.0;
     bool nesterov = false;
@@ -42,20 +71,19 @@ struct Sgd {
         impl::require_not_negative("sgd's weight decay", weight_decay);
     }
 
-    template <class Device>
-    void update(const Update<Device>& u) const {
-        impl::for_each_contiguous_segment(u, true, [&](const Segment& segment) {
-            const SgdConstants constants{
-                .gradient = u.terms(segment, decoupled ? 0.0 : weight_decay),
-                .rate = static_cast<float>(learning_rate_at(u.step)),
-                .momentum = static_cast<float>(momentum),
-                .nesterov = nesterov,
-                .decoupled = static_cast<float>(decoupled ? weight_decay : 0.0),
-            };
-            float* const velocity = u.state == nullptr ? nullptr : u.state + segment.offset;
-            ops::SgdUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset, velocity,
-                                        segment.size, constants);
-        });
+    /// An element of zeros whose gradient is zero stays so.
+    [[nodiscard]] bool keeps_zeros() const { return true; }
+    template <class Apply>
+    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
+        const auto rate = static_cast<float>(learning_rate_at(step)), kept = static_cast<float>(momentum),
+                   decay = static_cast<float>(decoupled ? weight_decay : 0.0);
+        const double coupled = decoupled ? 0.0 : weight_decay;
+        if (momentum == 0.0) {
+            if (decay == 0.0F) return apply(impl::SgdFormula{rate}, coupled);
+            return apply(impl::DecayingSgdFormula{rate, decay}, coupled);
+        }
+        if (nesterov) return apply(impl::MomentumFormula<true>{rate, kept, decay}, coupled);
+        apply(impl::MomentumFormula<false>{rate, kept, decay}, coupled);
     }
 };
 

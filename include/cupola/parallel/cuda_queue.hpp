@@ -104,17 +104,17 @@ public:
     }
 
     /// The constants go to the device, where the launches of the update read them.
-    template <class Work>
-    void gather_constants(Work&& work) {
+    template <class Write>
+    void set_constants(Write&& write) {
         set_step_scalars(&constants_);
-        constants_.begin(false);
-        work();
+        constants_.begin();
+        write(constants_);
         impl::queue_constants(context_, constants_);
     }
     /// What changes parameters reads `healthy` on the device.
     template <class Work>
     void update(const std::int32_t*, Work&& work) {
-        constants_.begin(true);
+        constants_.rewind();
         work();
     }
 

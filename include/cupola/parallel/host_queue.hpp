@@ -51,8 +51,8 @@ public:
         work();
     }
     /// The update's constants are arguments of its calls.
-    template <class Work>
-    void gather_constants(Work&&) {}
+    template <class Write>
+    void set_constants(Write&&) {}
     /// `healthy` is read when the work runs.
     template <class Work>
     static void update(const std::int32_t* healthy, Work&& work) {

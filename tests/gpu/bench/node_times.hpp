@@ -136,12 +136,12 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
         }
         {
             const Stopwatch watch(timed, StepPart::optimizer);
-            optimizer.update(Update<Cuda>{.context = context,
-                                          .parameters = weights,
-                                          .gradient = gradient,
-                                          .elements = Net::parameter_elements,
-                                          .segments = segments,
-                                          .step = i});
+            update_parameters(optimizer, Update<Cuda>{.context = context,
+                                                      .parameters = weights,
+                                                      .gradient = gradient,
+                                                      .elements = Net::parameter_elements,
+                                                      .segments = segments,
+                                                      .step = i});
         }
         const std::size_t ended = timed != nullptr ? marks.record() : 0;
         context.synchronize();

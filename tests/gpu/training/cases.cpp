@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cuda/adam_update.hpp, cupola/ops/cuda/algorithms.hpp
-// Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/lamb_update.hpp, cupola/ops/cuda/lars_update.hpp
-// Covers: cupola/ops/cuda/moving_average_update.hpp, cupola/ops/cuda/rms_prop_update.hpp
-// Covers: cupola/ops/cuda/sgd_update.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
+// Covers: cupola/cuda.hpp, cupola/nccl.hpp, cupola/ops/cuda/algorithms.hpp, cupola/ops/cuda/element_update.hpp
+// Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
 // Covers: cupola/parallel/cuda_queue.hpp, cupola/parallel/nccl/nccl_collective.hpp
 //
 // A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several

@@ -298,7 +298,6 @@ Result fitted(const Run& run, const Optimizer& optimizer) {
 
 /// Any rule, so that a network is compiled once for all.
 struct AnyRule {
-    static constexpr bool captured = true;
     std::variant<cupola::Sgd, cupola::Adam, cupola::RmsProp, cupola::Clipped<cupola::Sgd>, cupola::Lamb, cupola::Lars>
         rule;
 
@@ -319,19 +318,23 @@ struct AnyRule {
     }
     template <class D>
     void update(const cupola::Update<D>& u) const {
-        std::visit([&](const auto& r) { r.update(u); }, rule);
+        std::visit([&](const auto& r) { cupola::update_parameters(r, u); }, rule);
+    }
+    template <class D>
+    void constants(const cupola::Update<D>& u, auto& to) const {
+        std::visit([&](const auto& r) { cupola::write_constants(r, u, to); }, rule);
     }
 };
 
+/// With an update of its own, which is not repeated.
 struct Uncaptured : cupola::Sgd {
-    static constexpr bool captured = false;
     bool faulty = false;
     /// The step that makes the last layer's bias of class 2 -infinity: no sample has that class, so it is below 0.
     std::int64_t ruins = nowhere;
 
     template <class D>
     void update(const cupola::Update<D>& u) const {
-        Sgd::update(u);
+        cupola::update_parameters(static_cast<const Sgd&>(*this), u);
         if (faulty && u.context.ordinal() == 1 && u.step == 4)
             cupola::scale(u.context, std::span(u.parameters + 7, 1), 1.001);
         const auto& row = Convolutions::layers[std::size(Convolutions::layers) - 1];

@@ -34,26 +34,23 @@ struct GradientNorm<Cuda> {
     /// The squares of one span of a gradient, after those of the others of which the first sets the sum.
     static void queue_squares(const CudaContext& context, const float* w, const float* gradient, std::int64_t count,
                               const GradientTerms& terms, bool first) {
-        if (!impl::update_launches(context)) return;
         impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
                              impl::AddSumTo{clipping(context), first});
     }
-    /// Where the scale will be, on the device, that clips a gradient of those squares to `max_norm`, times *before if
-    /// that is given. For the update that is queued next: there is one such place.
-    [[nodiscard]] static const float* queue_clip_scale(const CudaContext& context, double max_norm,
-                                                       const float* before) {
-        double* const squares = clipping(context);
-        auto* const scale = reinterpret_cast<float*>(squares + 1);
-        if (impl::update_launches(context)) {
-            impl::launch(context, 1, impl::ClipScaleTo{squares, max_norm, before, scale});
-        }
-        return scale;
+    /// Where the scale is, on the device, that the update queued next clips by: there is one such place.
+    [[nodiscard]] static const float* clip_scale(const CudaContext& context) { return scale(context); }
+    /// Queues the scale that clips a gradient of those squares to `max_norm`, times *before if that is given.
+    static void queue_clip_scale(const CudaContext& context, double max_norm, const float* before) {
+        impl::launch(context, 1, impl::ClipScaleTo{clipping(context), max_norm, before, scale(context)});
     }
 
 private:
     /// The last bytes of the context's memory for sums, which no sum and no result of one reaches.
     [[nodiscard]] static double* clipping(const CudaContext& context) {
         return reinterpret_cast<double*>(context.sums() + CudaContext::sums_bytes) - 2;
+    }
+    [[nodiscard]] static float* scale(const CudaContext& context) {
+        return reinterpret_cast<float*>(clipping(context) + 1);
     }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Adam, AdamW and Lamb share: the settings of their two moving averages, and what corrects the averages' start at
-// 0.
+// What Adam, AdamW and Lamb share: the settings of their two moving averages, what corrects the averages' start at 0, and
+// the formula of the first two.
 #pragma once
 
 #include <cmath>
@@ -10,14 +10,40 @@
 #include <string_view>
 
 #include <cupola/core/error.hpp>
-#include <cupola/ops/adam_update.hpp>
-#include <cupola/optim/impl/contiguous_segments.hpp>
+#include <cupola/ops/element_update.hpp>
+#include <cupola/ops/square_root.hpp>
 #include <cupola/optim/impl/settings.hpp>
-#include <cupola/optim/optimizer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// Adam's, PyTorch's way of writing it:
+///
+///   m = m + (1 - beta1) * (g - m),    v = v + (1 - beta2) * (g^2 - v)
+///   w = w - decoupled * w,    w = w - step_size * m / (sqrt(v) * root_scale + epsilon)
+///
+/// with step_size = rate / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1, 2, ... No finite gradient
+/// makes a NaN.
+struct AdamFormula {
+    float step_size, root_scale;
+    /// 1 - beta1 and 1 - beta2, rounded once.
+    float first_fraction, second_fraction;
+    float epsilon;
+    /// Rate times the decay that the averages do not see.
+    float decoupled;
+    SquareLimit squarable{};
+
+    CUPOLA_HOST_DEVICE void move(float g, float& m, float& v) const {
+        g = squarable(g);
+        m = m + first_fraction * (g - m);
+        v = v + second_fraction * (g * g - v);
+    }
+    CUPOLA_HOST_DEVICE void operator()(float& w, NoGradient, float m, float v) const {
+        const float decayed = w - decoupled * w;
+        w = decayed - step_size * m / (square_root(v) * root_scale + epsilon);
+    }
+};
 
 struct Moments {
     double beta1, beta2, epsilon;
@@ -33,6 +59,15 @@ struct Moments {
         return static_cast<float>(1 / std::sqrt(correction(beta2, step)));
     }
 
+    [[nodiscard]] AdamFormula formula(std::int64_t step, double rate, double decoupled) const {
+        return {.step_size = static_cast<float>(rate / correction(beta1, step)),
+                .root_scale = root_scale(step),
+                .first_fraction = static_cast<float>(1 - beta1),
+                .second_fraction = static_cast<float>(1 - beta2),
+                .epsilon = static_cast<float>(epsilon),
+                .decoupled = static_cast<float>(rate * decoupled)};
+    }
+
     [[nodiscard, gnu::cold]] std::string description(std::string_view name) const {
         return text(name, ", betas ", exact_text(beta1), " and ", exact_text(beta2), ", epsilon ", exact_text(epsilon));
     }
@@ -42,25 +77,6 @@ struct Moments {
         require_not_negative(text(name, "'s epsilon"), epsilon);
     }
 };
-
-/// Adam's pass over each segment, with a decay that its averages see and one that they do not.
-template <class Device>
-void update_by_adam(const Update<Device>& u, const Moments& moments, double rate, double coupled, double decoupled) {
-    for_each_contiguous_segment(u, moments.epsilon > 0, [&](const Segment& segment) {
-        const AdamConstants constants{
-            .gradient = u.terms(segment, coupled),
-            .step_size = static_cast<float>(rate / Moments::correction(moments.beta1, u.step)),
-            .root_scale = moments.root_scale(u.step),
-            .first_fraction = static_cast<float>(1 - moments.beta1),
-            .second_fraction = static_cast<float>(1 - moments.beta2),
-            .epsilon = static_cast<float>(moments.epsilon),
-            .decoupled = static_cast<float>(rate * decoupled),
-        };
-        ops::AdamUpdate<Device>::run(u.context, u.parameters + segment.offset, u.gradient + segment.offset,
-                                     u.state_arena(0) + segment.offset, u.state_arena(1) + segment.offset, segment.size,
-                                     constants);
-    });
-}
 
 }  // namespace impl
 

@@ -25,6 +25,7 @@
 #include <cupola/ops/training_step.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/agreement_check.hpp>
 #include <cupola/parallel/impl/agreement_of.hpp>
 #include <cupola/parallel/impl/finite_search.hpp>
@@ -64,7 +65,7 @@ public:
         return Agreement::bucket_elements(options.averaging);
     }
     /// Whether an update may be repeated without its function being called: see Optimizer.
-    static constexpr bool repeats_update = requires { requires Optimizer::captured; };
+    static constexpr bool repeats_update = RepeatableOptimizer<Optimizer, Kernels>;
 
     [[gnu::cold]] StepEngine(const Options& options, Set& set, std::string_view loss_name,
                              std::span<const RegularizedParameter> regularized, bool synchronized)
@@ -218,9 +219,9 @@ private:
         const auto reduce = [this, device] { reduce_gradient(device); };
         const auto apply = [this, device, step = step_] {
             Queue& here = *set_.at(device).queue;
-            here.update(StatusBlock::healthy(here.status()), [&] { update_parameters(device, step); });
+            here.update(StatusBlock::healthy(here.status()), [&] { update_copies(device, step); });
         };
-        if (repeats_update) queue.gather_constants([this, device, step = step_] { update_parameters(device, step); });
+        if constexpr (repeats_update) queue.set_constants([&](auto& to) { write_update_constants(device, to); });
         note(device, "reduce");
         if (probe) {
             queue.queue(reduce);
@@ -254,20 +255,33 @@ private:
         }
     }
 
+    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step) {
+        auto& worker = set_.at(device).worker;
+        return {.context = worker.context(),
+                .parameters = worker.parameters(copy),
+                .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
+                .state = worker.state(copy),
+                .elements = set_.network().parameter_elements,
+                .segments = segments_,
+                .step = step};
+    }
+
+    /// What update_copies of this step computes with, in its order.
+    template <class Constants>
+    void write_update_constants(int device, Constants& to) {
+        for (int copy = 0; copy < set_.copies(device); ++copy) {
+            write_constants(options_.optimizer, update_of(device, copy, step_), to);
+            if (options_.moving_average.on()) to.write(options_.moving_average.constants(step_ + 1));
+        }
+    }
+
     /// The parameters of a device's copies by their gradients, and then their moving averages.
-    void update_parameters(int device, std::int64_t step) {
+    void update_copies(int device, std::int64_t step) {
         auto& worker = set_.at(device).worker;
         for (int copy = 0; copy < set_.copies(device); ++copy) {
             {
                 const Stopwatch watch(worker.times(), StepPart::optimizer);
-                options_.optimizer.update(
-                    Update<Kernels>{.context = worker.context(),
-                                    .parameters = worker.parameters(copy),
-                                    .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
-                                    .state = worker.state(copy),
-                                    .elements = set_.network().parameter_elements,
-                                    .segments = segments_,
-                                    .step = step});
+                update_parameters(options_.optimizer, update_of(device, copy, step));
             }
             if (!options_.moving_average.on()) continue;
             const Stopwatch watch(worker.times(), StepPart::moving_average);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an optimiser's passes are queued, in a step that is captured (see device/step_constants.hpp) and outside one.
+// How an optimiser's passes are queued, in a step that is repeated (see device/step_constants.hpp) and outside one.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Whether an update is to launch: not while a step only gathers its constants.
-[[nodiscard]] inline bool update_launches(const CudaContext& context) {
-    const StepConstants* const step = context.step_scalars().constants;
-    return step == nullptr || step->launching();
-}
-
-/// In a captured step, lets the launches read `constants` on the device. Answers whether there are to be launches;
-/// `launched_as` tells them apart where the constants' values choose among them.
+/// The constants as the launches of an update take them: by value, or in a step that is repeated where it has them on the
+/// device.
 template <class K>
-[[nodiscard]] bool place_constants(const CudaContext& context, ConstantsOf<K>& constants, int launched_as = 0) {
+[[nodiscard]] ConstantsOf<K> placed_constants(const CudaContext& context, const K& constants) {
     StepConstants* const step = context.step_scalars().constants;
-    if (step != nullptr && constants.on_device == nullptr)
-        constants.on_device = step->take(constants.value, launched_as);
-    return update_launches(context);
+    if (step == nullptr) return constants;
+    return step->take<K>();
 }
 
 /// Queues body.at for [0, count) by 16 bytes where `packs`, to do nothing once the training is no longer healthy.

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of the optimisers do for n parameters from one on: the formulas of ops/sgd_update.hpp and its
-// neighbours.
+// What the kernels of an optimiser's formula, and of clipping by a norm, do for n parameters from one on.
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
-#include <cupola/ops/adam_update.hpp>
 #include <cupola/ops/cuda/impl/pack.hpp>
-#include <cupola/ops/lamb_update.hpp>
-#include <cupola/ops/lars_update.hpp>
-#include <cupola/ops/rms_prop_update.hpp>
-#include <cupola/ops/sgd_update.hpp>
+#include <cupola/ops/element_update.hpp>
+#include <cupola/ops/gradient_terms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -46,256 +44,109 @@ struct WhileHealthy {
     }
 };
 
-[[nodiscard]] CUPOLA_HOST_DEVICE inline float device_root(float x) {
-#ifdef __CUDA_ARCH__
-    return sqrtf(x);
-#else
-    return std::sqrt(x);
-#endif
-}
-[[nodiscard]] CUPOLA_HOST_DEVICE inline float device_inverse_root(float x) {
-#ifdef __CUDA_ARCH__
-    return rsqrtf(x);
-#else
-    return 1.0F / std::sqrt(x);
-#endif
-}
+/// The formula F for n parameters from one on.
+template <class F>
+struct UpdateAt {
+    using Arguments = UpdateArguments<F>;
+    static constexpr bool in_parts = MovingFormula<F> && !MeasuringFormula<F>;
+    static constexpr bool takes_gradient = Arguments::reads_gradient || in_parts;
 
-struct SgdAt {
-    ConstantsOf<SgdConstants> constants;
+    ConstantsOf<UpdateConstants<F>> constants;
     float* w;
     const float* gradient;
-    float* velocity;
-
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const SgdConstants k = constants.get();
-        const GradientAt g_at(k.gradient);
-        float wi[n], g[n], v[n];
-        load_floats<n>(w + i, wi);
-        load_floats<n>(gradient + i, g);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) g[j] = g_at(g[j], wi[j]);
-        if (k.momentum != 0.0F) {
-            load_floats<n>(velocity + i, v);
-            CUPOLA_UNROLL
-            for (int j = 0; j < n; ++j) {
-                v[j] = k.momentum * v[j] + g[j];
-                g[j] = k.nesterov ? g[j] + k.momentum * v[j] : v[j];
-            }
-            store_floats<n>(velocity + i, v);
-        }
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) wi[j] -= k.rate * (k.decoupled * wi[j] + g[j]);
-        store_floats<n>(w + i, wi);
-    }
-};
-
-/// Moves the moments of n elements of Adam and of LAMB.
-template <int n>
-CUPOLA_HOST_DEVICE inline void move_moments(float first_fraction, float second_fraction, const float (&g)[n],
-                                            float (&m)[n], float (&v)[n]) {
-    CUPOLA_UNROLL
-    for (int j = 0; j < n; ++j) {
-        m[j] += first_fraction * (g[j] - m[j]);
-        v[j] += second_fraction * (g[j] * g[j] - v[j]);
-    }
-}
-
-struct AdamAt {
-    ConstantsOf<AdamConstants> constants;
-    float* w;
-    const float* gradient;
-    float *first_moment, *second_moment;
-
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const AdamConstants k = constants.get();
-        const GradientAt g_at(k.gradient);
-        float wi[n], g[n], m[n], v[n];
-        load_floats<n>(w + i, wi);
-        load_floats<n>(gradient + i, g);
-        load_floats<n>(first_moment + i, m);
-        load_floats<n>(second_moment + i, v);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) g[j] = g_at.squarable(g[j], wi[j]);
-        move_moments<n>(k.first_fraction, k.second_fraction, g, m, v);
-        store_floats<n>(first_moment + i, m);
-        store_floats<n>(second_moment + i, v);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) {
-            const float decayed = wi[j] - k.decoupled * wi[j];
-            wi[j] = decayed - k.step_size * m[j] / (device_root(v[j]) * k.root_scale + k.epsilon);
-        }
-        store_floats<n>(w + i, wi);
-    }
-};
-
-struct RmsPropAt {
-    ConstantsOf<RmsPropConstants> constants;
-    float* w;
-    const float* gradient;
-    float *mean_square, *velocity;
-
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const RmsPropConstants k = constants.get();
-        const GradientAt g_at(k.gradient);
-        float wi[n], g[n], s[n], v[n];
-        load_floats<n>(w + i, wi);
-        load_floats<n>(gradient + i, g);
-        load_floats<n>(mean_square + i, s);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) {
-            g[j] = g_at.squarable(g[j], wi[j]);
-            s[j] += k.fraction * (g[j] * g[j] - s[j]);
-            g[j] = k.rate * g[j] * device_inverse_root(s[j] + k.epsilon);
-        }
-        store_floats<n>(mean_square + i, s);
-        if (k.momentum != 0.0F) {
-            load_floats<n>(velocity + i, v);
-            CUPOLA_UNROLL
-            for (int j = 0; j < n; ++j) g[j] += k.momentum * v[j];
-            store_floats<n>(velocity + i, g);
-        }
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) wi[j] -= g[j];
-        store_floats<n>(w + i, wi);
-    }
-};
-
-/// The sums of the squares of a parameter and of what steps along it.
-struct TwoSums {
-    double of_w, of_step;
-
-    CUPOLA_HOST_DEVICE TwoSums& operator+=(const TwoSums& other) {
-        of_w += other.of_w;
-        of_step += other.of_step;
-        return *this;
-    }
-};
-
-[[nodiscard]] CUPOLA_HOST_DEVICE inline float lamb_direction(float m, float v, float w, const LambConstants& k) {
-    return m * k.first_scale / (device_root(v) * k.root_scale + k.epsilon) + k.weight_decay * w;
-}
-
-/// Moves the moments of element i; returns the squares of w and u there.
-struct LambMoments {
-    ConstantsOf<LambConstants> constants;
-    const float *w, *gradient;
-    float *first_moment, *second_moment;
-
-    CUPOLA_HOST_DEVICE TwoSums operator()(std::int64_t i, std::int64_t) const {
-        const LambConstants k = constants.get();
-        const float g[1] = {GradientAt(k.gradient).squarable(gradient[i], w[i])};
-        float m[1] = {first_moment[i]}, v[1] = {second_moment[i]};
-        move_moments<1>(k.first_fraction, k.second_fraction, g, m, v);
-        first_moment[i] = m[0];
-        second_moment[i] = v[0];
-        const auto u = static_cast<double>(lamb_direction(m[0], v[0], w[i], k)), wi = static_cast<double>(w[i]);
-        return {wi * wi, u * u};
-    }
-};
-
-/// The rate times the trust, for the pass over the parameter.
-struct LambRate {
-    ConstantsOf<LambConstants> constants;
-    float* rate;
-
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t, const TwoSums& squares) const {
-        const LambConstants k = constants.get();
-        const bool adapts = k.adapt && squares.of_w > 0 && squares.of_step > 0;
-        *rate = adapts ? static_cast<float>(static_cast<double>(k.rate) * std::sqrt(squares.of_w / squares.of_step))
-                       : k.rate;
-    }
-};
-
-struct LambAt {
-    ConstantsOf<LambConstants> constants;
-    float* w;
-    const float *first_moment, *second_moment, *rate;
-
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const LambConstants k = constants.get();
-        const float by = *rate;
-        float wi[n], m[n], v[n];
-        load_floats<n>(w + i, wi);
-        load_floats<n>(first_moment + i, m);
-        load_floats<n>(second_moment + i, v);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) wi[j] -= by * lamb_direction(m[j], v[j], wi[j], k);
-        store_floats<n>(w + i, wi);
-    }
-};
-
-/// The squares of w and of the gradient that clipping sees.
-struct LarsSquares {
-    ConstantsOf<LarsConstants> constants;
-    const float *w, *gradient;
-
-    CUPOLA_HOST_DEVICE TwoSums operator()(std::int64_t i, std::int64_t) const {
-        const auto g = static_cast<double>(GradientAt(constants.get().gradient)(gradient[i], w[i])),
-                   wi = static_cast<double>(w[i]);
-        return {wi * wi, g * g};
-    }
-};
-
-struct LarsRate {
-    ConstantsOf<LarsConstants> constants;
-    float* rate;
-
-    CUPOLA_HOST_DEVICE void operator()(std::int64_t, const TwoSums& squares) const {
-        const LarsConstants k = constants.get();
-        const double of_w = std::sqrt(squares.of_w), of_g = std::sqrt(squares.of_step),
-                     given = static_cast<double>(k.rate);
-        const double trust =
-            static_cast<double>(k.coefficient) * of_w / (of_g + static_cast<double>(k.weight_decay) * of_w);
-        *rate = static_cast<float>(k.adapt && of_w > 0 && of_g > 0 ? given * trust : given);
-    }
-};
-
-/// A null `rate` is that of the constants.
-struct LarsAt {
-    ConstantsOf<LarsConstants> constants;
-    float* w;
-    const float* gradient;
-    float* velocity;
+    FormulaState<F> state;
+    /// Of a formula that measures: what the measure has made of the rate.
     const float* rate;
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const LarsConstants k = constants.get();
-        const GradientAt g_at(k.gradient);
-        const float by = rate != nullptr ? *rate : k.rate;
-        float wi[n], g[n], v[n];
+        update<n>(i, std::make_index_sequence<Arguments::states>{});
+    }
+
+private:
+    template <int n, std::size_t... k>
+    CUPOLA_HOST_DEVICE void update(std::int64_t i, std::index_sequence<k...>) const {
+        const UpdateConstants<F> of_step = constants.get();
+        F formula = of_step.formula;
+        if constexpr (MeasuringFormula<F>) formula.rate = *rate;
+        const typename GradientOfFormula<F>::Type g_at(of_step.gradient);
+        float wi[n], g[n], value[Arguments::states + 1][n];
         load_floats<n>(w + i, wi);
-        load_floats<n>(gradient + i, g);
-        load_floats<n>(velocity + i, v);
+        if constexpr (takes_gradient) load_floats<n>(gradient + i, g);
+        (load_floats<n>(state.arena[k] + i, value[k]), ...);
+        if constexpr (takes_gradient) {
+            CUPOLA_UNROLL
+            for (int j = 0; j < n; ++j) g[j] = g_at(g[j], wi[j]);
+        }
+        if constexpr (in_parts) {
+            CUPOLA_UNROLL
+            for (int j = 0; j < n; ++j) formula.move(g[j], value[k][j]...);
+            (store<MoveArguments<F>::is_written(k)>(state.arena[k] + i, value[k]), ...);
+        }
         CUPOLA_UNROLL
         for (int j = 0; j < n; ++j) {
-            v[j] = k.momentum * v[j] + by * (g_at(g[j], wi[j]) + k.weight_decay * wi[j]);
-            wi[j] -= v[j];
+            if constexpr (Arguments::reads_gradient) {
+                formula(wi[j], g[j], value[k][j]...);
+            } else {
+                formula(wi[j], NoGradient{}, value[k][j]...);
+            }
         }
-        store_floats<n>(velocity + i, v);
+        (store<Arguments::is_written(k)>(state.arena[k] + i, value[k]), ...);
         store_floats<n>(w + i, wi);
+    }
+    template <bool written, int n>
+    CUPOLA_HOST_DEVICE static void store(float* to, const float (&value)[n]) {
+        if constexpr (written) store_floats<n>(to, value);
     }
 };
 
-struct MovingAverageAt {
-    float* average;
-    const float* w;
-    ConstantsOf<float> rate;
+/// The sums of the squares of a parameter and of what a formula measures along it.
+struct TwoSums {
+    double of_w, of_measured;
 
-    template <int n>
-    CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
-        const float by = rate.get();
-        float a[n], wi[n];
-        load_floats<n>(average + i, a);
-        load_floats<n>(w + i, wi);
-        CUPOLA_UNROLL
-        for (int j = 0; j < n; ++j) a[j] -= by * (a[j] - wi[j]);
-        store_floats<n>(average + i, a);
+    CUPOLA_HOST_DEVICE TwoSums& operator+=(const TwoSums& other) {
+        of_w += other.of_w;
+        of_measured += other.of_measured;
+        return *this;
+    }
+};
+
+/// The first pass of a formula that measures.
+template <class F>
+struct MeasureAt {
+    ConstantsOf<UpdateConstants<F>> constants;
+    const float *w, *gradient;
+    FormulaState<F> state;
+
+    CUPOLA_HOST_DEVICE TwoSums operator()(std::int64_t i, std::int64_t) const {
+        return measure(i, std::make_index_sequence<MeasureArguments<F>::states>{});
+    }
+
+private:
+    template <std::size_t... k>
+    CUPOLA_HOST_DEVICE TwoSums measure(std::int64_t i, std::index_sequence<k...>) const {
+        const UpdateConstants<F> of_step = constants.get();
+        const typename GradientOfFormula<F>::Type g_at(of_step.gradient);
+        [[maybe_unused]] float value[] = {state.arena[k][i]..., 0.0F};
+        const auto measured = static_cast<double>(of_step.formula.measured(w[i], g_at(gradient[i], w[i]), value[k]...)),
+                   wi = static_cast<double>(w[i]);
+        (store<MeasureArguments<F>::is_written(k)>(state.arena[k] + i, value[k]), ...);
+        return {wi * wi, measured * measured};
+    }
+    template <bool written>
+    CUPOLA_HOST_DEVICE static void store(float* to, float value) {
+        if constexpr (written) *to = value;
+    }
+};
+
+/// The rate that the second pass multiplies by.
+template <class F>
+struct RateTo {
+    ConstantsOf<UpdateConstants<F>> constants;
+    float* rate;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t, const TwoSums& squares) const {
+        *rate = constants.get().formula.trusted_rate(squares.of_w, squares.of_measured);
     }
 };
 

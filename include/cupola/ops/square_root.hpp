@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Square roots in loops of vector instructions, on every processor: std::sqrt may set errno, and so g++ makes a loop
-// with it a scalar one unless the user's whole build says otherwise.
+// Square roots for formulas of elements. On the host they become vector instructions on every processor: std::sqrt may set
+// errno, and so g++ makes a loop with it a scalar one unless the user's whole build says otherwise. On a GPU they are the
+// GPU's own.
 #pragma once
 
 #include <bit>
@@ -11,26 +12,30 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-namespace impl {
-
 /// x^(-1/2) for a normal x > 0, to a float's precision or the bit beside it: Newton's steps from a guess in the
-/// exponent. For 0 some finite number.
-[[nodiscard, gnu::always_inline]] inline float inverse_square_root(float x) {
+/// exponent. For 0 some finite number on the host, and infinity on a GPU.
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float inverse_square_root(float x) {
+#ifdef __CUDA_ARCH__
+    return rsqrtf(x);
+#else
     constexpr std::uint32_t guess = 0x5F375A86;  // 3/2 of the bits of 1, less what makes the guess's error smallest
     float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(x) >> 1));
     const float half = 0.5F * x;
     r *= 1.5F - half * r * r;
     r *= 1.5F - half * r * r;
     return r * (1.5F - half * r * r);
+#endif
 }
 
 /// x^(1/2) for x >= 0, to a float's precision or the bit beside it.
-[[nodiscard, gnu::always_inline]] inline float square_root(float x) {
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float square_root(float x) {
+#ifdef __CUDA_ARCH__
+    return sqrtf(x);
+#else
     const float r = inverse_square_root(x);
     const float root = x * r;
     return root + 0.5F * r * (x - root * root);
+#endif
 }
-
-}  // namespace impl
 
 }  // namespace cupola::inline CUPOLA_ABI

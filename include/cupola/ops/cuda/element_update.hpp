@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of an optimiser's formula on `Cuda`: one, or for a formula that measures the measure with its sums, the rate from
+// them, and the update. Nothing waits: the rate stays on the device. The sums are added in an order that depends on the
+// count alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/launch_update.cuh>
+#include <cupola/ops/cuda/impl/update_elements.hpp>
+#include <cupola/ops/element_update.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace ops {
+
+template <>
+struct ElementUpdate<Cuda> {
+    /// In a step that is repeated the constants are read where that step has them on the device, when the kernels run.
+    template <UpdateFormula F>
+    static void run(const CudaContext& context, const UpdateConstants<F>& constants, float* w, const float* gradient,
+                    const FormulaState<F>& state, std::int64_t count) {
+        if (count <= 0) return;
+        const impl::ConstantsOf<UpdateConstants<F>> k = impl::placed_constants(context, constants);
+        float* rate = nullptr;
+        if constexpr (MeasuringFormula<F>) {
+            rate = impl::result_of_sum<float>(context);
+            impl::reduce_update<impl::TwoSums>(context, count, impl::MeasureAt<F>{k, w, gradient, state},
+                                               impl::RateTo<F>{k, rate});
+        }
+        bool packs = impl::aligned_for_packs(w);
+        if constexpr (impl::UpdateAt<F>::takes_gradient) packs = packs && impl::aligned_for_packs(gradient);
+        for (const float* const arena : state.arena) packs = packs && impl::aligned_for_packs(arena);
+        impl::launch_update(context, count, packs, impl::UpdateAt<F>{k, w, gradient, state, rate});
+    }
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

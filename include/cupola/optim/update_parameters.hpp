@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a step does with an optimiser: the update, and on a device that repeats it the constants of the step before it.
+#pragma once
+
+#include <cstddef>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/ops/element_update.hpp>
+#include <cupola/optim/impl/contiguous_segments.hpp>
+#include <cupola/optim/optimizer.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Where the formula's state begins in a segment.
+template <class F, class Device>
+[[nodiscard]] FormulaState<F> state_in(const Update<Device>& u, const Segment& segment) {
+    FormulaState<F> state;
+    for (int k = 0; k < static_cast<int>(formula_states<F>); ++k) state.arena[k] = u.state_arena(k) + segment.offset;
+    return state;
+}
+
+/// Calls each(segment, constants) for each range of an update, with the UpdateConstants of its formula.
+template <HasFormula O, class Device, class Each>
+void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& each) {
+    for_each_contiguous_segment(u, keeps_zeros_of(optimizer), [&](const Segment& segment) {
+        optimizer.formula(u.step, segment, [&]<class F>(const F& formula, double coupled = 0) {
+            static_assert(
+                UpdateFormula<F>,
+                "a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... "
+                "state) const`: see <cupola/ops/element_update.hpp>");
+            if constexpr (UpdateFormula<F>) {
+                require(static_cast<int>(formula_states<F>) <= optimizer.state_arenas(), short_type_name<F>(),
+                        " takes ", formula_states<F>, " values of state per parameter, and its optimiser has ",
+                        optimizer.state_arenas());
+                each(segment, UpdateConstants<F>{u.terms(segment, coupled), formula});
+            }
+        });
+    });
+}
+
+}  // namespace impl
+
+/// Changes the parameters and the state by one step.
+template <class O, class Device>
+    requires Optimizer<O, Device>
+void update_parameters(const O& optimizer, const Update<Device>& u) {
+    if constexpr (HasUpdate<O, Device>) {
+        optimizer.update(u);
+    } else {
+        impl::for_each_formula(optimizer, u, [&]<class F>(const Segment& s, const UpdateConstants<F>& constants) {
+            ops::ElementUpdate<Device>::run(u.context, constants, u.parameters + s.offset, u.gradient + s.offset,
+                                            impl::state_in<F>(u, s), s.size);
+        });
+    }
+}
+
+/// Calls to.write(constants) for what update_parameters(optimizer, u) takes in this step, in the same order. Changes nothing.
+template <class O, class Device, class Constants>
+    requires RepeatableOptimizer<O, Device>
+void write_constants(const O& optimizer, const Update<Device>& u, Constants& to) {
+    if constexpr (HasUpdate<O, Device>) {
+        optimizer.constants(u, to);
+    } else {
+        impl::for_each_formula(optimizer, u, [&](const Segment&, const auto& constants) { to.write(constants); });
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI
