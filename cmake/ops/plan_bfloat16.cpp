@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cupola::ops: operations, plans and training in bfloat16.
+#define CUPOLA_COMPILING_OPS
 #include <cupola/host.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-CUPOLA_COMPILED_PLAN(template, BFloat16)
-CUPOLA_COMPILED_TRAINING(template, BFloat16)
-
-}  // namespace cupola::inline CUPOLA_ABI
+#define CUPOLA_TEMPLATE template
+#define CUPOLA_ELEMENT BFloat16
+#include <cupola/compiled_operations.hpp>
+#include <cupola/compiled_training_parts.hpp>

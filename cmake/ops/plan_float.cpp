@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cupola::ops: operations, plans and training in float.
+#define CUPOLA_COMPILING_OPS
 #include <cupola/host.hpp>
 
-namespace cupola::inline CUPOLA_ABI {
-
-CUPOLA_COMPILED_PLAN(template, float)
-CUPOLA_COMPILED_TRAINING(template, float)
-CUPOLA_COMPILED_DATA(template)
-
-}  // namespace cupola::inline CUPOLA_ABI
+#define CUPOLA_TEMPLATE template
+#define CUPOLA_ELEMENT float
+#include <cupola/compiled_operations.hpp>
+#include <cupola/compiled_training_parts.hpp>
+#undef CUPOLA_ELEMENT
+#include <cupola/compiled_training_parts.hpp>

@@ -66,12 +66,13 @@ public:
     void check() const {
         ask([](const auto& o) { check_optimizer(o); });
     }
-    [[nodiscard]] bool keeps_zeros() const {
-        return ask([](const auto& o) { return keeps_zeros_of(o); });
+    template <class Device>
+    void update(const Update<Device>& u) const {
+        ask([&](const auto& o) { update_parameters(o, u); });
     }
-    template <class Apply>
-    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
-        ask([&](const auto& o) { o.formula(step, segment, apply); });
+    template <class Device>
+    void constants(const Update<Device>& u, auto& to) const {
+        ask([&](const auto& o) { write_constants(o, u, to); });
     }
 
 private:

@@ -7,30 +7,70 @@
 
 #ifdef CUPOLA_OPS
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include <cupola/data/in_memory.hpp>
+#include <cupola/ops/host/element_update.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/update_parameters.hpp>
+#include <cupola/optimizers.hpp>
 #include <cupola/parallel/data_parallel.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// `keyword` is `extern template`, or `template`.
-#define CUPOLA_COMPILED_TRAINING(keyword, T)                                                                        \
-    keyword class impl::DeviceWorker<Host, T>;                                                                      \
-    keyword std::string impl::first_not_finite<Host, T>(impl::DeviceWorker<Host, T>&, Plan<Host, T>&,               \
-                                                        std::span<const LayerInfo>, const float*, const BatchView&, \
-                                                        const RngKey&, const float*);
-#define CUPOLA_COMPILED_DATA(keyword)                           \
-    keyword class TrainingBatches<InMemory, IdentityTransform>; \
-    keyword BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
+namespace impl {
 
-CUPOLA_COMPILED_TRAINING(extern template, float)
-CUPOLA_COMPILED_TRAINING(extern template, BFloat16)
-CUPOLA_COMPILED_DATA(extern template)
+/// The updates of the optimisers of a list.
+template <class List>
+struct CompiledUpdates;
+template <class... O>
+struct CompiledUpdates<TypeList<O...>> {
+    template <class One>
+    static constexpr bool has = (std::same_as<One, O> || ...);
+    template <class One>
+    [[nodiscard]] static constexpr std::size_t number_of() {
+        const bool is[] = {std::same_as<One, O>...};
+        std::size_t number = 0;
+        while (!is[number]) ++number;
+        return number;
+    }
+    /// update_by_formula(*optimizer, u) for the optimiser of that number.
+    static void update(std::size_t number, const void* optimizer, const Update<Host>& u);
+};
+
+template <class... O>
+void CompiledUpdates<TypeList<O...>>::update(std::size_t number, const void* optimizer, const Update<Host>& u) {
+    using Call = void (*)(const void*, const Update<Host>&);
+    static constexpr Call calls[] = {
+        [](const void* o, const Update<Host>& of) { update_by_formula(*static_cast<const O*>(o), of); }...};
+    calls[number](optimizer, u);
+}
+
+template <class O>
+    requires(CompiledUpdates<Optimizers>::has<O>)
+struct FormulaUpdate<O, Host> {
+    static void apply(const O& optimizer, const Update<Host>& u) {
+        CompiledUpdates<Optimizers>::update(CompiledUpdates<Optimizers>::number_of<O>(), &optimizer, u);
+    }
+};
+
+}  // namespace impl
 
 }  // namespace cupola::inline CUPOLA_ABI
+
+#define CUPOLA_TEMPLATE extern template
+#define CUPOLA_ELEMENT float
+#include <cupola/compiled_training_parts.hpp>
+#undef CUPOLA_ELEMENT
+#define CUPOLA_ELEMENT BFloat16
+#include <cupola/compiled_training_parts.hpp>
+#undef CUPOLA_ELEMENT
+#include <cupola/compiled_training_parts.hpp>
+#undef CUPOLA_TEMPLATE
 
 #endif

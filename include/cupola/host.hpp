@@ -5,20 +5,10 @@
 
 #include <cupola/compiled_training.hpp>
 #include <cupola/device/host.hpp>
-#include <cupola/ops/host/batch_norm.hpp>
-#include <cupola/ops/host/convolution.hpp>
-#include <cupola/ops/host/dropout.hpp>
+#include <cupola/host_operations.hpp>
 #include <cupola/ops/host/element_update.hpp>
-#include <cupola/ops/host/elementwise.hpp>
-#include <cupola/ops/host/fold_batch_norm.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
-#include <cupola/ops/host/linear.hpp>
-#include <cupola/ops/host/local_response_norm.hpp>
-#include <cupola/ops/host/lrn_then_pool.hpp>
-#include <cupola/ops/host/option_a_shortcut.hpp>
 #include <cupola/ops/host/peak_rates.hpp>
-#include <cupola/ops/host/pool_then_lrn.hpp>
-#include <cupola/ops/host/pooling.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>
 #include <cupola/ops/host/training_step.hpp>
 #include <cupola/parallel/host_concat_mean.hpp>

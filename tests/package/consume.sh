@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Covers: cupola/compiled.hpp, cupola/compiled_training.hpp
+# Covers: cupola/compiled.hpp, cupola/compiled_operations.hpp, cupola/compiled_training.hpp
+# Covers: cupola/compiled_training_parts.hpp, cupola/host_operations.hpp, cupola/layers.hpp, cupola/optimizers.hpp
 #
 # Usage: consume.sh WAY FOLDER. Builds and runs a small program as a consumer of Cupola in one of the five ways, or with the
 # compiled library, from nothing, and checks that no flag of Cupola's own build reached its compiler. From the environment:

@@ -101,6 +101,8 @@ struct NodeTypeOf<Device, T, Op> {
 template <class Op, class Device, class T>
 [[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_of(Op (*make)(const BuildContext<Device, T>&),
                                                            const BuildContext<Device, T>& build) {
+    static_assert(compiled_here<Op>(),
+                  "cupola::ops lacks this operation: it is missing in <cupola/compiled_operations.hpp>");
     // Not make_unique, which would instantiate a second pointer type for each operation.
     return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(make, build));
 }

@@ -8,8 +8,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include <cupola/core/extents.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -95,9 +97,30 @@ struct BackwardArgs : ForwardArgs<Device, T> {
     bool accumulate = false;
 };
 
+namespace impl {
+
+/// Whether this file may instantiate an operation: an operation of Cupola's own on `Host` only where cupola::ops is not linked, or
+/// in its sources, as the library has it compiled. A formula's operation and another device's are the program's.
+template <class Op>
+[[nodiscard]] consteval bool compiled_here() {
+#if defined(CUPOLA_OPS) && !defined(CUPOLA_COMPILING_OPS)
+    const std::string_view name = function_name<Op>().substr(name_begin);
+    const std::string_view scope = name.substr(0, name.find('<'));
+    const bool own = scope.starts_with("cupola::") && scope.find("ops::") != std::string_view::npos &&
+                     name.find("Host,") != std::string_view::npos;
+    return !own || scope.ends_with("::Pointwise") || scope.ends_with("::Offloaded");
+#else
+    return true;
+#endif
+}
+
+}  // namespace impl
+
 /// Makes an operation. A function of its own, because cupola::ops has it compiled for each operation of `Host`.
 template <class Op, class BuildContext, class Shape>
 [[nodiscard]] Op make_operation(const BuildContext& build, const Shape& shape) {
+    static_assert(impl::compiled_here<Op>(),
+                  "cupola::ops lacks this operation: it is missing in <cupola/compiled_operations.hpp>");
     return {build, shape};
 }
 

@@ -58,7 +58,7 @@ public:
         if (a == nullptr) return;
         const auto hand_on = [&](auto formula, const auto*... from) {
             if (b != nullptr) {
-                for_each_element(args.context, count_, impl::WithCopy{formula}, a, b, from...);
+                for_each_element(args.context, count_, impl::WithCopy<decltype(formula)>{formula}, a, b, from...);
             } else {
                 for_each_element(args.context, count_, formula, a, from...);
             }

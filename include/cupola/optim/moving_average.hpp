@@ -47,9 +47,7 @@ struct MovingAverage {
     /// Moves `elements` averages towards the parameters, after update number `updates` (1 is the first).
     template <class Device>
     void update(typename Device::Context& context, float* average, const float* parameters, std::int64_t elements,
-                std::int64_t updates) const {
-        ops::ElementUpdate<Device>::run(context, constants(updates), average, parameters, {}, elements);
-    }
+                std::int64_t updates) const;
     [[nodiscard]] UpdateConstants<impl::MovingAverageFormula> constants(std::int64_t updates) const {
         return {.formula = {static_cast<float>(1 - decay_at(updates))}};
     }
@@ -63,5 +61,12 @@ struct MovingAverage {
     /// Throws InvalidArgument if the decay means nothing.
     void check() const { impl::require_fraction("the decay of the moving averages", decay); }
 };
+
+// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+template <class Device>
+void MovingAverage::update(typename Device::Context& context, float* average, const float* parameters,
+                           std::int64_t elements, std::int64_t updates) const {
+    ops::ElementUpdate<Device>::run(context, constants(updates), average, parameters, {}, elements);
+}
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -42,6 +42,20 @@ void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& e
     });
 }
 
+template <HasFormula O, class Device>
+void update_by_formula(const O& optimizer, const Update<Device>& u) {
+    for_each_formula(optimizer, u, [&]<class F>(const Segment& s, const UpdateConstants<F>& constants) {
+        ops::ElementUpdate<Device>::run(u.context, constants, u.parameters + s.offset, u.gradient + s.offset,
+                                        state_in<F>(u, s), s.size);
+    });
+}
+
+/// Of a class, so that cupola::ops can have it compiled: see compiled_training.hpp.
+template <class O, class Device>
+struct FormulaUpdate {
+    static void apply(const O& optimizer, const Update<Device>& u) { update_by_formula(optimizer, u); }
+};
+
 }  // namespace impl
 
 /// Changes the parameters and the state by one step.
@@ -51,10 +65,7 @@ void update_parameters(const O& optimizer, const Update<Device>& u) {
     if constexpr (HasUpdate<O, Device>) {
         optimizer.update(u);
     } else {
-        impl::for_each_formula(optimizer, u, [&]<class F>(const Segment& s, const UpdateConstants<F>& constants) {
-            ops::ElementUpdate<Device>::run(u.context, constants, u.parameters + s.offset, u.gradient + s.offset,
-                                            impl::state_in<F>(u, s), s.size);
-        });
+        impl::FormulaUpdate<O, Device>::apply(optimizer, u);
     }
 }
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The list of what cupola::ops has compiled of a training on `Host`: for the element type CUPOLA_ELEMENT, or where that is not
+// defined what knows no element type. CUPOLA_TEMPLATE is as in compiled_operations.hpp.
+#ifdef CUPOLA_TEMPLATE
+
+namespace cupola::inline CUPOLA_ABI {
+
+// clang-format off
+#ifdef CUPOLA_ELEMENT
+CUPOLA_TEMPLATE class impl::DeviceWorker<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPOLA_ELEMENT>&, Plan<Host, CUPOLA_ELEMENT>&,
+                                                   std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&,
+                                                   const float*);
+#else
+CUPOLA_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
+CUPOLA_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t, std::int64_t) const;
+CUPOLA_TEMPLATE class TrainingBatches<InMemory, IdentityTransform>;
+CUPOLA_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
+#endif
+// clang-format on
+
+}  // namespace cupola::inline CUPOLA_ABI
+
+#endif

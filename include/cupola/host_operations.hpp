@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the layers of a network are made of on `Host`. The one list of these: host.hpp adds what training needs beside them,
+// predict.hpp needs no more, and compiled.hpp has the operations of cupola::ops among them.
+#pragma once
+
+#include <cupola/ops/host/batch_norm.hpp>
+#include <cupola/ops/host/convolution.hpp>
+#include <cupola/ops/host/dropout.hpp>
+#include <cupola/ops/host/elementwise.hpp>
+#include <cupola/ops/host/fold_batch_norm.hpp>
+#include <cupola/ops/host/linear.hpp>
+#include <cupola/ops/host/local_response_norm.hpp>
+#include <cupola/ops/host/lrn_then_pool.hpp>
+#include <cupola/ops/host/option_a_shortcut.hpp>
+#include <cupola/ops/host/pool_then_lrn.hpp>
+#include <cupola/ops/host/pooling.hpp>

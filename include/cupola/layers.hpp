@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All layers. The one list of them: cupola.hpp and predict.hpp include it.
+#pragma once
+
+#include <cupola/layers/avg_pool2d.hpp>
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/global_avg_pool2d.hpp>
+#include <cupola/layers/leaky_relu.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/on_device.hpp>
+#include <cupola/layers/option_a_shortcut.hpp>
+#include <cupola/layers/pointwise.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All optimisers. The one list of them: cupola.hpp includes it, and cupola::ops has the update of each on `Host` compiled.
+#pragma once
+
+#include <cupola/optim/adam.hpp>
+#include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/lamb.hpp>
+#include <cupola/optim/lars.hpp>
+#include <cupola/optim/rms_prop.hpp>
+#include <cupola/optim/sgd.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+template <class... T>
+struct TypeList {};
+
+}  // namespace impl
+
+using Optimizers = impl::TypeList<Adam, AdamW, Lamb, Lars, RmsProp, Sgd>;
+
+}  // namespace cupola::inline CUPOLA_ABI
