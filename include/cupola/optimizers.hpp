@@ -3,6 +3,7 @@
 // All optimisers. The one list of them: cupola.hpp includes it, and cupola::ops has the update of each on `Host` compiled.
 #pragma once
 
+#include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/lamb.hpp>
@@ -19,6 +20,6 @@ struct TypeList {};
 
 }  // namespace impl
 
-using Optimizers = impl::TypeList<Adam, AdamW, Lamb, Lars, RmsProp, Sgd>;
+using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Lamb, Lars, RmsProp, Sgd>;
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients whose squares are no floats, on each device: what Adam, LAMB and RMSProp make of them, with clipping and
+// Gradients whose squares are no floats, on each device: what Adagrad, Adam, LAMB and RMSProp make of them, with clipping and
 // without.
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/clipped.hpp>
@@ -104,6 +105,7 @@ TEST_CASE_TEMPLATE_DEFINE("a finite gradient of any size leaves parameters and s
             CHECK(training.w != before);
         }
     };
+    check(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
     check(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
     check(AdamW{.learning_rate = 0.01});
     check(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
@@ -129,6 +131,7 @@ TEST_CASE_TEMPLATE_DEFINE("a gradient above 1e19 counts as 1e19, to the bit", D,
             CHECK(reference::same_bits(training.state, limited.state));
         }
     };
+    check(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
     check(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
     check(AdamW{.learning_rate = 0.01});
     check(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});

@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/clipped.hpp>
@@ -64,6 +65,7 @@ void with_each_optimizer(Function&& f) {
     f(AdamW{.learning_rate = 0.01});
     f(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
     f(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
+    f(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
     f(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.01});
@@ -148,6 +150,7 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
     CHECK(Adam{}.state_name(0) == "exp_avg");
     CHECK(Adam{}.state_name(1) == "exp_avg_sq");
     CHECK(AdamW{}.state_name(1) == "exp_avg_sq");
+    CHECK(Adagrad{}.state_name(0) == "sum");
     CHECK(Lamb{}.state_name(0) == "exp_avg");
     CHECK(Lars{}.state_name(0) == "scaled_momentum_buffer");
     CHECK(RmsProp{}.state_name(0) == "square_avg");
@@ -202,6 +205,9 @@ TEST_CASE("settings that mean nothing are refused with a sentence") {
     CHECK(refusal(RmsProp{.momentum = 2}) == "rmsprop's momentum is at least 0 and less than 1, not 2");
     CHECK(refusal(RmsProp{.weight_decay = -2}) == "rmsprop's weight decay is at least 0, not -2");
     CHECK(refusal(RmsProp{.start = -1}) == "rmsprop's start of the mean square is at least 0, not -1");
+    CHECK(refusal(Adagrad{.initial_accumulator_value = -1}) == "adagrad's start of the sums is at least 0, not -1");
+    CHECK(refusal(Adagrad{.epsilon = 0}) == "adagrad's epsilon is more than 0, not 0");
+    CHECK(refusal(Adagrad{.weight_decay = -1}) == "adagrad's weight decay is at least 0, not -1");
     CHECK(refusal(Lamb{.beta2 = 1}) == "lamb's beta2 is at least 0 and less than 1, not 1");
     CHECK(refusal(Lamb{.weight_decay = -1}) == "lamb's weight decay is at least 0, not -1");
     CHECK(refusal(Lars{.momentum = -0.9}) == "lars's momentum is at least 0 and less than 1, not -0.9");

@@ -109,6 +109,17 @@ TEST_CASE("so it has with Adam, several batches a step and synchronised statisti
         .check();
 }
 
+TEST_CASE("so it has with Adagrad, whose sums start above 0 and are in the checkpoint under PyTorch's name") {
+    const Case<Adagrad, FirstReplica> adagrad{.samples = {},
+                                              .optimizer = {.learning_rate = 0.1, .initial_accumulator_value = 0.1}};
+    adagrad.check();
+    const io_tests::TemporaryFolder folder;
+    adagrad.run(folder.path(), 1, 1, 0);
+    const std::string file = io_tests::read_bytes(folder.path("model-1.safetensors"));
+    CHECK(file.find("optimizer.sum.fc.weight") != std::string::npos);
+    CHECK(file.find("adagrad, epsilon 1e-10, sums from 0.1") != std::string::npos);
+}
+
 TEST_CASE("so it has with a schedule, clipped gradients and the first replica's statistics") {
     using Optimizer = Clipped<RmsProp>;
     const Optimizer optimizer{.optimizer = {.learning_rate = exponential_decay(0.01, 5, 0.5)}, .max_norm = 0.5};
