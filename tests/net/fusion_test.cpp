@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/net/fusion_patterns.hpp, cupola/net/node_info.hpp
+// Covers: cupola/net/fusion_patterns.hpp, cupola/net/node_info.hpp, cupola/net/impl/fused_node.hpp
 #include <cupola/net/fusion.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -129,6 +131,23 @@ void check_bits(std::int64_t batch, std::uint32_t seed) {
 }
 
 }  // namespace
+
+TEST_CASE("a network has the nodes of two layers only where it has layers of both kinds") {
+    const auto made = [](const auto& makers) {
+        std::vector<std::size_t> rows;
+        for (std::size_t i = 0; i < makers.size(); ++i) {
+            if (makers[i] != nullptr) rows.push_back(i);
+        }
+        return rows;
+    };
+    constexpr auto pooling = impl::kind_bit(LayerKind::pooling), norm = impl::kind_bit(LayerKind::local_response_norm),
+                   others = impl::kind_bit(LayerKind::convolution) | impl::kind_bit(LayerKind::batch_norm) |
+                            impl::kind_bit(LayerKind::activation);
+    CHECK(made(impl::fused_node_makers<Host, float, pooling | others>).empty());
+    CHECK(made(impl::fused_node_makers<Host, float, norm | others>).empty());
+    CHECK(made(impl::fused_node_makers<Host, float, pooling | norm>) ==
+          std::vector<std::size_t>{pool_then_lrn, lrn_then_pool});
+}
 
 TEST_CASE("the pass changes no bit: output and gradients of the fused network equal the plain one's") {
     check_bits<tutorial::SmallNet>(5, 5);
