@@ -66,12 +66,33 @@ TEST_CASE_TEMPLATE_DEFINE("a layer of a formula computes what the formula says",
 TEST_CASE_TEMPLATE_APPLY(pointwise_computes, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/leaky_relu.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/sigmoid.hpp>
+#include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/check_gradients.hpp>
+#include <cupola/net/sequential.hpp>
 
 TEST_CASE("check_gradients finds layers of formulas right") {
     const GradientCheck softsign = check_gradients<Softsign, Host>({4, 4, 3});
     CHECK_MESSAGE(softsign, softsign.report());
     const GradientCheck cubic = check_gradients<Cubic<0.5, -0.25>, Host>({4, 4, 3});
     CHECK_MESSAGE(cubic, cubic.report());
+}
+
+namespace {
+
+/// Formulas that read the input, and the output, between layers that fuse with ReLU.
+struct Net : Sequential<Input<4, 4, 3>, Conv2d<4, 3>, LeakyReLU<0.25>, MaxPool2d<2>, Cubic<0.5, -0.25>, Flatten,
+                        Linear<8>, Sigmoid, Linear<3>> {};
+
+}  // namespace
+
+TEST_CASE("a network of such layers keeps what each of them reads until its backward pass") {
+    const GradientCheck net = check_gradients<Net, CrossEntropy<3>, Host>({.batch = 4});
+    CHECK_MESSAGE(net, net.report());
 }
 #endif

@@ -28,8 +28,9 @@ struct PoolingShape {
 namespace impl {
 
 /// Whether a value takes the place of the largest so far: of equal ones the first keeps it, and a NaN is larger than
-/// everything. Without a branch, for loops of vector instructions.
-[[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_larger(float value, float best) {
+/// everything. Without a branch, for loops of vector instructions. (Kernels have the expression itself: as a function it
+/// costs some of them eight registers.)
+[[nodiscard]] constexpr bool is_larger(float value, float best) {
     return (value > best) | ((value != value) & (best == best));
 }
 

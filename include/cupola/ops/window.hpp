@@ -87,7 +87,8 @@ template <class Axis, class Index>
 }
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_inside(const Axis& axis, Index output) {
-    return window_end(axis, output) - window_begin(axis, output);
+    const Index begin = window_start(axis, output), end = begin + axis.window;
+    return (end < axis.input ? end : axis.input) - (begin > 0 ? begin : Index{0});
 }
 
 /// n / stride for n >= 0.

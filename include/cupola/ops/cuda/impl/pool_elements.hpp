@@ -112,7 +112,8 @@ CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExt
             source(e.input_pixel(at.image, top + a, left + b), value);
             CUPOLA_UNROLL
             for (int k = 0; k < n; ++k) {
-                const bool larger = is_larger(value[k], best[k]);
+                // is_larger() of ops/pooling.hpp
+                const bool larger = value[k] > best[k] || (value[k] != value[k] && best[k] == best[k]);
                 best[k] = larger ? value[k] : best[k];
                 offset[k] = larger ? a * columns + b : offset[k];
             }
@@ -220,9 +221,11 @@ struct MeanPoolForward {
         const PoolExtents& e = extents;
         const PoolExtents::Place at = e.output(i);
         float sum[n] = {};
-        const int bottom = window_end(e.height, at.row), right = window_end(e.width, at.column);
-        for (int row = window_begin(e.height, at.row); row < bottom; ++row) {
-            for (int column = window_begin(e.width, at.column); column < right; ++column) {
+        const int top = window_start(e.height, at.row), left = window_start(e.width, at.column);
+        const int bottom = top + e.height.window < e.height.input ? top + e.height.window : e.height.input;
+        const int right = left + e.width.window < e.width.input ? left + e.width.window : e.width.input;
+        for (int row = top < 0 ? 0 : top; row < bottom; ++row) {
+            for (int column = left < 0 ? 0 : left; column < right; ++column) {
                 float value[n];
                 load_floats<n>(x + e.input_pixel(at.image, row, column) * e.channels + at.channel, value);
                 CUPOLA_UNROLL
