@@ -168,6 +168,6 @@ END {
     write_fragment()
     if (before != "") fail(NR, "a comment 'before' has no block")
     if (fragments > 0) {
-        printf "// The fragments of %s.\n%s#include \"snippets.hpp\"\n\nnamespace {\n\nusing docs::expect;\n\n%s\n}\n", file, top, body > (out "/" page ".cpp")
+        printf "// The fragments of %s.\n%s#include \"snippets.hpp\"\n\nnamespace %s {\n\nnamespace {\n\nusing docs::expect;\n\n%s\n}\n\n}\n", file, top, "page_" page, body > (out "/" page ".cpp")
     }
 }
