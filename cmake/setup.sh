@@ -193,6 +193,9 @@ cupola_setup() {
     fi
     if [ "$purpose" = all_tests ]; then
         command -v pkg-config >/dev/null || packages+=(pkgconf)
+        # The reference of the headers, and its style.
+        command -v doxygen >/dev/null || packages+=(doxygen)
+        [ -e /usr/share/doxygen-awesome-css ] || packages+=(doxygen-awesome-css)
         # The second compiler, its OpenMP and its sanitizers.
         command -v clang++-16 >/dev/null || packages+=(clang-16)
         command -v clang-tidy-16 >/dev/null || packages+=(clang-tidy-16)

@@ -48,7 +48,7 @@ check_cmake() {
     for word in "$@"; do
         case $previous in
             --preset) grep -qF "\"$word\"" <<<"$presets" || error "there is no preset $word" ;;
-            --target) program_of "$word" >/dev/null || error "there is no example $word" ;;
+            --target) [ "$word" = docs_reference ] || program_of "$word" >/dev/null || error "there is no example $word" ;;
         esac
         case $word in
             -DCUPOLA_*) word=${word#-D} && grep -qE "option\(${word%%=*} " CMakeLists.txt || error "there is no option ${word%%=*}" ;;
@@ -67,6 +67,7 @@ while IFS= read -r command; do
         ./*) [ -x "${words[0]}" ] || error "${words[0]} is no program of the repository" ;;&
         ./examples/run) check_program cifar10_train "${words[@]:1}" ;;
         ./tests/run) ;;  # what follows is ctest's
+        ./tests/structure/* | ./tests/docs/*) ;;  # programs of the repository
         ./tests/benchmarks/run)
             [ -z "${words[1]:-}" ] || grep -qE "^#   tests/benchmarks/run ${words[1]}( |$)" tests/benchmarks/run ||
                 error "tests/benchmarks/run has no part ${words[1]}" ;;

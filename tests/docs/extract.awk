@@ -17,11 +17,11 @@
 # put before or after the block in the same scope.
 #
 # FOLDER gets PAGE.cpp (the fragments, in their order), PAGE_LINE.program.cpp, PAGE_LINE.refused.cpp with its .txt,
-# PAGE_LINE.cmake, PAGE_LINE.runs.sh, PAGE_LINE.runs.py and PAGE.commands. Prints one sentence and fails for a block that
-# says nothing of itself, and for a comment without its block.
+# PAGE_LINE.cmake, PAGE_LINE.runs.sh, PAGE_LINE.runs.py and PAGE.commands. Prints one message and fails for a block that
+# has no such comment, and for a comment without its block.
 
-function fail(line, sentence) {
-    print file ":" line ": " sentence
+function fail(line, message) {
+    print file ":" line ": " message
     failed = 1
     exit 1
 }

@@ -11,7 +11,7 @@ if output=$("$@" -fsyntax-only -x c++ "$block" 2>&1); then
     echo "$block compiles"
     exit 1
 fi
-# clang cuts a long sentence in pieces, and g++ escapes quotation marks and apostrophes in it.
+# clang cuts a long message in pieces, and g++ escapes quotation marks and apostrophes in it.
 flat=$(tr -s ' \n' '  ' <<<"$output" | sed -E "s/\"\}, [A-Za-z0-9_:]*FixedString<[0-9]+>\{\"//g; s/\\\\(['\"])/\1/g")
 lines=0
 while IFS= read -r line; do

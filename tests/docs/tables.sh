@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/reference/layers.md has a row for each layer,
-# docs/design/architecture.md one for each floor and one for each file that a backend supplies, docs/reference/errors.md one for each
-# exception, docs/how-to/from-tensorflow.md one for each option of the examples and one for each complaint of the tutorial's users.
+# docs/design/architecture.md one for each floor, docs/contributing.md one for each file that a backend supplies, docs/reference/errors.md one for each
+# exception, docs/reference/command-line.md one for each option of the examples, docs/how-to/from-tensorflow.md one for each problem that the
+# tutorial's users reported.
 set -euo pipefail
 cd "$1"
 errors=0 checked=0
@@ -28,18 +29,18 @@ for floor in include/cupola/*/; do
     row design/architecture.md "${floor##*/}/"
 done
 for file in include/cupola/ops/host/*.hpp; do
-    if [ -e "include/cupola/ops/${file##*/}" ]; then row design/architecture.md "${file##*/}"; fi
+    if [ -e "include/cupola/ops/${file##*/}" ]; then row contributing.md "${file##*/}"; fi
 done
 for name in $(sed -nE 's/^class ([A-Za-z]+) : public .*/\1/p' include/cupola/core/error.hpp); do row reference/errors.md "$name"; done
 for main in examples/*/main.cpp; do
     for option in $(grep -oE '"--[a-z,-]+"' "$main" | tr -d '"' | tr ',' '\n' | sort -u); do
         checked=$((checked + 1))
-        grep -qE "^\|.*\`$option\`" docs/how-to/from-tensorflow.md && continue
-        echo "docs/how-to/from-tensorflow.md does not list $option of $main"
+        grep -qE "^\|.*\`$option\`" docs/reference/command-line.md && continue
+        echo "docs/reference/command-line.md does not list $option of $main"
         errors=$((errors + 1))
     done
 done
-# The complaints of the tutorial's users, each with a test that exists.
+# The problems that the tutorial's users reported, each with a test that exists.
 for number in $(seq 16); do
     checked=$((checked + 1))
     grep -E "^\| $number \|" docs/how-to/from-tensorflow.md | grep -qE '`tests/[^`]*`|does not apply' && continue

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: readme.sh FOLDER. What README.md says of a consumer's set-up, word for word, in a clean folder: pip unpacks oneDNN's
+# Usage: readme.sh FOLDER. What docs/how-to/install.md says of a project's set-up, word for word, in a clean folder: pip unpacks oneDNN's
 # wheels, Cupola is installed, and a project finds both. pip is the one of each Python here, for Debian's has folders of its own.
 # The wheels are made of the oneDNN in the checkout, so that nothing is fetched. From the environment: SOURCE (the checkout), CXX.
 # Exits with 77 where there is no such oneDNN or no pip.
@@ -19,8 +19,8 @@ cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
 # The line of the README that this expression matches; there is one.
 word_for_word() {
     local lines
-    lines=$(grep -E -e "$1" "$SOURCE/README.md") || { echo "README.md does not say: $1" >&2; exit 1; }
-    [ "$(wc -l <<<"$lines")" = 1 ] || { echo "README.md says more than once: $1" >&2; exit 1; }
+    lines=$(grep -E -e "$1" "$SOURCE/docs/how-to/install.md") || { echo "docs/how-to/install.md does not say: $1" >&2; exit 1; }
+    [ "$(wc -l <<<"$lines")" = 1 ] || { echo "docs/how-to/install.md says more than once: $1" >&2; exit 1; }
     printf '%s\n' "$lines"
 }
 pip=$(word_for_word '^[A-Z_a-z= ]*python3 -m pip install ')

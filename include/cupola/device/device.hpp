@@ -8,7 +8,7 @@
 //             `own_thread(devices)` makes the calling thread the device's own for good, where `devices` compute side by side.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
-// `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/design/architecture.md has the list.
+// `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/contributing.md has the list.
 #pragma once
 
 #include <concepts>
