@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages made by the compiler: a text built in constant evaluation becomes a template argument, and the compiler
-// prints it when the assertion on it fails.
+// Messages of the compiler: a text built in constant evaluation becomes a template argument, and the compiler prints it
+// when the assertion on it fails.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Seconds as h:mm:ss, rounded down; "-:--:--" for what is no time: less than 0, a NaN, or a million hours and more.
+/// Seconds as h:mm:ss, rounded down; "-:--:--" for a value below 0, a NaN, or a million hours and more.
 [[nodiscard]] inline std::string duration_text(double seconds) {
     constexpr double too_long = 3600e6;
     if (!(seconds >= 0 && seconds < too_long)) return "-:--:--";

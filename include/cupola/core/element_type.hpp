@@ -12,7 +12,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// The upper half of a float: its range, and 8 bits of significand instead of 24. A float is rounded to the nearest,
-/// ties to even; a NaN stays one. A loop of conversions becomes vector instructions. (The compiler's own bit cast,
+/// ties to even; a NaN stays one. A loop of conversions is vectorised. (The compiler's own bit cast,
 /// because kernels cannot call std::bit_cast.)
 struct BFloat16 {
     std::uint16_t bits = 0;
@@ -34,7 +34,7 @@ private:
     }
 };
 
-/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number past 65,504. A float is rounded to the
+/// IEEE 754's binary16, CUDA's `__half`: 11 bits of significand, and no number above 65,504. A float is rounded to the
 /// nearest, ties to even, one of 65,520 and more to infinity; below 2^-14 there are the multiples of 2^-24. A NaN stays
 /// one, of a sign and bits that are the device's choice. Kernels convert by the GPU's own instruction.
 struct Float16 {
@@ -142,9 +142,9 @@ struct MixedBFloat16 {
     static constexpr std::string_view name = "bfloat16";
     static constexpr float loss_scale = 1;
 };
-/// The same in IEEE's half, of `Cuda` alone: Keras's mixed_float16 with a loss scale that stays as it is. It keeps
-/// small gradients above 2^-24, where half ends. With a large one a gradient reaches infinity instead, which is
-/// reported as any other that is not finite. Another scale is another policy, a power of two so that nothing is
+/// The same in IEEE's half, on `Cuda` only: Keras's mixed_float16 with a constant loss scale. It keeps small gradients
+/// above 2^-24, the smallest number in half. With a large scale a gradient may reach infinity instead, which is
+/// reported like any other that is not finite. Another scale is another policy, a power of two so that nothing is
 /// rounded: `struct Half : MixedFloat16 { static constexpr float loss_scale = 65536; };`.
 struct MixedFloat16 {
     using Activation = Float16;

@@ -27,20 +27,20 @@ public:
     using Error::Error;
 };
 
-/// A file or a data set is not what it should be; the message names the file.
+/// A file or a data set is not as it should be; the message names the file.
 class DataError : public Error {
 public:
     using Error::Error;
 };
 
-/// A checkpoint that does not exist, or that the system does not let be read: `code` is its errno.
+/// A checkpoint that does not exist or that the system does not allow to read: `code` is the errno.
 class UnreadableFile : public DataError {
 public:
     UnreadableFile(const std::string& what, int error) : DataError(what), code(error) {}
     int code;
 };
 
-/// A device, or the library that computes on it, refused a call; the message names the call and its status.
+/// A device, or the library that computes on it, rejected a call; the message names the call and its status.
 class DeviceError : public Error {
 public:
     using Error::Error;
@@ -52,7 +52,7 @@ public:
     using Error::Error;
 };
 
-/// A loss stopped being finite.
+/// A loss, a gradient or a parameter is not finite.
 class DivergedError : public Error {
 public:
     DivergedError(const std::string& what, std::int64_t at_step, int of_replica)
@@ -147,7 +147,7 @@ template <class... Parts>
     return impl::join({impl::TextPart(parts)...});
 }
 
-/// The fewest digits that give the number back: for what a resumed run is compared by, where text() has six.
+/// The fewest digits that represent the number exactly, for texts that a resumed run compares; text() writes six.
 [[nodiscard]] std::string exact_text(double value);
 
 #ifndef CUPOLA_OPS

@@ -2,9 +2,9 @@
 //
 // Extents of a sample: as a type, `Extents<24, 24, 3>`, and as a value, `Shape{24, 24, 3}`.
 //
-// The type is what a user sees and compares in a `static_assert`. The value is what constant evaluation computes with:
-// a walk over 400 layers then costs 400 function calls in the compiler, not 400 instantiations. A sample is at most
-// height x width x channels, channels last; the batch is no part of it.
+// Users see the type and compare it in a `static_assert`. Constant evaluation computes with the value: a walk over 400
+// layers then costs the compiler 400 function calls and not 400 instantiations. A sample is at most height x width x
+// channels, channels last; the batch is not part of it.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A write beyond the process's limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) raises SIGXFSZ, which ends the
-// process before the write can report its error. What writes files holds the signal back while it writes: the write then
-// fails with EFBIG, and the writer reports that and removes what is not whole.
+// process before the write can report its error. Writers of files block the signal while they write: the write then
+// fails with EFBIG, and the writer reports that and removes the incomplete file.
 //
 // A library must not change what a signal does in the whole process, so only the calling thread is affected, to which the
 // system sends this signal. A program may do more: std::signal(SIGXFSZ, SIG_IGN).
@@ -17,7 +17,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// While it lives, writes of the calling thread raise no SIGXFSZ. One that was held back before stays so. errno is kept.
+/// While it lives, writes of the calling thread raise no SIGXFSZ. A signal that was blocked before stays blocked. errno
+/// is kept.
 class FileSizeSignalBlock {
 public:
     FileSizeSignalBlock() {

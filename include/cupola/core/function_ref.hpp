@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FunctionRef<R(Args...)>: a reference to something that can be called, of one type for all of them. Owns nothing: what
-// it refers to outlives it.
+// FunctionRef<R(Args...)>: a reference to a callable object, with one type for all of them. Owns nothing: the object
+// has to outlive it.
 #pragma once
 
 #include <concepts>

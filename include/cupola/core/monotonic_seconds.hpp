@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seconds of a clock that is never set. (Not std::chrono: <chrono> brings <sstream> to each file that includes this.)
+// Seconds of a monotonic clock. (Not std::chrono: <chrono> brings <sstream> to each file that includes this.)
 #pragma once
 
 #include <ctime>

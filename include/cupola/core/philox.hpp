@@ -2,10 +2,10 @@
 //
 // Counter-based random numbers: Philox 4x32 with 10 rounds.
 //
-// A number is a pure function of (seed, domain, epoch, sample or parameter index, draw). Nothing is advanced and
-// nothing is shared, so a run can be resumed, split over replicas or prefetched by any number of workers and sees the
-// same numbers. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the tests
-// check the vectors published with it.
+// A number is a pure function of (seed, domain, epoch, sample or parameter index, draw). There is no state to advance
+// or to share, so a run that is resumed, split over replicas or prefetched by any number of workers has the same
+// numbers. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; the tests check
+// the vectors published with it.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// `count` words: an array whose elements kernels can reach too, which std::array's they cannot.
+/// `count` words: an array that kernels can use too, unlike std::array.
 template <std::size_t count>
 struct RandomWords {
     std::uint32_t word[count];
@@ -47,7 +47,7 @@ struct RandomWords {
     return counter;
 }
 
-/// What a random number is for. Two domains never share a number.
+/// The purpose of a random number. Two domains never use the same number.
 enum class RngDomain : std::uint32_t { initialization = 1, shuffle = 2, augmentation = 3, dropout = 4, user = 128 };
 
 /// The numbers of one (seed, domain, epoch, index): index is a sample's or a parameter's place, epoch may be any

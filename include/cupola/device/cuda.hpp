@@ -220,7 +220,7 @@ class CudaQueue;
 struct Cuda {
     static constexpr std::string_view name = "Cuda";
     static constexpr bool has_nccl = true;
-    /// What its pointers point to, the host cannot read.
+    /// Whether the host can read the device's memory.
     static constexpr bool host_memory = false;
     /// Work is queued, and the host goes on: a training has at most two complete steps queued behind the one that is not.
     static constexpr int max_steps_in_flight = 3;

@@ -13,8 +13,8 @@ namespace impl {
 
 class StepEvent {
 public:
-    /// The event happens when all that is queued now is done. Always of one context. `captured`: while the stream is being
-    /// captured, for waits outside of the graph: the event then happens anew with each launch.
+    /// The event happens when all work queued so far is done. Always of one context. `captured`: while the stream is
+    /// being captured, for waits outside of the graph: the event then happens anew with each launch.
     void record(const CudaContext& context, bool captured = false) {
         const auto scope = context.team();
         if (!event_)

@@ -4,7 +4,7 @@
 // of the whole is one call of the host's.
 //
 // Capturing runs nothing and waits for nothing. What cannot be captured (a wait, a copy from memory that is not pinned,
-// a library that refuses) ends it, refused() says why, and the caller queues the work each time.
+// a library that does not allow it) ends it, refused() says why, and the caller queues the work each time.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ public:
     using Nodes = std::array<std::int64_t, node_types>;
 
     /// Captures what body() queues, in place of what there was. A DeviceError of body's, or of CUDA's once the capture
-    /// has begun, is a refusal; what else body throws goes on. Meanwhile this thread's calls are restricted, no other's
-    /// are.
+    /// has begun, is stored as the reason of refused(); other exceptions of body are rethrown. During the capture the
+    /// calls of this thread are restricted, not those of others.
     template <class Body>
     void capture(const CudaContext& context, Body&& body) {
         destroy();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pinned memory of the host: what a device's copies pass through, and what its kernels read and write themselves.
+// Pinned memory of the host: copies of a device pass through it, and its kernels read and write it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// As many bytes for as long as it lives, zeros at first. Every device's kernels read and write them at the host's
+/// Memory of a fixed size, zeros at first. Every device's kernels read and write it at the host's
 /// address; what a kernel wrote is there for the host when an event after it has happened.
 class CudaPinned {
 public:

@@ -4,7 +4,8 @@
 //
 //   Options   how one device object is set up (threads, ordinal); a plain struct.
 //   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared. `ordinal()` is
-//             the device's number; while what `team()` returns lives, the calling thread computes with the device's threads.
+//             the device's number; while the result of `team()` lives, the calling thread computes with the
+//             device's threads.
 //             `own_thread(devices)` makes the calling thread the device's own for good, where `devices` compute side by side.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //

@@ -2,8 +2,8 @@
 //
 // The CPU as a device: a fixed number of OpenMP threads per device object, oneDNN's engine and stream, and memory.
 //
-// Results depend on the number of threads (oneDNN splits weight gradients by it), so it is fixed when a device is made
-// and a team of any other size is refused. Several `Host` devices in one process are several teams.
+// Results depend on the number of threads (oneDNN splits weight gradients by it), so it is fixed when a device is
+// created, and a team of any other size is an error. Several `Host` devices in one process are several teams.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +59,9 @@ class HostQueue;
 struct HostOptions {
     /// OpenMP threads of this device.
     int threads = 1;
-    /// In a training whose devices use every processor of the process, each thread keeps to one of them. Threads that
-    /// move leave their part of a batch in another processor's cache: measured, a step of two threads takes 1.14 times
-    /// as long.
+    /// In a training whose devices use every processor of the process, each thread is bound to one of them. A thread
+    /// that moves leaves its part of a batch in another processor's cache: measured, a step of two threads takes 1.14
+    /// times as long.
     bool pinned = true;
     /// How convolutions in float are computed: null for oneDNN's direct ones, or `&winograd` of
     /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is the device's and not a layer's.
@@ -123,7 +123,7 @@ private:
 /// The CPU as a device.
 struct Host {
     static constexpr std::string_view name = "Host";
-    /// What its pointers point to, the host can read.
+    /// Whether the host can read the device's memory.
     static constexpr bool host_memory = true;
     /// A step is complete when the call that queues it returns.
     static constexpr int max_steps_in_flight = 1;
@@ -134,8 +134,8 @@ struct Host {
     /// In parallel/host_queue.hpp.
     using Queue = HostQueue;
 
-    /// Bytes that this process can still take: the least of what the system says is available, what its control group
-    /// leaves and what its limit of address space (`ulimit -v`) leaves.
+    /// Bytes that this process can still allocate: the least of the memory that the system reports as available, of
+    /// what the limit of its control group leaves, and of what its limit of address space (`ulimit -v`) leaves.
     [[nodiscard]] static std::size_t available_memory();
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
@@ -240,7 +240,7 @@ CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
             cpu_set_t one;
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);  // a wish: where it is refused the thread moves as before
+            sched_setaffinity(0, sizeof one, &one);  // a hint: where it is not allowed, the thread moves as before
         }
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a library's algorithms was taken for what, as text, so that another run takes the same ones and not what the
-// library then thinks best: two runs then add in the same order. One line for each choice,
+// Which of a library's algorithms was taken for which operation, as text, so that another run takes the same ones and
+// adds in the same order. One line per choice,
 //
 //   <what it is for>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
-// sorted, after a line that names the format. The text goes to and comes from a file by whoever owns one; a choice is
+// sorted, after a line that names the format. The owner of a file reads and writes the text; a choice is
 // for one version of the library and one kind of device, which its key names, and texts of several can be put into one.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device's queue is: where a training queues the work of its steps. Every member is named here, and a device that
-// lacks one is refused by one message; nothing is looked for in other ways.
+// The contract of a device's queue, on which a training queues the work of its steps. It lists every member; a device
+// that lacks one is rejected with one message.
 //
 //   D::Kernels                  the device whose operations the work is made of: the device itself, or another
 //   D::max_steps_in_flight      how many steps may be queued whose reports have not been read; 1 where work is complete

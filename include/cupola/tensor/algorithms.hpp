@@ -2,10 +2,10 @@
 //
 // Element-wise algorithms and sums on `Host`.
 //
-// Work is handed out in blocks of a fixed number of elements, by OpenMP; inside a block the loop is the caller's, a
-// plain one that the compiler turns into vector instructions. A sum adds within a block and then over the blocks in
-// their order, so it has the same bits whatever the number of threads, their affinity and the number of processors. (An
-// OpenMP reduction splits by the number of threads; Thrust's by the number of processors, and allocates.)
+// OpenMP distributes the work in blocks of a fixed number of elements; inside a block the loop is the caller's, a plain
+// loop that the compiler vectorises. A sum adds within a block and then over the blocks in their order, so it has the
+// same bits whatever the number of threads, their affinity and the number of processors. (An OpenMP reduction splits by
+// the number of threads; Thrust's by the number of processors, and allocates.)
 #pragma once
 
 #include <algorithm>
@@ -53,13 +53,13 @@ void run_blocks(const HostContext& context, std::int64_t count, BlockCall body);
 
 }  // namespace impl
 
-/// Calls f(i) for i in [0, count), in parallel, in no order. For work that is large for each i. `f` must not throw.
+/// Calls f(i) for i in [0, count), in parallel, in no fixed order. For work that is large per i. `f` must not throw.
 template <class Function>
 void parallel_for(const HostContext& context, std::int64_t count, Function&& f) {
     impl::run_in_parallel(context, count, impl::IndexedCall::of(f));
 }
 
-/// Calls f(begin, end) for each block of [0, count), in parallel, in no order.
+/// Calls f(begin, end) for each block of [0, count), in parallel, in no fixed order.
 template <class Function>
 void for_each_block(const HostContext& context, std::int64_t count, Function&& f) {
     impl::run_blocks(context, count, impl::BlockCall::of(f));
@@ -98,15 +98,15 @@ template <class Function>
 /// Whether no value is infinite or not a number.
 [[nodiscard]] bool all_finite(const HostContext& context, std::span<const float> values);
 
-/// A 64-bit hash of the bits of `values`. Each element is mixed with its place and the results are added, so any
-/// device computes the same hash in any order.
+/// A 64-bit hash of the bits of `values`. Each element is mixed with its index and the results are added, so the order
+/// does not matter and every device computes the same hash.
 [[nodiscard]] std::uint64_t hash_of(const HostContext& context, std::span<const float> values);
 
 #ifndef CUPOLA_OPS
 
 [[gnu::noinline]] CUPOLA_INLINE void impl::run_in_parallel(const HostContext& context, std::int64_t count,
                                                            IndexedCall body) {
-    // A region of two threads costs 1.6 microseconds where one call has nobody to share with.
+    // A parallel region of two threads costs 1.6 microseconds, which a single block does not repay.
     if (count <= 1 || context.threads() == 1) {
         for (std::int64_t i = 0; i < count; ++i) body.call(body.object, i);
         return;
@@ -149,7 +149,7 @@ CUPOLA_INLINE void scale(const HostContext& context, std::span<float> values, do
 
 CUPOLA_INLINE double sum_of_squares(const HostContext& context, std::span<const float> values) {
     return sum_blocks(context, static_cast<std::int64_t>(values.size()), [&](std::int64_t begin, std::int64_t end) {
-        // Four runs of the block at once: in one, each addition would wait for the last.
+        // Four partial sums per block: with one, each addition would wait for the previous.
         const float* const data = values.data() + begin;
         const std::int64_t run = (end - begin) / 4;
         double a = 0, b = 0, c = 0, d = 0;

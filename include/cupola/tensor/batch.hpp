@@ -11,7 +11,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// `size` samples of the extents `sample_shape`, channels last, one after another, in the device's memory, with one
-/// label each. Owns nothing: the memory stays valid and unchanged until the step that takes it has returned.
+/// label each. Owns nothing: the memory has to stay valid and unchanged until the step that takes it has returned.
 ///
 ///     BatchView{images.data(), labels.data(), 128, Net::input_shape}
 struct BatchView {
@@ -22,7 +22,7 @@ struct BatchView {
 
     /// A batch without samples.
     constexpr BatchView() = default;
-    /// `each_shape` is what one sample's extents are, and not what the network wants: those who take the batch compare.
+    /// `each_shape` has the extents of one sample; the functions that take the batch compare them with the network's.
     constexpr BatchView(const float* all_samples, const std::int32_t* all_labels, std::int64_t sample_count,
                         const Shape& each_shape)
         : samples(all_samples), labels(all_labels), size(sample_count), sample_shape(each_shape) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What whoever takes a batch checks before it is read: that there is memory, and samples of the extents that are read.
+// Checks before a batch is read: that it has memory, and samples of the expected extents.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace impl {
 }  // namespace impl
 
 /// Throws InvalidArgument unless the batch is empty, or has samples of the extents `wanted` and memory for them and for
-/// their labels. `taker` is who wants them: "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3".
+/// their labels. `taker` begins the message: "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3".
 inline void require_batch(const BatchView& batch, const Shape& wanted, std::string_view taker = "the network takes") {
     require(batch.size >= 0, "a batch has 0 or more samples, not ", batch.size);
     if (batch.size == 0) return;
@@ -32,7 +32,7 @@ inline void require_batch(const BatchView& batch, const Shape& wanted, std::stri
     require(batch.labels != nullptr, "a batch of ", batch.size, " samples has a null pointer to their labels");
 }
 
-/// The same for what gives batches, before the first one is asked for: checks its `sample_shape()`, if it has one.
+/// The same for a source of batches, before the first one is asked for: checks its `sample_shape()`, if it has one.
 template <class Batches>
 void require_batches(const Batches& batches, const Shape& wanted) {
     if constexpr (requires { Shape(batches.sample_shape()); }) {
@@ -41,7 +41,7 @@ void require_batches(const Batches& batches, const Shape& wanted) {
     }
 }
 
-/// The same for what gives the batches of a training of `replicas` replicas: checks its `replicas()` too.
+/// The same for the source of a training of `replicas` replicas: checks its `replicas()` too.
 template <class Batches>
 void require_batches(const Batches& batches, const Shape& wanted, int replicas) {
     require_batches(batches, wanted);

@@ -21,7 +21,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Elements that somebody else owns.
+/// Elements that another object owns.
 template <class T, class SampleExtents>
 class TensorView {
 public:
@@ -30,7 +30,7 @@ public:
     TensorView(T* data, std::int64_t batch) : data_(data), batch_(batch) {}
     /// `elements` is a whole number of samples; throws InvalidArgument otherwise.
     explicit TensorView(std::span<T> elements) : data_(elements.data()), batch_(samples_in(elements.size())) {}
-    /// A view of what may be written is one of what may be read.
+    /// A view of writable elements converts to one of constant elements.
     template <class U>
         requires(std::is_const_v<T> && std::same_as<const U, T>)
     TensorView(TensorView<U, SampleExtents> other) : data_(other.data()), batch_(other.batch()) {}  // NOLINT
