@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training batches as a pure function of (seed, step, replica), and the two concepts that they are made of.
+// Training batches as a pure function of (seed, step, replica), and the two concepts behind them.
 //
-// Step s (from 0) of R replicas with batches of B takes the places [s*R*B, (s+1)*R*B) of the shuffled stream
-// (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on which step was asked for before, so a run is
-// resumed by asking for the step it had come to.
+// Step s (from 0) of R replicas with batches of B takes the positions [s*R*B, (s+1)*R*B) of the shuffled stream
+// (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on the steps that were asked for before, so a run
+// is resumed by asking for its next step.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// It says what extents it makes of samples of `Shape`.
+/// Returns the extents of its results for samples of `Shape`.
 template <class T>
 concept HasTransformOutput = requires(const T& transform, const Shape& input) {
     { transform.output(input) } -> std::same_as<Shape>;
@@ -36,7 +36,7 @@ concept Transforms = requires(const T& transform, const Data& data, const Random
     { transform(data.sample(0), data.sample_shape(), random, to) };
 };
 
-/// What stands between a data set and a batch: `TutorialAugmentation`, `CenterCrop`, or a type of the user's own.
+/// Converts the samples of a data set to those of a batch: `TutorialAugmentation`, `CenterCrop`, or a type of your own.
 template <class T, class Data>
 concept SampleTransform = HasTransformOutput<T> && Transforms<T, Data>;
 
@@ -49,7 +49,8 @@ struct IdentityTransform {
     }
 };
 
-/// Anything that can fill part of a replica's batch of a step, from any number of threads at once, always the same.
+/// A type that can fill part of a replica's batch of a step, from any number of threads at once, with the same samples
+/// each time.
 template <class S>
 concept BatchSource = requires(const S& source, std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
                                float* samples, std::int32_t* labels) {
@@ -71,7 +72,7 @@ template <Dataset Data, SampleTransform<Data> Transform>
 class TrainingBatches {
 public:
     TrainingBatches(const Data& data, Transform transform, BatchOptions options);
-    TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // the data would be gone at once
+    TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // a temporary dies at once
 
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
@@ -80,7 +81,7 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
     [[nodiscard]] std::int64_t class_count() const { return data_->class_count(); }
 
-    /// Which samples of the data set stand in a batch, from its place `begin` on.
+    /// Which samples of the data set are in a batch, from position `begin` on.
     void samples_at(std::int64_t step, int replica, std::int64_t begin, std::span<SampleOfEpoch> places) const;
     /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
@@ -98,7 +99,7 @@ private:
     ShuffledOrder order_;
 };
 
-// Out of the class, and so not inline: what cupola::ops has compiled is not instantiated by those who link to it.
+// Outside the class, so not inline: a program that links to cupola::ops does not instantiate it.
 
 template <Dataset Data, SampleTransform<Data> Transform>
 TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform transform, BatchOptions options)

@@ -37,7 +37,7 @@ inline constexpr std::size_t cifar10_classes = 10;
     return {};
 }
 
-/// Reads the records of `files`, one file after another. What is allocated is what the files' sizes say.
+/// Reads the records of `files`, one file after another. Allocates the sizes of the files.
 [[nodiscard]] inline ImageSet read_cifar10_records(const std::string& name, const std::vector<std::string>& files) {
     std::size_t records = 0;
     for (const std::string& path : files) {

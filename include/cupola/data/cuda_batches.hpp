@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches of images that are made where they are trained on: each GPU holds the data set as bytes, and a kernel cuts,
-// mirrors, augments and standardizes the samples of a batch with the random numbers that TrainingBatches and
-// EvaluationBatches draw on the host: the same places, sides and factors, and pixels that are the same to rounding.
+// Batches of images that are prepared on the GPU that trains on them: each GPU holds the data set as bytes, and a
+// kernel crops, flips, augments and standardizes the samples of a batch with the random numbers that TrainingBatches
+// and EvaluationBatches draw on the host: the same crops, flips and factors, and pixels that are equal up to rounding.
 //
 //     CudaBatches batches(data.train, TutorialAugmentation{}, {.batch_size = 128, .replicas = 2, .seed = 1});
 //     fit(training, batches, {.steps = 1000});
 //
-// Nothing is copied but the images and labels, at a GPU's first batch; which samples a batch has, a launch carries by
-// value. A batch is queued on the context's stream and waits for nothing. For nvcc.
+// Only the images and labels are copied, at the first batch of a GPU; the indices of a batch's samples are arguments of
+// the launch. A batch is queued on the context's stream and waits for nothing. For nvcc.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ template <class Transform>
     return message;
 }
 
-/// The images, and a buffer for each of those who ask, of which each asks from one thread.
+/// The images, and one buffer per slot; each slot is used by one thread.
 template <class Transform>
 class CudaSamples {
 public:
@@ -60,7 +60,7 @@ public:
         if (slots > this->slots()) slots_.resize(static_cast<std::size_t>(slots));
     }
 
-    /// Where the next batch of a slot goes; the first time on a GPU, all memory is made.
+    /// The memory of a slot's next batch; the first call on a GPU allocates all memory.
     [[nodiscard]] CudaBatchBuffer& begin(CudaContext& context, int slot) {
         Slot& made = slots_[static_cast<std::size_t>(slot)];
         if (made.ordinal != context.ordinal()) {
@@ -109,7 +109,7 @@ public:
           samples_(images, std::move(transform), options.batch_size) {
         samples_.provide_slots(options.replicas);
     }
-    CudaBatches(const ImageSet&&, Transform, BatchOptions) = delete;  // the images would be gone at once
+    CudaBatches(const ImageSet&&, Transform, BatchOptions) = delete;  // a temporary dies at once
 
     [[nodiscard]] const ImageSet& data() const { return order_.data(); }
     [[nodiscard]] std::int64_t batch_size() const { return order_.batch_size(); }
@@ -117,8 +117,9 @@ public:
     [[nodiscard]] const Shape& sample_shape() const { return order_.sample_shape(); }
     [[nodiscard]] std::int64_t class_count() const { return order_.class_count(); }
 
-    /// Queues the batch of a step and replica, on the context's GPU; what is queued after this replica's next batch no
-    /// longer finds it. The first call on a GPU copies the images there, and throws OutOfMemory if they do not fit.
+    /// Queues the batch of a step and replica, on the context's GPU; work that is queued after this replica's next
+    /// batch must not use it. The first call on a GPU copies the images there, and throws OutOfMemory if they do not
+    /// fit.
     BatchView operator()(std::int64_t step, int replica, CudaContext& context) {
         using impl::DrawnPlaces;
         std::array<SampleOfEpoch, DrawnPlaces::capacity> places;
@@ -140,8 +141,8 @@ private:
     impl::CudaSamples<Transform> samples_;
 };
 
-/// The batches of an evaluation of `images`, which have to outlive them: each image once, in order, with what remains
-/// as a last, smaller batch.
+/// The batches of an evaluation of `images`, which have to outlive them: each image once, in order, with the remaining
+/// images as a last, smaller batch.
 template <class Transform>
 class CudaEvaluationBatches {
     static_assert(static_assert_message<impl::cuda_transform_diagnostic<Transform>()>());
@@ -162,7 +163,7 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int slots() const { return samples_.slots(); }
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
-    /// Lets batches be asked for from this many threads. Not while they are.
+    /// Allows batches to be asked for from this many threads. Not while they are asked for.
     void provide_slots(int slots) { samples_.provide_slots(slots); }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }
@@ -172,7 +173,7 @@ public:
         return std::min(batch_size_, images_->size() - index * batch_size_);
     }
 
-    /// Queues batch `index` on the context's GPU; what is queued after the slot's next batch no longer finds it.
+    /// Queues batch `index` on the context's GPU; work that is queued after the slot's next batch must not use it.
     BatchView operator()(std::int64_t index, int slot, CudaContext& context) {
         require(slot >= 0 && slot < slots(), "there is no slot ", slot, " of ", slots());
         const std::int64_t size = size_of(index);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a data set is, and `ImageSet`: the images of one split in memory, as bytes.
+// The concept of a data set, and `ImageSet`: the images of one split in memory, as bytes.
 //
-// Images lie one after another, each height x width x channels with the channels last. They stay bytes until a batch is made
-// of them, so 50,000 images of 32 x 32 take 154 MB and not 614.
+// Images lie one after another, each height x width x channels with the channels last. They stay bytes until they are
+// part of a batch, so 50,000 images of 32 x 32 take 154 MB and not 614.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// It says how many samples it has, and what errors call it.
+/// It has a number of samples, and a name for errors.
 template <class D>
 concept HasSampleCount = requires(const D& data) {
     { data.size() } -> std::convertible_to<std::int64_t>;
@@ -49,7 +49,7 @@ concept Dataset = HasSampleCount<D> && HasSamples<D> && HasLabels<D>;
 /// The labelled images of one split.
 class ImageSet {
 public:
-    /// Throws DataError unless pixels, labels and classes fit together. `name` is what errors call this set.
+    /// Throws DataError unless pixels, labels and classes fit together. `name` is the name of this set in errors.
     /// `shape` is height x width x channels: 1 channel is grey, 3 are red, green and blue.
     ImageSet(std::string name, const Shape& shape, std::vector<std::uint8_t> pixels, std::vector<std::int32_t> labels,
              std::vector<std::string> classes)
@@ -97,7 +97,7 @@ private:
 
 static_assert(Dataset<ImageSet>);
 
-/// The two splits of an image data set; `format` says what they were read from: "CIFAR-10 binary files".
+/// The two splits of an image data set; `format` is what they were read from: "CIFAR-10 binary files".
 struct ImageData {
     ImageSet train;
     ImageSet test;

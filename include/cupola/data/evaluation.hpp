@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The batches of an evaluation: each sample of a data set once, in order, with what remains as a last, smaller batch.
+// The batches of an evaluation: each sample of a data set once, in order, with the remaining samples as a last, smaller
+// batch.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The batches of `data`, which has to outlive them. Batches are asked for from `slots` threads at most, each with a
-/// slot of its own; any slot may ask for any batch.
+/// The batches of `data`, which has to outlive them. Batches are asked for from `slots` threads at most, each with its
+/// own slot; any slot may ask for any batch.
 template <Dataset Data, SampleTransform<Data> Transform>
 class EvaluationBatches {
 public:
@@ -27,13 +28,13 @@ public:
         require(slots >= 1, "batches are asked for by at least 1 slot, not ", slots);
         provide_slots(slots);
     }
-    EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // the data would be gone at once
+    EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // a temporary dies at once
 
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
-    /// Makes room for batches to be asked for from this many threads.
+    /// Allows batches to be asked for from this many threads.
     void provide_slots(int slots) {
         while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_);
     }

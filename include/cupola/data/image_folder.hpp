@@ -3,9 +3,9 @@
 // Reads a data set in torchvision's ImageFolder layout, `train/<class>/cat.jpg` and `test/<class>/dog.jpg`, from a folder
 // or from an archive of one (tar.xz, tar.gz, tar, zip). The formats are those of data/impl/image_formats.hpp.
 //
-// Classes are numbered by their names' order and images lie in the order of their names, so a folder and its archive
-// give the same data set. All images have one size. Every image is decoded once, by a fixed number of threads, and the
-// result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng (CMake:
+// Classes are numbered in the order of their names and images lie in the order of their names, so a folder and an
+// archive of it are the same data set. All images have one size. Every image is decoded once, by a fixed number of
+// threads, and the result does not depend on that number. Needs libarchive, libjpeg-turbo and libpng (CMake:
 // cupola::data).
 #pragma once
 
@@ -42,8 +42,8 @@ namespace impl {
     return buffer;
 }
 
-/// Calls f(i) for i in [0, count) on `workers` threads, each with its own run of i in order. Throws what the lowest i
-/// that failed threw, whatever the number of threads.
+/// Calls f(i) for i in [0, count) on `workers` threads, each with its own range of i in order. Throws the exception of
+/// the lowest i that failed, for any number of threads.
 template <class Function>
 void decode_in_parallel(std::size_t count, int workers, Function f) {
     const std::size_t parts = std::min(count, static_cast<std::size_t>(workers));

@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// The caller's samples as a data set. It owns nothing: samples and labels have to outlive it.
 class InMemory {
 public:
-    /// Throws DataError unless there are samples, with one label each, in [0, class_count).
+    /// Throws DataError if there are no samples, or not one label per sample, or a label is not in [0, class_count).
     InMemory(const Shape& sample_shape, std::span<const float> samples, std::span<const std::int32_t> labels,
              std::int64_t class_count, std::string_view name = "in memory");
 
@@ -41,12 +41,12 @@ private:
 static_assert(Dataset<InMemory>);
 
 /// Training batches of samples in memory, shuffled by seed and epoch. Copying a sample is cheap, so the device that
-/// asks for a batch prepares it: no queue and no workers, which `Prefetch` adds where preparing is work.
-/// `InMemoryBatches batches(data, {.batch_size = 32, .replicas = 2, .seed = 1});`
+/// asks for a batch prepares it, without a queue or workers; `Prefetch` adds those. `InMemoryBatches batches(data,
+/// {.batch_size = 32, .replicas = 2, .seed = 1});`
 class InMemoryBatches {
 public:
     InMemoryBatches(const InMemory& data, BatchOptions options);
-    InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // the data would be gone at once
+    InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // a temporary dies at once
 
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] int replicas() const { return source_.replicas(); }

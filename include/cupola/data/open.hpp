@@ -13,13 +13,12 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The data set at `path`; `workers` threads decode. Throws DataError, which says what was expected where `path` holds
-/// neither.
+/// The data set at `path`; `workers` threads decode. Throws DataError if `path` holds neither, with what was expected.
 [[nodiscard]] inline ImageData open_image_data(const std::string& path, int workers = 1) {
     const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     if (kind == impl::PathKind::folder) {
-        const std::vector<std::string> names = impl::names_in(path);  // before all: it may be there and not be readable
+        const std::vector<std::string> names = impl::names_in(path);  // first: the folder may exist and not be readable
         if (!impl::cifar10_folder(path).empty()) return read_cifar10(path);
         const bool image_folder = std::binary_search(names.begin(), names.end(), "train") ||
                                   std::binary_search(names.begin(), names.end(), "test");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches that the host makes, for a training on a GPU: for data sets that do not fit there, samples that are floats,
-// and transforms of one's own. (CudaBatches makes batches of images on the GPU itself.)
+// Batches that the host prepares for a training on a GPU: for data sets that do not fit there, samples that are floats,
+// and your own transforms. (CudaBatches prepares batches of images on the GPU itself.)
 //
 //     Prefetch prefetch(TrainingBatches(images, MyTransform{}, {.batch_size = 128, .replicas = 2}), {.workers = 6});
 //     PinnedUploader batches(prefetch);
 //     fit(training, batches, {.steps = 1000});
 //
-// A batch goes through pinned memory, of which each replica has room for several batches, and its copy to the GPU is
-// queued on the context's stream. So the host is ahead of the GPU by as many batches, and waits only for the copy that
-// was queued that long ago.
+// A batch passes through pinned memory, with room for several batches per replica, and its copy to the GPU is queued on
+// the context's stream. So the host is ahead of the GPU by that number of batches, and waits only for the copy of the
+// oldest.
 #pragma once
 
 #include <concepts>
@@ -55,7 +55,7 @@ concept GivesBatches = requires(S& source, std::int64_t step, int replica, impl:
 struct PinnedUploaderOptions {
     /// Batches per replica that pinned memory has room for.
     int ahead = 3;
-    /// How long the host waits for a copy, before it says that the GPU stands still.
+    /// How long the host waits for a copy before it throws DeviceError.
     double patience_seconds = 600;
 };
 
@@ -73,14 +73,14 @@ public:
                 options.patience_seconds);
         rings_.resize(static_cast<std::size_t>(replicas()));
     }
-    explicit PinnedUploader(const Source&&, PinnedUploaderOptions = {}) = delete;  // the source would be gone at once
+    explicit PinnedUploader(const Source&&, PinnedUploaderOptions = {}) = delete;  // a temporary dies at once
 
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return source_->replicas(); }
     [[nodiscard]] const Shape& sample_shape() const { return sample_shape_; }
 
-    /// Queues the copy of the batch of a step and replica; what is queued after this replica's next batch no longer
-    /// finds it. Throws what the source throws, and DeviceError where the GPU does not come to a copy in time.
+    /// Queues the copy of the batch of a step and replica; work that is queued after this replica's next batch must not
+    /// use it. Throws the exceptions of the source, and DeviceError if the GPU does not make a copy in time.
     BatchView operator()(std::int64_t step, int replica, CudaContext& context) {
         require(replica >= 0 && replica < replicas(), "there is no replica ", replica, " of ", replicas());
         Ring& ring = rings_[static_cast<std::size_t>(replica)];

@@ -2,9 +2,9 @@
 //
 // A bounded queue of whole batches: worker threads prepare them ahead of the replicas that train on them.
 //
-// The queue holds two batches per replica: the one it trains on and the next. Workers fill the oldest step first. A batch
-// is a pure function of its step and replica, so it is the same for any number of workers; with none, the call that
-// asks for a batch prepares it, with the team of threads of the device that asks. After construction nothing is
+// The queue holds two batches per replica: the one it trains on and the next. Workers fill the oldest step first. A
+// batch is a pure function of its step and replica, so it is the same for any number of workers; without workers, the
+// call that asks for a batch prepares it, with the threads of the device that asks. After construction nothing is
 // allocated.
 #pragma once
 
@@ -28,7 +28,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct PrefetchOptions {
-    /// Threads that prepare batches. They count against the cores: beside a device that uses all of them, choose 0.
+    /// Threads that prepare batches. They need processors: where the devices use all of them, choose 0.
     int workers = 0;
 };
 
@@ -48,14 +48,14 @@ public:
         }
         try {
             for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
-        } catch (...) {  // no more threads: those that run have to end before the rest can
+        } catch (...) {  // no further threads: end those that run first
             stop();
             throw;
         }
     }
     Prefetch(const Prefetch&) = delete;
     Prefetch& operator=(const Prefetch&) = delete;
-    /// Waits for no more than the few samples that each worker is at.
+    /// Waits only for the few samples that each worker is preparing.
     ~Prefetch() { stop(); }
 
     [[nodiscard]] const Source& source() const { return source_; }
@@ -64,8 +64,8 @@ public:
     [[nodiscard]] Shape sample_shape() const { return source_.sample_shape(); }
     [[nodiscard]] int workers() const { return static_cast<int>(workers_.size()); }
 
-    /// The batch of a step and replica; valid until this replica asks for its next step. Throws what preparing the
-    /// batch threw, and InvalidArgument for a step that is neither this replica's current nor its next.
+    /// The batch of a step and replica; valid until this replica asks for its next step. Throws the exception of the
+    /// preparation, and InvalidArgument for a step that is neither this replica's current nor its next.
     template <class Context>
     BatchView operator()(std::int64_t step, int replica, Context& context) {
         require(replica >= 0 && replica < replicas_, "there is no replica ", replica, " of ", replicas_);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The augmentations of the residual networks for CIFAR (He et al. 2015), as TensorFlow's cifar10_estimator has them: the
-// image is put into a black frame, bytes of 0, a piece of its own size is cut out, every place with equal probability,
-// and it is flipped left to right with probability 1/2; bytes are scaled to x / 128 - 1, so that the frame is -1. There
-// is no standardization. What is evaluated is scaled only.
+// The augmentation of the residual networks for CIFAR (He et al. 2015), as TensorFlow's cifar10_estimator has them: the
+// image is put into a black frame, bytes of 0, a part of the original size is cut out, every position with equal
+// probability, and flipped left to right with probability 1/2; bytes are scaled to x / 128 - 1, so that the frame is
+// -1. There is no standardization. For evaluation images are only scaled.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where a piece of an image's own size lies: its upper left corner in the image, and whether it is mirrored after
-/// that.
+/// The position of the cut: its upper left corner in the image, and whether it is flipped afterwards.
 struct DrawnPiece {
     std::int64_t y = 0, x = 0;
     bool flip = false;
@@ -58,7 +57,8 @@ struct RandomCropFlip {
     std::int64_t padding = 4;
     bool crop = true, flip = true;
 
-    /// The extents of a sample: the image's own. Throws InvalidArgument for what is no image, or a padding below 0.
+    /// The extents of a sample: the image's own. Throws InvalidArgument for samples that are not images, or a padding
+    /// below 0.
     [[nodiscard]] Shape output(const Shape& input) const {
         constexpr std::int64_t limit = 1 << 14;
         require(input.rank == 3, "images are height x width x channels, not ", to_string(input));

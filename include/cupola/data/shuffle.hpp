@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order in which a training run sees the samples: an endless stream, one permutation of the data set an epoch.
+// The order in which a training run sees the samples: an endless stream, one permutation of the data set per epoch.
 //
 // Epoch e's permutation is a pure function of (seed, e) and follows epoch e - 1's without a gap, so each sample comes
-// exactly once per epoch, batches are always full, and any place of the stream can be looked up at any time.
+// exactly once per epoch, batches are always full, and any position of the stream can be looked up at any time.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +25,14 @@ namespace cupola::inline CUPOLA_ABI {
 /// Fills `order` with the permutation of 0 .. size-1 of one epoch (Fisher and Yates; draw i decides place i).
 void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, std::uint32_t epoch);
 
-/// One place of the stream: which sample, and in which epoch, for its random augmentations.
+/// One position of the stream: which sample, and in which epoch, for its random augmentations.
 struct SampleOfEpoch {
     std::uint32_t index = 0, epoch = 0;
 };
 
-/// Looks places of the stream up. Any number of threads may do so at once: the two epochs that were used last are kept,
-/// behind a lock, and no look-up allocates. Each look-up in the second half of an epoch makes a part of the next one's
-/// permutation, so that none of them has to make all of it.
+/// Looks up positions of the stream. Any number of threads may do so at once: the two epochs that were used last are
+/// kept, behind a lock, and no look-up allocates. Each look-up in the second half of an epoch computes a part of the
+/// next permutation, so that none has to compute all of it.
 class ShuffledOrder {
 public:
     ShuffledOrder(std::int64_t size, std::uint64_t seed);

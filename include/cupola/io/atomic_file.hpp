@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file that is either there as a whole or not at all: it is written under a temporary name in its own folder, synced,
-// renamed, and its folder synced. Until `commit()` has come back, a file that bears the name already stays as it was.
+// A file that is written completely or not at all: it is written under a temporary name in the same folder, synced,
+// renamed, and the folder is synced. Until `commit()` returns, an existing file of that name stays as it was.
 //
-// Every call is checked; a DataError says the path, the place and the system's reason ("No space left on device"), and
-// the temporary file is removed. A process that is killed leaves at most a temporary file (`name_of_temporary_file`).
+// Every call is checked; a DataError names the path, the position and the system's reason ("No space left on device"),
+// and the temporary file is removed. A process that is killed leaves at most a temporary file
+// (`name_of_temporary_file`).
 //
-// A name that is a link is followed, so that the link stays. What is there and no regular file is refused: a folder, a
-// pipe, a device or a link to nothing would not be written to but replaced.
+// A name that is a link is followed, so the link stays. An existing path that is not a regular file (a folder, a pipe,
+// a device, a link to nothing) throws, because it would be replaced and not written to.
 #pragma once
 
 #include <cerrno>
@@ -47,10 +48,10 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     if (handle < 0) return errno;
     const int error = fsync(handle) == 0 ? 0 : errno;
     close(handle);
-    return error == EINVAL ? 0 : error;  // a file system that has nothing to sync in a folder
+    return error == EINVAL ? 0 : error;  // a file system that does not sync folders
 }
 
-/// The file that `path` names, which a rename is to replace: without the link, if it is one.
+/// The file that a rename is to replace: `path`, or the target of the link that it is.
 [[nodiscard]] inline std::string regular_file_at(const std::string& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) {
@@ -66,7 +67,7 @@ inline constexpr std::string_view temporary_mark = ".partial-";
 
 }  // namespace impl
 
-/// Makes the names in a folder last beyond a power failure; throws a DataError.
+/// Syncs the names in a folder, so that they survive a power failure; throws DataError.
 inline void sync_folder(const std::string& folder) {
     const int error = impl::sync_folder(folder);
     require<DataError>(error == 0, "the folder ", folder,
@@ -89,7 +90,7 @@ inline void sync_folder(const std::string& folder) {
 class AtomicFile {
 public:
     explicit AtomicFile(std::string path) : path_(std::move(path)), target_(impl::regular_file_at(path_)) {
-        // Another process may be writing the same file, or have died in it under the number that is ours now.
+        // Another process may be writing the same file, or have died while writing it under this process number.
         for (int attempt = 0; handle_ < 0; ++attempt) {
             temporary_ = text(target_, impl::temporary_mark, getpid(), '-', attempt);
             handle_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -110,7 +111,7 @@ public:
         size_ += bytes.size();
     }
 
-    /// Writes over bytes that the file has already: a checksum in its head.
+    /// Overwrites bytes that were written before, such as a checksum in the header.
     void overwrite(std::uint64_t place, std::span<const std::byte> bytes) {
         require(place <= size_ && bytes.size() <= size_ - place, path_, " has ", size_,
                 " bytes: none can be written over at ", place);
@@ -130,7 +131,7 @@ public:
 private:
     void write_at(std::uint64_t place, std::span<const std::byte> bytes) {
         require(handle_ >= 0, path_, " is finished: nothing can be added to it");
-        const FileSizeSignalBlock no_signal;  // a limit on the size is an error as a full disk is
+        const FileSizeSignalBlock no_signal;  // a limit on the size is reported like a full disk
         while (!bytes.empty()) {
             const ssize_t count = pwrite(handle_, bytes.data(), bytes.size(), static_cast<off_t>(place));
             if (count < 0 && errno == EINTR) continue;

@@ -5,11 +5,11 @@
 //   conv1.weight, bn1.running_mean         parameters and running statistics, under PyTorch's names and in its layouts
 //   ema.conv1.weight                       the parameters' moving averages, where they are kept
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
-//   replica.1.conv1.weight                 the same of the other replicas, where each has parameters of its own
+//   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
 //                                          there are others, the checksum and the run's own texts (io/checkpoint_info.hpp)
 //
-// A file without `cupola.version` is one that PyTorch saved: step 0, parameters and running statistics alone. A file
+// A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
 // difference.
 #pragma once
@@ -34,8 +34,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Writes the state of a training of the network `Net::layers`. The file is there as a whole or not at all. Throws
-/// InvalidArgument for a state that is not finite, which nobody could read.
+/// Writes the state of a training of the network `Net::layers`. The file is written completely or not at all. Throws
+/// InvalidArgument for a state that is not finite, which could not be read again.
 inline void write_checkpoint(const std::string& path, std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
     const TrainingState& state = checkpoint.state;
     const impl::StoredTensors tensors = impl::stored_tensors(layers);

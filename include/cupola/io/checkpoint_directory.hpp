@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of a training that writes checkpoints: made if it is missing, locked against a second training, cleared of
-// files that a killed one had not finished.
+// The folder of a training that writes checkpoints: created if it is missing, locked against a second training, cleared
+// of unfinished files of a killed one.
 //
 //   CheckpointDirectory directory("run1", {.keep = 5, .keep_best = true});
 //   directory.save(Net::layers, checkpoint);                   run1/model-<step>.safetensors
 //   directory.save_best(Net::layers, checkpoint, precision);   run1/model-best.safetensors, if it is the best so far
 //
-// A new file is whole and synced before an old one is removed, so that a process that is killed, or a disk that fills
-// up, leaves every checkpoint that was there. A best checkpoint of an earlier process is the one to be compared with:
-// `require_best_of` refuses one of another network, and `best_info()` says of what run it is. The lock (`flock` on the
-// file `lock`) ends with the process that holds it.
+// A new file is complete and synced before an old one is removed, so a killed process or a full disk leaves all earlier
+// checkpoints. A best checkpoint of an earlier process is the one to be compared with: `require_best_of` throws for one
+// of another network, and `best_info()` describes its run. The lock (`flock` on the file `lock`) ends with the process
+// that holds it.
 #pragma once
 
 #include <cerrno>
@@ -62,10 +62,10 @@ public:
     [[nodiscard]] std::string best_path() const { return impl::checkpoint_path(path_, "best"); }
     /// The largest metric so far, also of an earlier process.
     [[nodiscard]] std::optional<double> best() const { return best_; }
-    /// What the run of the best checkpoint so far says of itself; empty where there is none.
+    /// The texts of the run of the best checkpoint so far; empty if there is none.
     [[nodiscard]] const CheckpointInfo& best_info() const { return best_info_; }
-    /// Throws DataError where the best checkpoint is of another network than `Net::layers`: its metric does not compare, and
-    /// it is not to be replaced. `save_best` does so itself; a training asks before its first step.
+    /// Throws DataError where the best checkpoint is of another network than `Net::layers`: its metric cannot be
+    /// compared, and it must not be replaced. `save_best` checks the same; a training asks before its first step.
     void require_best_of(std::span<const LayerInfo> layers) {
         if (!best_ || best_compared_) return;
         try {
@@ -87,8 +87,7 @@ public:
     std::string save(std::span<const LayerInfo> layers, const Checkpoint& checkpoint) {
         std::string saved = impl::checkpoint_path(path_, text(checkpoint.state.step));
         write_checkpoint(saved, layers, checkpoint);
-        // Steps beyond this one are another run's, or what comes after a damaged file: they are neither counted nor
-        // removed.
+        // Later steps belong to another run, or follow a damaged file: they are neither counted nor removed.
         int kept = 0;
         for (const CheckpointFile& file : list()) {
             if (file.step <= checkpoint.state.step && ++kept > options_.keep) remove(file.path);
@@ -96,9 +95,9 @@ public:
         return saved;
     }
 
-    /// With `keep_best`, a metric that is larger than all before it makes this checkpoint the best one: a file of its
-    /// own, for a second name of the same file would be lost with the file's contents. Throws DataError where the best one
-    /// is of another network.
+    /// With `keep_best`, a metric that is larger than all before it makes this checkpoint the best one: a separate
+    /// file, because damage to one file must not damage both. Throws DataError where the best one is of another
+    /// network.
     void save_best(std::span<const LayerInfo> layers, const Checkpoint& checkpoint, double metric) {
         if (!options_.keep_best || std::isnan(metric)) return;
         require_best_of(layers);
@@ -148,8 +147,8 @@ private:
         throw DataError(text(file, " cannot be removed: ", std::generic_category().message(errno)));
     }
 
-    /// Finds no best checkpoint where there is none yet, or where it is damaged: the next metric then replaces it. One
-    /// without a metric was put there by someone else.
+    /// Finds no best checkpoint if there is none yet or if it is damaged: the next metric then replaces it. One without
+    /// a metric was not written by a training.
     void read_best() {
         const std::string path = best_path();
         if (access(path.c_str(), F_OK) != 0) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkpoints in a folder, `model-<step>.safetensors`, for those who only read: no lock is needed, since a file is
-// there as a whole or not at all. io/checkpoint_directory.hpp is for the training that writes them.
+// The checkpoints in a folder, `model-<step>.safetensors`, for readers: no lock is needed, since a file is complete or
+// absent. io/checkpoint_directory.hpp is for the training that writes them.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct CheckpointFile {
     bool operator==(const CheckpointFile&) const = default;
 };
 
-/// What `newest_valid_checkpoint` found: no checkpoint where the folder has none that is valid.
+/// What `newest_valid_checkpoint` found: no checkpoint if the folder has no valid one.
 struct FoundCheckpoint {
     std::optional<Checkpoint> checkpoint;
     std::string path;
@@ -75,7 +75,7 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
 }
 
 /// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
-/// and so does one that the system does not give: an older one would not be what was meant.
+/// and so does one that cannot be read: an older one is not what was asked for.
 [[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
                                                              std::span<const LayerInfo> layers) {
     FoundCheckpoint found;
@@ -87,8 +87,7 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
             require<DataError>(file->has_checksum(), candidate.path, " is damaged: it has lost its checksum");
         } catch (const UnreadableFile& error) {
             if (error.code != ENOENT && error.code != ESTALE) throw;
-            // A training has removed it since the folder was listed, and written a newer one; or it is a link to
-            // nowhere.
+            // A training has removed it since the folder was listed and written a newer one, or it is a dangling link.
             if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers);
             found.damaged.emplace_back(error.what());
             continue;

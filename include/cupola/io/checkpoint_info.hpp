@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a checkpoint says of the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
-// batch size, processor. A run that resumes holds its own against it: `differences(checkpoint.info, mine)`.
+// What a checkpoint stores about the run that wrote it, as names and texts in a fixed order: seed, schedule, optimiser,
+// batch size, processor. A run that resumes compares its own: `differences(checkpoint.info, mine)`.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ public:
             entries_[static_cast<std::size_t>(place - entries_.begin())].second = std::move(value);
         }
     }
-    /// Null where there is none of that name.
+    /// Null if there is no text of that name.
     [[nodiscard]] const std::string* find(std::string_view key) const {
         const auto place = place_of(key);
         return place == entries_.end() ? nullptr : &place->second;
@@ -43,7 +43,7 @@ private:
     std::vector<Entry> entries_;
 };
 
-/// One text that two runs do not have in common; empty where a run does not say.
+/// One text that differs between two runs; empty for a run that does not have it.
 struct InfoDifference {
     std::string key, before, now;
 
@@ -58,7 +58,7 @@ struct InfoDifference {
     return text(difference.key, " was ", shown(difference.before), " and is ", shown(difference.now));
 }
 
-/// What differs between two runs: in the order of `before`, then what only `now` says.
+/// The differences between two runs: in the order of `before`, then those that only `now` has.
 [[nodiscard]] inline std::vector<InfoDifference> differences(const CheckpointInfo& before, const CheckpointInfo& now) {
     std::vector<InfoDifference> result;
     for (const auto& [key, value] : before.entries()) {

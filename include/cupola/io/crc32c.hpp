@@ -60,8 +60,8 @@ inline constexpr Crc32cTables crc32c_tables = make_crc32c_tables();
     return ~crc;
 }
 
-/// The checksum as TensorFlow's record files store it: rotated by 15 bits and added to a constant, so that the checksum
-/// of data that holds checksums is no special case.
+/// The checksum as TensorFlow's record files store it: rotated by 15 bits and added to a constant, so that data may
+/// contain checksums itself.
 [[nodiscard]] inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
     constexpr std::uint32_t mask_delta = 0xA282EAD8;
     return std::rotr(crc32c(bytes), 15) + mask_delta;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // EventFile: summaries as a file of events that TensorBoard shows: `EventFile events("train"); ... tensorboard --logdir
-// train`. Every write is in the file when it returns. A run that continues in the same folder writes a file of its own,
-// and says at which step it begins, so that TensorBoard drops what a broken run has written of later steps.
+// train`. Every write is in the file when it returns. A run that continues in the same folder writes a new file that
+// states at which step it begins, so that TensorBoard drops later steps of an interrupted run.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 class EventFile final : public SummarySink {
 public:
-    /// A new file in `folder`, which is made if it is not there. Throws DataError where that cannot be.
+    /// A new file in `folder`, which is created if it is missing. Throws DataError if that fails.
     explicit EventFile(const std::string& folder) : output_(folder) { output_.write(impl::file_version_event(now())); }
 
     void start(std::int64_t step) override {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many values lie where: eight buckets to each doubling (TensorFlow's are as fine, a tenth wider each), found by
-// one shift of a float's bits instead of a search. Values below a 1024th of the largest magnitude share two buckets,
-// one on each side of zero. One pass over the values.
+// Counts of values: eight buckets per doubling (TensorFlow's are as fine, each a tenth wider), found by one shift of a
+// float's bits instead of a search. Values below a 1024th of the largest magnitude share two buckets, one on each side
+// of zero. One pass over the values.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Of the finite values, apart from `not_finite`.
+/// All but `not_finite` are of the finite values.
 struct Histogram {
     std::int64_t count = 0, zeros = 0, not_finite = 0;
     double minimum = 0, maximum = 0, sum = 0, sum_of_squares = 0;
@@ -31,7 +31,7 @@ struct Histogram {
     std::vector<double> limits, counts;
 };
 
-/// Makes histograms, one after another, in counters of its own (64 KB).
+/// Computes histograms, one after another, in its own counters (64 KB).
 class HistogramMaker {
 public:
     [[nodiscard]] Histogram operator()(std::span<const float> values) {
@@ -66,7 +66,7 @@ private:
     // A cell is a float's sign, its exponent and three bits of its mantissa: the upper twelve bits.
     static constexpr int shift = 20;
     static constexpr std::size_t half = 2048, first_not_finite = 255 * 8, block = 2048;
-    /// Eight cells to a doubling, ten doublings to a factor of 1024.
+    /// Eight cells per doubling, ten doublings for a factor of 1024.
     static constexpr std::size_t resolved = 8 * 10;
 
     /// Four sets of counters: neighbours are often in the same cell, and would wait for one another.

@@ -13,7 +13,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// `pixels`: eight bits a channel, row by row, channels last; 1 channel is grey, 3 are red, green and blue.
+/// `pixels`: eight bits per channel, row by row, channels last; 1 channel is grey, 3 are red, green and blue.
 [[nodiscard]] inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, std::int64_t height,
                                                        std::int64_t width, std::int64_t channels) {
     constexpr std::int64_t limit = 16384;  // libpng computes an image's bytes in 32 bits

@@ -5,7 +5,7 @@
 // The file is read as a whole and then checked: lengths, types, extents against bytes, every byte of the data in
 // exactly one tensor, no name twice, and Cupola's checksum (`crc32c` in `__metadata__`: CRC-32C of the file with these
 // eight digits as zeros) where there is one. Anything else throws DataError. Beside the file's own bytes,
-// less than 1 MiB is allocated, whatever the file holds. io/safetensors_writer.hpp writes.
+// less than 1 MiB is allocated, whatever the file contains. io/safetensors_writer.hpp writes.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ public:
     [[nodiscard]] const std::string& path() const { return path_; }
     /// In the order of their names.
     [[nodiscard]] std::span<const SafeTensor> tensors() const { return tensors_; }
-    /// Null where there is none of that name.
+    /// Null if there is no tensor of that name.
     [[nodiscard]] const SafeTensor* find(std::string_view name) const {
         const auto place = std::ranges::lower_bound(tensors_, name, {}, &SafeTensor::name);
         return place != tensors_.end() && place->name == name ? &*place : nullptr;
@@ -83,7 +83,7 @@ public:
     }
     /// The texts of `__metadata__`, in the file's order.
     [[nodiscard]] const Metadata& metadata() const { return metadata_; }
-    /// Whether the file had a checksum; if it had, it was right.
+    /// Whether the file had a checksum, which was then right.
     [[nodiscard]] bool has_checksum() const { return has_checksum_; }
 
 private:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes a safetensors file, atomically (io/atomic_file.hpp): first all names, types and extents, then the tensors'
-// bytes in that order, piece by piece, so that no copy of the whole is needed.
+// Writes a safetensors file, atomically (io/atomic_file.hpp): first all names, types and extents, then the bytes of the
+// tensors in that order, in parts, so that no copy of the whole is needed.
 //
 //   SafetensorsWriter file("model.safetensors", {{"weight", "F32", {10, 192}}}, {{"step", "1000"}});
 //   file.write(bytes);
 //   file.commit();
 //
 // The header is padded to a multiple of 8 bytes with spaces. `__metadata__` gains `crc32c`, the CRC-32C of the whole
-// file with these eight digits as zeros. Throws DataError where the file cannot be written (a full disk).
+// file with these eight digits as zeros. Throws DataError if the file cannot be written.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A tensor that is going to be written.
+/// A tensor to be written.
 struct TensorHeader {
     std::string name;
     std::string_view type;
@@ -65,7 +65,7 @@ public:
         append(bytes);
     }
 
-    /// Gives the file its name, when all bytes are written.
+    /// Gives the file its name, after all bytes are written.
     void commit() {
         require(file_.size() == expected_, path_, " lacks ", expected_ - file_.size(), " bytes of its tensors");
         const std::string digits = impl::checksum_text(checksum_);

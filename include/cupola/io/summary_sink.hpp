@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is to be shown of a step, as values under tags, and where it goes. EventFile (io/event_file.hpp) writes it for
-// TensorBoard; a sink of your own derives from SummarySink.
+// The values of a step under tags, and the interface that receives them. EventFile (io/event_file.hpp) writes it for
+// TensorBoard; your own sink derives from SummarySink.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Eight bits a channel, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
+/// Eight bits per channel, row by row, channels last: 1 channel is grey, 3 are red, green and blue.
 struct PixelImage {
     std::int64_t height = 0, width = 0, channels = 0;
     std::vector<std::uint8_t> pixels;
@@ -24,7 +24,7 @@ struct Tagged {
     Value value;
 };
 
-/// What is shown of one step.
+/// The values of one step.
 struct StepSummary {
     std::vector<Tagged<double>> scalars;
     std::vector<Tagged<Histogram>> histograms;
@@ -46,9 +46,10 @@ struct StepSummary {
 class SummarySink {
 public:
     virtual ~SummarySink() = default;
-    /// A run begins at `step`, or continues there: what was written of this step and of later ones no longer holds.
+    /// A run begins at `step`, or continues there: values written for this step and later ones are no longer valid.
     virtual void start(std::int64_t step) = 0;
-    /// What it is given is kept when it returns, whatever happens to the process then. Throws DataError if it is not.
+    /// The values are stored when it returns, also if the process ends then. Throws DataError if they could not be
+    /// stored.
     virtual void write(std::int64_t step, const StepSummary& summary) = 0;
 
 protected:
