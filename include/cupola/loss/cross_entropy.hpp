@@ -16,7 +16,7 @@ template <std::int64_t classes>
 struct CrossEntropy {
     static constexpr std::string_view name = "cross_entropy";
 
-    /// The fraction of the target that is spread over all classes, in [0, 1).
+    /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
 
     /// What is wrong with a network of this output, or nothing.

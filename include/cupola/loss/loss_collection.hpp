@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss collection: the loss of the data and what is added to it. Every part is reported by name, and a replica's
-// total is their sum.
+// The loss collection: the loss of the data and the regularisers. Every part is reported by name, and a replica's total
+// is their sum.
 //
 //   using Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;
 #pragma once
@@ -59,7 +59,7 @@ template <class L, class Device>
     return message;
 }
 
-/// What depends on the parameters alone.
+/// A part of the loss that depends only on the parameters.
 template <class L>
 concept Regularizer = requires(std::span<const LayerInfo> layers) {
     { L::diagnostic(layers) } -> std::same_as<CompileTimeMessage>;
@@ -106,7 +106,7 @@ struct LossCollection {
         }
     }
 
-    /// What is regularised, in the order of the list; named "weight_decay/local3".
+    /// The regularised parameters, in the order of the list; named "weight_decay/local3".
     [[gnu::cold]] static std::vector<RegularizedParameter> regularized(
         [[maybe_unused]] std::span<const LayerInfo> layers) {
         std::vector<RegularizedParameter> result;
@@ -144,7 +144,7 @@ private:
 
 namespace impl {
 
-/// A loss that is no collection is one of a single part.
+/// A loss that is not a collection becomes a collection of one part.
 template <class L>
 struct AsCollection {
     using Type = LossCollection<L>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loss of a batch in a step: a loss's operation writes a LossReport, which the host reads when the step is complete.
-// An operation that has `forward` alone, as a loss of the user's own on `Host` may, is run where the step runs.
+// An operation that has only `forward`, as a user's own loss on `Host` may, runs on the thread of the step.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ void queue_loss(const Operation& operation, Context& context, const float* logit
     }
 }
 
-/// What a report says. Throws InvalidArgument for a label that is no class.
+/// The result of a report. Throws InvalidArgument for a label that is not a class.
 template <class Operation>
 [[nodiscard]] LossResult result_of_loss(const Operation& operation, const LossReport& report) {
     if constexpr (requires { operation.result_of(report); }) {

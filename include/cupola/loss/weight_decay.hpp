@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // WeightDecay<coefficient, "layer", ...>: coefficient / 2 times the sum of the squares of the named layers' weights
-// (never of their biases), TensorFlow's l2_loss. Its gradient is coefficient * w: each replica's total has it, so the
-// average has it once.
+// (never of their biases), TensorFlow's l2_loss. Its gradient is coefficient * w. It counts in each replica's total,
+// and therefore once in the average.
 //
 // WeightDecayAll<coefficient>: the same over every parameter, biases and batch normalisation's scales included, as
 // TensorFlow's estimator for CIFAR-10 has it; one part of the loss, "weight_decay".

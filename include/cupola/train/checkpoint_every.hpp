@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CheckpointEvery{training, directory, {.every = 1000}}: a checkpoint after every 1,000th step and one at the run's
-// end, however it ends (a signal, a loss that diverged), as long as the parameters are those of a whole step. Each has
-// what the run says of itself (`info`) and how far it has come in the data.
+// end, however it ends (a signal, a loss that diverged), if the parameters are those of a whole step. Each contains the
+// texts of the run (`info`) and its position in the data.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +23,20 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct CheckpointOptions {
-    /// Steps between two checkpoints; 0 for the one at the end alone.
+    /// Steps between two checkpoints; 0 for the one at the end only.
     std::int64_t every = 1000;
-    /// What the run says of itself. `images_seen` is added: how far it has come in the stream of samples.
+    /// The texts that describe the run. `images_seen` is added, the position in the stream of samples.
     CheckpointInfo info{};
-    /// The smoothed losses of the log, kept too where they are given; see `restore_losses`.
+    /// The smoothed losses of the log, stored too if given; see `restore_losses`.
     const LossAverages* losses = nullptr;
 };
 
-/// The entries of a checkpoint's info that say how far a run has come, and not what run it is.
+/// The entries of a checkpoint's info that describe the progress of a run, and not its settings.
 inline constexpr std::string_view images_seen_key = "images_seen", losses_key = "smoothed_losses";
 
 namespace impl {
 
-/// "cross_entropy=0.75 total_loss=1.5": the names of losses have no spaces. Every digit that a double has.
+/// "cross_entropy=0.75 total_loss=1.5": the names of losses have no spaces. With all digits of a double.
 [[nodiscard, gnu::cold]] inline std::string losses_text(const LossAverages& losses) {
     std::string result;
     for (const LossPart& part : losses.state()) {
@@ -47,7 +47,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// Goes on with the smoothed losses that a checkpoint keeps; without them they begin anew.
+/// Continues with the smoothed losses that a checkpoint contains; without them they start anew.
 [[gnu::cold]] inline void restore_losses(const CheckpointInfo& info, LossAverages& losses) {
     const std::string* const kept = info.find(losses_key);
     if (kept == nullptr) return;
@@ -65,14 +65,14 @@ namespace impl {
     losses.restore(parts);
 }
 
-/// By which the best checkpoint is chosen: none.
+/// The metric by which the best checkpoint is chosen: none.
 struct NoMetric {
     std::optional<double> operator()() const { return {}; }
 };
 
 /// `Directory` has `save(layers, checkpoint)` and `save_best(layers, checkpoint, metric)`, as CheckpointDirectory does.
-/// `metric()` is asked once a checkpoint is saved: it may take long, and whoever stops the run may not wait. A process
-/// that ends in it leaves that checkpoint out of the search for the best.
+/// `metric()` is called after a checkpoint is saved, because it may take long. If the process ends in it, that
+/// checkpoint is not considered as the best.
 template <class Training, class Directory, class Metric = NoMetric>
 class CheckpointEvery {
 public:
@@ -82,7 +82,7 @@ public:
                 options_.every);
     }
 
-    /// Throws where the directory's best checkpoint is of another network: now, and not after the first 1,000 steps.
+    /// Throws if the directory's best checkpoint is of another network, before the first step.
     void on_begin(Run& run) {
         saved_ = run.first_step;
         if constexpr (requires { directory_->require_best_of(Training::NetworkType::layers); }) {
@@ -90,7 +90,7 @@ public:
         }
     }
 
-    /// The training is to stand after these steps: its steps are not queued ahead then.
+    /// After these steps the training is saved, so no later step is queued ahead.
     [[nodiscard]] bool synchronize_after(std::int64_t step) const {
         return options_.every > 0 && (step + 1) % options_.every == 0;
     }

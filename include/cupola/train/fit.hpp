@@ -8,20 +8,20 @@
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
 //   void on_end(Run&)                          after the last step, also when a step throws
 //
-// and it may look into a step, between the averaging and the update, where the training offers that:
+// and it may inspect a step, between the averaging and the update:
 //
-//   bool should_inspect(std::int64_t step)              whether it wants to look into this step
+//   bool should_inspect(std::int64_t step)     whether it inspects this step
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
-// Where steps are queued (`Cuda`), a report comes up to two steps later, but for a step that was looked into; and what
-// on_step asks the training then is of the newest step. A callback that needs the training as it is after a certain step
-// says so:
+// Where steps are queued (`Cuda`), a report comes up to two steps later, except that of an inspected step, and the
+// training that on_step sees is then that of the newest step. A callback that needs the training exactly as it is after
+// a step has:
 //
-//   bool synchronize_after(std::int64_t step)       whether no step is to be queued after this one before its report has come
+//   bool synchronize_after(std::int64_t step)  whether the report of this step has to come before the next is queued
 //
-// Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but each
-// of them sees every step that was made: what they have gathered, and a checkpoint written at the end, is of the same
-// step. Lvalues are not copied: what a callback has gathered is there afterwards.
+// Callbacks are called in their order, on the thread that called `fit`. One that throws in on_step ends the run, but
+// every callback sees every step that was made, so their results, and a checkpoint written at the end, are of the same
+// step. Lvalues are not copied: the results of a callback are available afterwards.
 #pragma once
 
 #include <concepts>
@@ -54,7 +54,7 @@ concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
-/// What is wrong with `C` as a callback, or nothing. A hook that cannot be called as one would never be.
+/// What is wrong with `C` as a callback, or nothing. Rejects a hook with other parameters, which would never be called.
 template <class C>
 [[nodiscard]] consteval CompileTimeMessage callback_diagnostic() {
     CompileTimeMessage message;
@@ -72,7 +72,7 @@ template <class C>
     return message;
 }
 
-/// What is wrong with `Batches` as what `Training` trains on, or nothing.
+/// What is wrong with `Batches` as the batches of `Training`, or nothing.
 template <class Training, class Batches>
 [[nodiscard]] consteval CompileTimeMessage batches_diagnostic() {
     CompileTimeMessage message;
@@ -90,9 +90,9 @@ struct FitOptions {
     std::int64_t steps = 1000;
 };
 
-/// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. What a step throws
-/// is thrown on, after `on_end`; so is the first exception of an `on_step`. Throws InvalidArgument, before `on_begin`, for
-/// batches whose `sample_shape()` or `replicas()` are not the training's.
+/// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. Rethrows the
+/// exception of a step, and the first exception of an `on_step`, after `on_end`. Throws InvalidArgument, before
+/// `on_begin`, for batches whose `sample_shape()` or `replicas()` are not the training's.
 template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
@@ -108,7 +108,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
-    /// The first that a callback threw after a step.
+    /// The first exception of a callback after a step.
     std::exception_ptr thrown;
     [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
         if constexpr (requires { callback.on_step(report, run); }) {
@@ -158,14 +158,14 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
             } else if constexpr (requires { training.queue(batches); }) {
                 training.queue(batches);
             }
-            // The report of a step that was looked into comes before another is looked into.
+            // The report of an inspected step comes before another step is inspected.
             const bool stands = probed || (synchronize_after(callbacks, training.step() - 1) || ...);
             report_all(stands ? 0 : Training::max_steps_in_flight - 1);
         }
         report_all(0);
         if (thrown != nullptr) std::rethrow_exception(thrown);
     } catch (...) {
-        // The first error is the one to be told: what a callback's end throws on top of it (a full disk) is not.
+        // The first error is reported; a later one of a callback's on_end (a full disk) is not.
         [[maybe_unused]] const auto end_quietly = [&](auto& callback) {
             try {
                 end(callback);

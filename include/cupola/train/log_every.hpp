@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LogEvery{10}: a line on standard output every 10 steps, in the shape of TensorFlow's CIFAR-10 tutorial, so that what
-// parses its logs parses ours:
+// LogEvery{10}: a line on standard output every 10 steps, in the format of TensorFlow's CIFAR-10 tutorial, so that
+// programs that parse its logs parse these:
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
-// tutorial divided it by the number of replicas). What LogOptions asks for beside it follows on the same line; as JSON
-// the line is one object.
+// tutorial divided it by the number of replicas). What else LogOptions asks for follows on the same line; as JSON the
+// line is one object.
 #pragma once
 
 #include <cerrno>
@@ -27,8 +27,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Which loss a line shows: the mean over the replicas by samples, which is what the averaged gradient is the gradient
-/// of; the last replica's (what the tutorial printed); or each replica's after the mean.
+/// Which loss a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged gradient;
+/// that of the last replica (as in the tutorial); or the mean and each replica's.
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
@@ -50,7 +50,7 @@ public:
     explicit LogEvery(std::int64_t steps, std::FILE* file = stdout)
         : LogEvery(LogOptions{.every = steps, .file = file}) {}
 
-    /// The smoothed losses of the lines: what a run that goes on sets, for them to go on too.
+    /// The smoothed losses of the lines; a resumed run sets them, so that they continue too.
     [[nodiscard]] LossAverages& losses() { return averages_; }
 
     void on_begin(Run& run) { last_ = run.started; }
@@ -67,14 +67,14 @@ private:
     void put_part(const LossAverages::Entry& part);
     void json_part(const LossAverages::Entry& part);
 
-    /// JSON has no infinity and no NaN.
+    /// Writes null for an infinity or a NaN, which JSON lacks.
     void number(double value);
 
     LogOptions options_;
     double last_ = 0;
     std::int64_t samples_ = 0, steps_ = 0;
     LossAverages averages_;
-    /// Kept, so that a line allocates nothing once the longest has been written.
+    /// A member, so that no line allocates after the longest one.
     std::string line_;
 };
 

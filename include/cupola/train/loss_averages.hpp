@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LossAverages: each part of the loss and the total, the mean over the replicas, as it is and smoothed over the steps:
+// LossAverages: each part of the loss and the total, the mean over the replicas, raw and smoothed over the steps:
 //
 //   average = 0.9 * average + 0.1 * value, from 0, not debiased
 //
-// which is what TensorFlow's tutorial writes in its summaries. It is fed every step.
+// as TensorFlow's tutorial writes in its summaries. Every step is added.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ public:
     [[nodiscard]] std::span<const Entry> parts() const { return entries_; }
     [[nodiscard]] const Entry& total() const { return total_; }
 
-    /// The averages, to go on with after a resume; the total under its name.
+    /// The averages, to continue with after a resume; the total under its name.
     [[nodiscard]] std::vector<LossPart> state() const;
     void restore(std::span<const LossPart> state);
 

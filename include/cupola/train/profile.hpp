@@ -4,12 +4,12 @@
 //
 //   std::fputs(to_string(profile(training, batches)).c_str(), stdout);
 //
-// It makes steps of training like any other and takes the time of each of their parts on the first device: every
-// operation of the network, forward and backward, and what is around them. A part has the median over the steps of its
-// time in one step, whatever the number of replicas and batches in it; "the rest" is what no part accounts for. A
-// part's roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the bytes that
-// it has to read and to write at the rate of a large copy, both measured on the same device at the start. Who finds its
-// bytes in a cache can be faster than that roofline.
+// It makes steps of training like any other and measures the time of each of their parts on the first device: every
+// operation of the network, forward and backward, and the work around them. The time of a part is the median over the
+// steps of its time in one step, for any number of replicas and batches in it; "the rest" is the time outside all
+// parts. A part's roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the
+// bytes that it has to read and to write at the rate of a large copy, both measured on the same device at the start.
+// A part whose data is in a cache can be faster than that roofline.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct ProfileOptions {
-    /// The steps that are timed, and those before them that are not.
+    /// The steps that are timed, and the untimed steps before them.
     std::int64_t steps = 20;
     std::int64_t warm_up = 5;
 };
 
-/// Makes `warm_up + steps` steps of training and returns where their time went.
+/// Makes `warm_up + steps` steps of training and returns the times of their parts.
 template <class Training, class Batches>
 [[nodiscard]] StepProfile profile(Training& training, Batches&& batches, const ProfileOptions& options = {}) {
     constexpr std::int64_t limit = 100'000;

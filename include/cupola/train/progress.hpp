@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Progress{}: on a terminal, one line of standard error that is written over: steps made, the loss, the time left (see
-// train/progress_line.hpp).
+// Progress{}: on a terminal, one line of standard error that is overwritten: steps made, the loss, the remaining time
+// (see train/progress_line.hpp).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 class Progress {
 public:
     Progress() = default;
-    /// For a program that decides itself.
+    /// `shown` is chosen by the program.
     Progress(bool shown, std::FILE* file) : line_(shown, file) {}
 
     void on_step(const StepReport& report, Run& run) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ProgressLine: on a terminal, one line of standard error that is written over: how much is done of what, and the time
-// left. The cursor waits at its beginning, for a line of the log to be written over it. Where standard error is no
-// terminal nothing is printed.
+// ProgressLine: on a terminal, one line of standard error that is overwritten: the progress, and the remaining time.
+// The cursor waits at its beginning, for a line of the log to be written over it. Nothing is printed if standard error
+// is not a terminal.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace cupola::inline CUPOLA_ABI {
 class ProgressLine {
 public:
     ProgressLine() : ProgressLine(isatty(fileno(stderr)) != 0, stderr) {}
-    /// For a program that decides itself.
+    /// `shown` is chosen by the program.
     ProgressLine(bool shown, std::FILE* file) : shown_(shown), file_(file) {}
 
-    /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started` by `monotonic_seconds`: at most five
-    /// times per second, but always what is done at the end.
+    /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started` by `monotonic_seconds`: at most
+    /// five times per second, but always at the end.
     void show(std::int64_t done, std::int64_t all, const char* what, double started) {
         if (!shown_) return;
         const double now = monotonic_seconds();
@@ -35,7 +35,7 @@ public:
         std::fflush(file_);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     void clear() {
         if (!shown_) return;
         std::fputs("\r\033[K", file_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fit` and its callbacks share.
+// The state that `fit` shares with its callbacks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// A training run as callbacks see it.
 struct Run {
     std::int64_t first_step = 0, last_step = 0;
-    /// When it began, by `monotonic_seconds`.
+    /// The time of its beginning, by `monotonic_seconds`.
     double started = 0;
     /// Set by a callback: the run ends after this step.
     bool stop = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `profile` finds (train/profile.hpp), and its table.
+// The result of `profile` (train/profile.hpp), and its table.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +25,10 @@ struct ProfiledPart {
     std::string_view pass{};
     /// Of one step.
     double seconds = 0;
-    /// What it has to do: floating-point operations, and bytes read and written. 0 where that says nothing.
+    /// Its work: floating-point operations, and bytes read and written. 0 if not known.
     double operations = 0, bytes = 0;
 
-    /// The least seconds at these rates; 0 where nothing is known.
+    /// The least seconds at these rates; 0 if not known.
     [[nodiscard]] double roofline(const PeakRates& rates) const {
         return std::max(operations / rates.operations, bytes / rates.bytes);
     }
@@ -38,10 +38,10 @@ struct StepProfile {
     std::int64_t steps = 0;
     /// Of all replicas.
     double samples_per_step = 0;
-    /// A whole step's, and those that are in no part; medians, so that they do not add up exactly.
+    /// Of a whole step, and outside all parts; medians, so they do not add up exactly.
     double seconds = 0, rest = 0;
     PeakRates rates{};
-    /// In the order in which they come in a step.
+    /// In the order of a step.
     std::vector<ProfiledPart> parts;
 
     /// The sum of all parts' rooflines.
@@ -60,7 +60,7 @@ namespace impl {
     return buffer;
 }
 
-/// A row of the table; figures that say nothing are left out.
+/// A row of the table; figures that are not known are left out.
 [[nodiscard, gnu::cold]] inline std::vector<std::string> profile_row(const StepProfile& profile,
                                                                      const ProfiledPart& part) {
     const double roofline = part.roofline(profile.rates), time = part.seconds;

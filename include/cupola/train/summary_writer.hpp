@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SummaryWriter: what TensorFlow's CIFAR-10 tutorial shows of a run in TensorBoard, under its names (a tower's prefix off):
+// SummaryWriter: the summaries of TensorFlow's CIFAR-10 tutorial for TensorBoard, under its names without the tower's
+// prefix:
 //
 //   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and "total_loss (raw)" as they are; with
 //                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch)
@@ -10,8 +11,8 @@
 //   text         hyper_parameters and network, once, at the run's beginning
 //
 // with the scalar conv1/sparsity (zeros among the activations) and, only where there are such values,
-// conv1/weights/not_finite. It is both an inspector and a callback: `inspect` gathers values on a device's thread,
-// `on_step` adds the scalars and writes all of it as one event.
+// conv1/weights/not_finite. It is both an inspector and a callback: `inspect` collects values on a device's thread,
+// `on_step` adds the scalars and writes all as one event.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +35,17 @@ namespace cupola::inline CUPOLA_ABI {
 struct SummaryOptions {
     /// A summary every so many steps, the first at step 0; 0 for none.
     std::int64_t every = 100;
-    /// So many samples of a batch are shown as images.
+    /// The number of samples of a batch that are shown as images.
     std::int64_t images = 3;
     /// Name and value of each, shown as a table.
     std::vector<std::pair<std::string, std::string>> hyper_parameters{};
-    /// What `summary<Net>(batch)` says.
+    /// A text such as `summary<Net>(batch)`.
     std::string network{};
 };
 
 class SummaryWriter {
 public:
-    /// Of a network with these layers, `Net::layers`. The sink outlives the summaries.
+    /// Of a network with these layers, `Net::layers`. The sink has to outlive the summaries.
     SummaryWriter(SummarySink& sink, std::span<const LayerInfo> layers, SummaryOptions options = {})
         : sink_(&sink), options_(std::move(options)), values_(layers) {
         require(options_.every >= 0, "a summary is written every 0 (never) or more steps, not ", options_.every);
@@ -83,9 +84,9 @@ public:
         if (should_inspect(report.step)) write(report);
     }
 
-    /// To be kept in a checkpoint and restored where the run goes on, for the smoothed losses to go on too.
+    /// Stored in a checkpoint and restored when the run is resumed, so that the smoothed losses continue.
     [[nodiscard]] LossAverages& losses() { return losses_; }
-    /// What all summaries together have cost so far.
+    /// The seconds that all summaries together have taken so far.
     [[nodiscard]] double seconds() const { return seconds_; }
 
 private:
