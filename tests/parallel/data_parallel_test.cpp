@@ -45,7 +45,7 @@ struct Ruining : Sgd {
 struct BreakingOff : Sgd {
     void update(const Update<Host>& u) const {
         if (u.context.ordinal() == 1 && u.step == 1) throw DeviceError("device 1 is gone");
-        Sgd::update(u);
+        update_parameters(static_cast<const Sgd&>(*this), u);
     }
 };
 
