@@ -16,7 +16,7 @@ cd "$folder"
 command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
 cp -r "$SOURCE/CMakeLists.txt" "$SOURCE/cmake" "$SOURCE/include" cupola
 
-# The line of the README that this expression matches; there is one.
+# The line of the page that this expression matches; there is one.
 word_for_word() {
     local lines
     lines=$(grep -E -e "$1" "$SOURCE/docs/how-to/install.md") || { echo "docs/how-to/install.md does not say: $1" >&2; exit 1; }
@@ -56,7 +56,7 @@ for python in $({ type -ap python3; echo /usr/bin/python3; } | xargs -n 1 readli
     "$python" -m pip --version >/dev/null 2>&1 || continue
     rm -rf onednn bin
     mkdir bin && printf '#!/bin/sh\nexec %s "$@"\n' "$python" >bin/python3 && chmod +x bin/python3
-    PATH=$PWD/bin:$PATH bash -euxc "$pip" || { echo "$python refuses the README's command"; exit 1; }
+    PATH=$PWD/bin:$PATH bash -euxc "$pip" || { echo "$python fails with the command of docs/how-to/install.md"; exit 1; }
     for file in lib/libdnnl.so lib/libdnnl.so.3 lib/cmake/dnnl/dnnl-config.cmake include/oneapi/dnnl/dnnl.h; do
         [ -e "onednn/$file" ] || { echo "$python leaves no onednn/$file:"; find onednn -maxdepth 3; exit 1; }
     done
@@ -71,7 +71,7 @@ $install"
 cp "$here/consumer.cpp" program.cpp
 {
     printf 'cmake_minimum_required(VERSION 3.24)\nproject(reader LANGUAGES CXX)\nadd_executable(program program.cpp)\n'
-    sed -n '/^find_package(cupola /,/^```/{/^```/!p}' "$SOURCE/README.md"
+    sed -n '/^find_package(cupola /,/^```/{/^```/!p}' "$SOURCE/docs/how-to/install.md"
 } >CMakeLists.txt
 bash -euxc "$configure
 $build"
