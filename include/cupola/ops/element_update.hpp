@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The update of parameters by a formula: a function object over the values of one element, that an optimiser fills with
-// the constants of a step. It is written once; each device has the loop.
+// the constants of a step. It is written once; each device has the loop. It is trivially copyable: a GPU reads a copy.
 //
 //   struct Momentum {
 //       float rate, momentum;
@@ -44,7 +44,7 @@ struct NoGradient {};
 
 namespace impl {
 
-/// The arguments of a formula's operator(), or of its measured().
+/// The arguments of a formula's operator(), its move() or its measured().
 template <class G, class... State>
     requires(std::same_as<G, float> || std::same_as<G, NoGradient>) &&
             ((std::same_as<State, float> || std::same_as<State, float&>) && ...)
@@ -61,7 +61,6 @@ template <class F, class G, class... State>
 FormulaArguments<G, State...> arguments_of(void (F::*)(float&, G, State...) const);
 template <class F, class... State>
 FormulaArguments<float, State...> arguments_of(float (F::*)(float, float, State...) const);
-
 template <class F, class... State>
 FormulaArguments<float, State...> arguments_of(void (F::*)(float, State...) const);
 
@@ -86,10 +85,9 @@ struct GradientOfFormula<F> {
 
 /// A function object as this header's head describes it.
 template <class F>
-concept UpdateFormula =
-    std::is_trivially_copyable_v<F> && requires { impl::UpdateArguments<F>::states; } &&
-    (
-        impl::UpdateArguments<F>::reads_gradient || requires { &F::move; } || requires { &F::measured; });
+concept UpdateFormula = std::is_trivially_copyable_v<F> && requires {
+    requires impl::UpdateArguments<F>::reads_gradient || requires { &F::move; } || requires { &F::measured; };
+};
 
 /// One in two parts.
 template <class F>
