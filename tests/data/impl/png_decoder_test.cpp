@@ -92,6 +92,15 @@ TEST_CASE("a PNG that is cut short anywhere, or is none, is refused by its name"
     CHECK(refusal({}).starts_with("a.png is not a PNG image that can be read: "));
 }
 
+TEST_CASE("a PNG with a colour profile that is none is read: only the pixels count") {
+    Bytes bytes = png(2, 3, PNG_FORMAT_RGB, six);
+    const Bytes profile{0x00, 0x00, 0x00, 0x0B, 0x69, 0x43, 0x43, 0x50, 0x78, 0x00, 0x00, 0x6E,
+                        0x6F, 0x6E, 0x73, 0x65, 0x6E, 0x73, 0x65, 0xE5, 0xF2, 0xB3, 0xD7};
+    constexpr std::ptrdiff_t after_header = 33;
+    bytes.insert(bytes.begin() + after_header, profile.begin(), profile.end());
+    CHECK(decoded(bytes, 3) == std::vector<int>(six.begin(), six.end()));
+}
+
 TEST_CASE("a folder may hold PNG and JPEG images, whatever their names' endings say, in grey too") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
