@@ -85,4 +85,10 @@ TEST_CASE(
     CHECK(reds(fitted(numbered(1, 5), 3, 3)) == std::vector<int>(9, 2));
     CHECK(message_of<InvalidArgument>([] { (void)fitted(numbered(2, 2), 0, 4); }) ==
           "an image has 1 pixel or more each way, not 0 x 4");
+    CHECK(message_of<InvalidArgument>([] { (void)fitted(Image{}, 4, 4); }) ==
+          "an image of 0 x 0 x 3 has 0 bytes of pixels");
+    Image cut = numbered(2, 2);
+    cut.pixels.pop_back();
+    CHECK(message_of<InvalidArgument>([&] { (void)fitted(cut, 4, 4); }) ==
+          "an image of 2 x 2 x 3 has 11 bytes of pixels");
 }

@@ -44,9 +44,13 @@ struct Image {
 }
 
 /// The largest part in the middle with the proportions of `height` to `width`, made so large: each pixel is the mean of
-/// those that it covers, or the one it lies in where the image is smaller.
+/// those that it covers, or the one it lies in where the image is smaller. Throws InvalidArgument for an image without
+/// pixels, or with another number of them than its extents say.
 [[nodiscard]] inline Image fitted(const Image& image, std::int64_t height, std::int64_t width) {
     require(height >= 1 && width >= 1, "an image has 1 pixel or more each way, not ", height, " x ", width);
+    require(image.height >= 1 && image.width >= 1 && image.channels >= 1 &&
+                static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
+            "an image of ", to_string(image.shape()), " has ", image.pixels.size(), " bytes of pixels");
     const std::int64_t part_height = std::max<std::int64_t>(1, std::min(image.height, image.width * height / width));
     const std::int64_t part_width = std::max<std::int64_t>(1, std::min(image.width, image.height * width / height));
     const std::int64_t top = (image.height - part_height) / 2, left = (image.width - part_width) / 2;
