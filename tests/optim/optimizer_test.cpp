@@ -56,6 +56,20 @@ void with_optimizer(const golden::OptimizerCase& golden, Function&& f) {
     if (golden.kind == "rmsprop") clipped(RmsProp{n[0], n[1], n[2], n[3], n[4], n[5]});
 }
 
+/// An optimiser that calls `apply` so often.
+struct Applying {
+    int times = 1;
+
+    [[nodiscard]] int state_arenas() const { return 0; }
+    [[nodiscard]] std::string_view state_name(int) const { return ""; }
+    [[nodiscard]] std::string description() const { return "applying"; }
+    [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
+    template <class Apply>
+    void formula(std::int64_t, const Segment&, Apply&& apply) const {
+        for (int i = 0; i < times; ++i) apply(impl::SgdFormula{0.1F});
+    }
+};
+
 /// Calls f with one of each optimiser, every option on.
 template <class Function>
 void with_each_optimizer(Function&& f) {
@@ -188,6 +202,16 @@ TEST_CASE("state starts at 0, and RMSProp's mean square at 1, behind clipping to
     CHECK(state_start_of(Clipped<RmsProp>{}, 0) == 1.0F);
 }
 
+TEST_CASE("an optimiser that applies no formula to a segment, or two, is refused") {
+    for (const int times : {0, 1, 2}) {
+        stepping::Arena arena(Applying{times}, {3});
+        CHECK(message_of<InvalidArgument>([&] { arena.step(0, std::vector<float>(3, 1.0F)); }) ==
+              (times == 1
+                   ? "(no exception)"
+                   : text("the optimiser Applying calls apply(formula) once per segment, not ", times, " times")));
+    }
+}
+
 TEST_CASE("settings that mean nothing are refused with a sentence") {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     const auto refusal = [](const auto& optimizer) {
@@ -207,6 +231,8 @@ TEST_CASE("settings that mean nothing are refused with a sentence") {
     CHECK(refusal(RmsProp{.start = -1}) == "rmsprop's start of the mean square is at least 0, not -1");
     CHECK(refusal(Adagrad{.initial_accumulator_value = -1}) == "adagrad's start of the sums is at least 0, not -1");
     CHECK(refusal(Adagrad{.epsilon = 0}) == "adagrad's epsilon is more than 0, not 0");
+    CHECK(refusal(Adagrad{.epsilon = 1e-50}) == "adagrad's epsilon is at least 1.17549e-38, not 1e-50");
+    CHECK(refusal(Adam{.epsilon = 1e-50}) == "adam's epsilon is at least 1.17549e-38, not 1e-50");
     CHECK(refusal(Adagrad{.weight_decay = -1}) == "adagrad's weight decay is at least 0, not -1");
     CHECK(refusal(Lamb{.beta2 = 1}) == "lamb's beta2 is at least 0 and less than 1, not 1");
     CHECK(refusal(Lamb{.weight_decay = -1}) == "lamb's weight decay is at least 0, not -1");

@@ -27,7 +27,9 @@ template <class F, class Device>
 template <HasFormula O, class Device, class Each>
 void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& each) {
     for_each_contiguous_segment(u, keeps_zeros_of(optimizer), [&](const Segment& segment) {
+        int formulas = 0;
         optimizer.formula(u.step, segment, [&]<class F>(const F& formula, double coupled = 0) {
+            ++formulas;
             static_assert(
                 UpdateFormula<F>,
                 "a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... "
@@ -39,6 +41,8 @@ void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& e
                 each(segment, UpdateConstants<F>{u.terms(segment, coupled), formula});
             }
         });
+        require(formulas == 1, "the optimiser ", short_type_name<O>(), " calls apply(formula) once per segment, not ",
+                formulas, " times");
     });
 }
 

@@ -24,7 +24,7 @@ namespace impl {
 ///   w = w - decoupled * w,    w = w - step_size * m / (sqrt(v) * root_scale + epsilon)
 ///
 /// with step_size = rate / (1 - beta1^t) and root_scale = (1 - beta2^t)^(-1/2) at step t = 1, 2, ... No finite gradient
-/// makes a NaN.
+/// makes a NaN, unless epsilon is 0: an element whose gradients were all 0 then divides 0 by 0.
 struct AdamFormula {
     float step_size, root_scale;
     /// 1 - beta1 and 1 - beta2, rounded once.
@@ -75,6 +75,7 @@ struct Moments {
         require_fraction(text(name, "'s beta1"), beta1);
         require_fraction(text(name, "'s beta2"), beta2);
         require_not_negative(text(name, "'s epsilon"), epsilon);
+        if (epsilon > 0) require_positive(text(name, "'s epsilon"), epsilon);
     }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
@@ -16,8 +17,11 @@ namespace impl {
     require(std::isfinite(value) && value >= 0, what, " is at least 0, not ", value);
 }
 
+/// More than 0 as a float too: a smaller number would be 0 there, or could be taken for it by the processor.
 [[gnu::cold]] inline void require_positive(std::string_view what, double value) {
     require(std::isfinite(value) && value > 0, what, " is more than 0, not ", value);
+    constexpr double smallest = std::numeric_limits<float>::min();
+    require(value >= smallest, what, " is at least ", smallest, ", not ", value);
 }
 
 /// For what is kept of an average at each step.
