@@ -77,7 +77,7 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
                             Named<"fc", Linear<classes, weights(glorot_uniform())>>>;
 };
 
-/// Blocks a stage; 1 for a number of layers that there is not, of which the assertion tells.
+/// Blocks per stage; 1 for a number of layers that no ResNet has, which the assertion reports.
 [[nodiscard]] consteval std::size_t resnet_blocks(std::int64_t layers) {
     return layers >= 8 && (layers - 2) % 6 == 0 ? static_cast<std::size_t>((layers - 2) / 6) : 1;
 }

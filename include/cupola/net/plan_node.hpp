@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An operation behind one interface, so that a plan is a plain list. A call through it costs nanoseconds; a step has
-// one a layer and direction.
+// one per layer and direction.
 #pragma once
 
 #include <cstdint>

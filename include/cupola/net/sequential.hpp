@@ -71,7 +71,7 @@ public:
     }
 
     /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a
-    /// sentence; empty if there is none.
+    /// message; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
     [[nodiscard]] static constexpr CompileTimeMessage untrainable() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.layers};

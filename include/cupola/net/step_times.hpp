@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 /// A part of a step that is no node of the network.
 enum class StepPart : std::uint8_t {
     data,            ///< until the batch is there
-    packing,         ///< of the weights, once a step
+    packing,         ///< of the weights, once per step
     loss,            ///< of the data, and its gradient
     regularization,  ///< the regularisers' losses
     waiting,         ///< until the other devices have come as far

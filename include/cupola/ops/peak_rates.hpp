@@ -11,7 +11,7 @@ struct PeakRates {
     /// Floating-point operations a second, a multiply-add being two, of a large matrix product of the activations'
     /// type.
     double operations = 0;
-    /// Bytes a second, read and written, of a copy of memory that is in no core's own cache.
+    /// Bytes per second, read and written, of a copy of memory that is in no core's own cache.
     double bytes = 0;
 };
 

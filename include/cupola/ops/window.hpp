@@ -59,7 +59,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// The multiply-adds along one axis whose tap lies inside the image, summed over the outputs.
+/// The multiply-adds along one axis whose window offset lies inside the image, summed over the outputs.
 [[nodiscard]] constexpr std::int64_t window_offsets_inside(const WindowAxis& axis) {
     // A window [begin, end) covers clamp(end) - clamp(begin) elements of an axis [0, input).
     const auto sum = [&](std::int64_t first) {
@@ -68,8 +68,8 @@ namespace impl {
     return axis.input < 1 ? 0 : sum(axis.window - axis.pad_begin) - sum(-axis.pad_begin);
 }
 
-/// Where windows and input meet, of a WindowAxis or of a device's own form of one with the same members. The first input
-/// of an output's window, which is before the input's begin where there is padding.
+/// What a window covers, of a WindowAxis or of a device's own form of one with the same members. The first input of an
+/// output's window, which is negative in the padding.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_start(const Axis& axis, Index output) {
     return output * axis.stride - axis.pad_begin;

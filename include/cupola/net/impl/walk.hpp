@@ -125,7 +125,7 @@ constexpr void visit(Walk<layer_count>& walk);
 
 template <class Prefix, class... Modules, std::size_t layer_count>
 constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>) {
-    // An initialiser list is evaluated in order and nests nothing, where a fold would nest once a layer.
+    // An initialiser list is evaluated in order and nests nothing, where a fold would nest once per layer.
     [[maybe_unused]] const int visited[] = {0, (visit<Prefix, Modules>(walk), 0)...};
 }
 

@@ -2,7 +2,7 @@
 //
 // Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
 // handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
-// `prepare`, once a step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is
+// `prepare`, once per step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is
 // the faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
 #pragma once
 

@@ -27,7 +27,7 @@ template <>
 inline constexpr dnnl_data_type_t dnnl_type<BFloat16> = dnnl_bf16;
 
 /// For T = BFloat16, whether oneDNN computes in it on this processor by instructions and not by emulation or reference
-/// code; throws DeviceError where it does not. `what` begins the sentence: "bfloat16 convolutions need".
+/// code; throws DeviceError where it does not. `what` begins the message: "bfloat16 convolutions need".
 template <class T>
 [[gnu::cold]] void require_instructions(std::string_view what) {
     if constexpr (dnnl_type<T> == dnnl_bf16) {

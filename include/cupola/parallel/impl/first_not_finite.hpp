@@ -28,7 +28,7 @@ namespace impl {
         step, replica);
 }
 
-/// A result of `first_not_finite` for a sentence.
+/// A result of `first_not_finite` for a message.
 [[nodiscard, gnu::cold]] inline std::string shown_origin(std::string found) {
     return found.empty() ? "every layer's output is finite" : std::move(found);
 }

@@ -4,7 +4,7 @@
 // long looks whose number stood still. NCCL's error codes name no rank; this does.
 //
 // The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all
-// map. Ranks on other machines are seen through neither: their numbers stay 0, and the sentence about them says that it
+// map. Ranks on other machines are seen through neither: their numbers stay 0, and the message about them says that it
 // may be so.
 #pragma once
 

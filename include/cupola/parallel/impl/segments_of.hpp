@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One segment a parameter, with what the regularisers add to its gradient.
+/// One segment per parameter, with what the regularisers add to its gradient.
 [[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const LayerInfo> layers,
                                                                  std::span<const RegularizedParameter> regularized) {
     std::vector<Segment> segments;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is wrong with the parts of a training, as one compiler diagnostic; and the class that stands for a training with a mistake,
-// so that the compiler says the sentence and nothing more.
+// so that the compiler reports that and nothing more.
 #pragma once
 
 #include <cstdint>

@@ -121,7 +121,7 @@ struct CudnnEngine {
     }
 }
 
-/// How many engines were passed over, and why: for the sentence where none is left.
+/// How many engines were passed over, and why: for the message where none is left.
 struct EnginesDropped {
     int tensor_core = 0, down_convert = 0, short_sums = 0, nondeterministic = 0, compiled_at_run_time = 0,
         workspace = 0, refused = 0;

@@ -53,7 +53,7 @@ struct SetBytes {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
 };
 
-/// A batch into the buffers that a captured step reads: `n` floats of the samples a thread, then a label a thread. A
+/// A batch into the buffers that a captured step reads: `n` floats of the samples per thread, then a label per thread. A
 /// batch that failed stays there: nothing is taken once *healthy is 0.
 template <int n>
 struct TakeBatch {
