@@ -115,21 +115,26 @@ inline char* put_utf8(char* to, std::uint32_t point) {
     return {to, static_cast<std::size_t>(end - to)};
 }
 
+/// Appends one character of UTF-8 as a JSON string has it.
+inline void append_json_character(std::string& json, std::string_view character) {
+    const auto c = static_cast<unsigned char>(character[0]);
+    if (c < 0x20) {
+        json += "\\u00";
+        json += "0123456789abcdef"[c >> 4];
+        json += "0123456789abcdef"[c & 15];
+    } else {
+        if (c == '"' || c == '\\') json += '\\';
+        json += character;
+    }
+}
+
 /// Appends `value` as a JSON string, quotes included. Throws InvalidArgument where it is not UTF-8.
 inline void append_json_string(std::string& json, std::string_view value) {
     json += '"';
     for (std::size_t i = 0; i < value.size();) {
-        const auto c = static_cast<unsigned char>(value[i]);
         const std::size_t length = utf8_length(value.substr(i));
         require(length > 0, "a text for a safetensors header is not UTF-8 at its byte ", i);
-        if (c < 0x20) {
-            json += "\\u00";
-            json += "0123456789abcdef"[c >> 4];
-            json += "0123456789abcdef"[c & 15];
-        } else {
-            if (c == '"' || c == '\\') json += '\\';
-            json += value.substr(i, length);
-        }
+        append_json_character(json, value.substr(i, length));
         i += length;
     }
     json += '"';
