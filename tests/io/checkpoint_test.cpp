@@ -107,6 +107,10 @@ TEST_CASE("A checkpoint of replicas with parameters of their own has each replic
     CHECK(file.find("replica.2.ema.conv1.weight") != nullptr);
     CHECK(file.find("replica.1.optimizer.exp_avg_sq.conv1.weight") != nullptr);
 
+    std::swap(written.state.other_replicas[0].optimizer[0], written.state.other_replicas[0].optimizer[1]);
+    CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
+                   "a replica of the state has other arenas than the first"));
+    std::swap(written.state.other_replicas[0].optimizer[0], written.state.other_replicas[0].optimizer[1]);
     written.state.other_replicas[1].averages[3] = std::numeric_limits<float>::quiet_NaN();
     CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
                    "replica 2's moving average of conv1.weight is nan at"));

@@ -40,8 +40,10 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     const TrainingState& state = checkpoint.state;
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     for (const ReplicaState& other : state.other_replicas) {
-        require(other.optimizer.size() == state.optimizer.size() && other.averages.empty() == state.averages.empty(),
-                path, ": a replica of the state has other arenas than the first");
+        const bool same_states =
+            std::ranges::equal(other.optimizer, state.optimizer, {}, &OptimizerState::name, &OptimizerState::name);
+        require(same_states && other.averages.empty() == state.averages.empty(), path,
+                ": a replica of the state has other arenas than the first");
     }
     const auto arenas =
         impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer, state.other_replicas.size() + 1);
