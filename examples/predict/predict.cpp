@@ -18,7 +18,7 @@ constexpr const char* class_names[] = {"airplane", "automobile", "bird",  "cat",
                                        "dog",      "frog",       "horse", "ship", "truck"};
 
 int main(int argc, char** argv) try {
-    require(argc >= 3, "usage: predict CHECKPOINT.safetensors IMAGE.jpg...");
+    require(argc >= 3, "usage: predict CHECKPOINT.safetensors IMAGE...");
     const Predictor<Cifar10Net> predictor(argv[1]);
     std::vector<float> sample(static_cast<std::size_t>(Cifar10Net::input_shape.size())), logits(std::size(class_names));
     for (int i = 2; i < argc; ++i) {

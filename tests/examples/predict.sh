@@ -28,7 +28,7 @@ sed -nE 's/^test.*\.jpg: ([a-z]+) \([0-9]+ %\)$/\1/p' "$work/output" >"$work/fou
 awk 'NR % 20 == 1' "$work/expected" | diff - "$work/found" >/dev/null || fail "other classes than the evaluation's"
 
 image=$(head -n 1 "$work/files")
-refuses 'usage: predict CHECKPOINT.safetensors IMAGE.jpg...'
+refuses 'usage: predict CHECKPOINT.safetensors IMAGE...'
 refuses 'usage: predict' "$checkpoint"
 refuses '/no/such/file does not exist' /no/such/file "$image"
 refuses 'nothing.jpg does not exist' "$checkpoint" nothing.jpg
