@@ -274,6 +274,15 @@ TEST_CASE("the first operation reads the batch of each call") {
     CHECK(Spy::forward_seen.input == second.data());
 }
 
+TEST_CASE("a plan that was given no memory does not run") {
+    HostContext context(0, {.threads = 1});
+    auto plan = PlanOf<SpiedFirst, Host>::make<SpiedFirst>(context, {.batch = 1});
+    const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);
+    const char* const message = "a plan runs in the memory that bind() gives it, and was given none";
+    CHECK_THROWS_WITH_AS(plan.prepare(context, parameters.data()), message, InvalidArgument);
+    CHECK_THROWS_WITH_AS(plan.forward(context, images.data(), parameters.data(), {}), message, InvalidArgument);
+}
+
 TEST_CASE("a plan refuses another context than the one it was made with") {
     Runner<SpiedFirst> run({.batch = 1});
     HostContext other(0, {.threads = 1});

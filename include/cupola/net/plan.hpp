@@ -234,9 +234,10 @@ private:
     /// The bound arguments of node `i`, with those of a call.
     const BackwardArgs<Device, T>& args_of(std::size_t i, const Call& call);
 
-    /// A plan runs on the context that its operations were made with.
+    /// A plan runs on the context that its operations were made with, in the memory that it was given.
     void check_context(const Context& context) const {
         require(&context == context_, "a plan runs on the context that it was made with");
+        require(!bound_.empty(), "a plan runs in the memory that bind() gives it, and was given none");
     }
 
     Context* context_;
@@ -251,7 +252,7 @@ private:
     std::vector<std::size_t> all_reduces_;
     std::vector<GradientBucket> buckets_;
     /// The node whose backward makes each bucket final.
-    std::vector<std::size_t> bucket_stages_;
+    std::vector<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;

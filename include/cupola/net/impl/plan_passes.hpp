@@ -184,7 +184,7 @@ void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Cal
             const Stopwatch watch(times_, Direction::backward, i);
             nodes_[i]->backward(args_of(i, call));
         }
-        for (; ready && bucket < buckets_.size() && bucket_stages_[bucket] == i; ++bucket) ready(bucket);
+        for (; ready && bucket < buckets_.size() && bucket_nodes_[bucket] == i; ++bucket) ready(bucket);
     }
 }
 
@@ -208,7 +208,7 @@ void Plan<Device, T>::find_buckets() {
         if (i != lowest_ && (!enough || begin == 0)) continue;
         if (begin == end && i != lowest_) continue;
         buckets_.push_back({begin, end});
-        bucket_stages_.push_back(i);
+        bucket_nodes_.push_back(i);
         end = begin;
     }
 }
