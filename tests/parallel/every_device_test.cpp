@@ -28,6 +28,10 @@ namespace {
 struct Net
     : Sequential<Input<6, 6, 3>, Named<"conv1", Conv2d<4, 3>>, BatchNorm2d<>, ReLU, Flatten, Named<"out", Linear<5>>> {
 };
+struct ScaledLoss : Float32 {
+    static constexpr float loss_scale = 1024;
+};
+struct ScaledNet : InPrecision<ScaledLoss, Net> {};
 using TheLoss = LossCollection<CrossEntropy<5>, WeightDecay<0.01, "conv1">>;
 template <class D, class A = ConcatMean>
 using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Pooled>;
@@ -35,6 +39,18 @@ template <class A>
 using OnHost = TrainingOn<Host, A>;
 template <class A>
 using OnDelayed = TrainingOn<Delayed, A>;
+
+/// Pooled, but for one call that throws.
+struct FailingOnce {
+    static constexpr std::string_view name = "failing once";
+    static constexpr bool synchronized = false;
+    int *calls = nullptr, *failing_call = nullptr;
+
+    void update(const StatisticsUpdate& u) const {
+        if ((*calls)++ == *failing_call) throw DataError("not now");
+        u.take_pooled();
+    }
+};
 
 /// Batches that are a function of the step and the replica, in memory that stays.
 class Source {
@@ -165,6 +181,47 @@ TEST_CASE_TEMPLATE("a replica's gradient is that of its mean loss, whatever the 
             CHECK(tutorial::difference(by_sums.gradient(replica), by_rows.gradient(replica)) < 1e-6);
         }
     }
+}
+
+TEST_CASE_TEMPLATE("a loss that is scaled by a power of two changes no bit of a gradient or of the parameters", A,
+                   ConcatMean, LocalSgd) {
+    using T = OnHost<A>;
+    using Scaled = DataParallel<ScaledNet, TheLoss, Sgd, A, Host, Pooled>;
+    static_assert(requires(T t) { t.averaged_gradient(); } == std::is_same_v<A, ConcatMean>);
+    auto options = options_for<T>(2);
+    auto scaled_options = options_for<Scaled>(2);
+    T training(options);
+    Scaled scaled(scaled_options);
+    Source source;
+    for (int s = 0; s < 2; ++s) {
+        training.step(source);
+        scaled.step(source);
+    }
+    for (int replica = 0; replica < 4; ++replica) {
+        CAPTURE(replica);
+        CHECK(scaled.gradient(replica) == training.gradient(replica));
+    }
+    CHECK(parameters_of_all(scaled) == parameters_of_all(training));
+}
+
+TEST_CASE("a policy that throws leaves the running statistics as they were") {
+    using T = DataParallel<Net, TheLoss, Sgd, ConcatMean, Host, FailingOnce>;
+    auto options = options_for<T>(2);
+    options.gradient_accumulation_steps = 2;
+    int calls = 0, failing_call = -1;
+    options.statistics = {&calls, &failing_call};
+    const auto buffers_after_two_steps = [&] {
+        calls = 0;
+        T training(options);
+        Source source;
+        training.step(source);
+        CHECK(message_of<DataError>([&] { training.step(source); }) ==
+              (failing_call < 0 ? "(no exception)" : "not now"));
+        return training.state().buffers;  // makes the report of the second step again
+    };
+    const std::vector<float> expected = buffers_after_two_steps();
+    failing_call = 3;  // the second batch of the second step
+    CHECK(buffers_after_two_steps() == expected);
 }
 
 TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, with the same bits for every placement", D,

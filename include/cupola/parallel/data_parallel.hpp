@@ -185,8 +185,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         parts_.engine_.restart(state.step, state.buffers);
     }
 
-    /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas. They are without the
-    /// regularisers' gradients, which the optimiser adds once for all replicas.
+    /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas, unless each replica is
+    /// updated by its own. They are without the regularisers' gradients, which the optimiser adds.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
@@ -194,15 +194,15 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const int device = parts_.set_.device_of(replica);
         const float* const row = parts_.set_.row(replica);
         std::vector<float> result = parts_.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });
-        // A row of several keeps the loss's scale; one that is the average has been divided.
-        double factor = parts_.engine_.completion_of_row(replica);
-        if (row != parts_.set_.average(device)) factor /= static_cast<double>(Net::Precision::loss_scale);
+        const double factor = parts_.engine_.factor_of_row(replica);
         if (factor != 1) {
             for (float& value : result) value = static_cast<float>(value * factor);
         }
         return result;
     }
-    [[nodiscard]] std::vector<float> averaged_gradient() {
+    [[nodiscard]] std::vector<float> averaged_gradient()
+        requires(!MovesParameters<Averaging, D>)
+    {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();
         return parts_.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts_.set_.average(0); });

@@ -34,12 +34,13 @@ public:
         changed_ = false;
     }
 
-    /// By the batches of a step that has landed on every device, as the policy says.
+    /// By the batches of a step that has landed on every device, as the policy says. What the policy throws changes nothing.
     template <class Policy>
     void update(std::int64_t step, const Policy& policy) {
         if (values_.empty()) return;
         const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
         const FlushedDenormals scope;
+        next_ = values_;
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
             rows_.clear();
             for (int r = 0; r < set_.replicas(); ++r) {
@@ -50,8 +51,9 @@ public:
             }
             if (rows_.rows().empty()) continue;
             policy.update(StatisticsUpdate{
-                .running = values_.data(), .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
+                .running = next_.data(), .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
         }
+        values_.swap(next_);
         changed_ = true;
     }
 
@@ -70,7 +72,8 @@ private:
     const SampleCounts& counts_;
     std::vector<RunningStatistics> layers_;
     WeightedRows rows_;
-    std::vector<float> values_;
+    /// Those after the last step, and what the next step makes of them.
+    std::vector<float> values_, next_;
     bool changed_ = false;
 };
 
