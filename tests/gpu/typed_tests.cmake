@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The tests that also run on Cuda: their bodies name no device. nvcc (CMakeLists.txt) and the emulator (emulator/) compile each of
+# them inside a namespace of its own, so prelude.hpp must include every header that such a test includes.
+
+set(typed_tests "")
+foreach(name IN ITEMS activation batch_norm convert convolution dropout elementwise golden linear local_response_norm math pointwise pool_then_lrn pooling
+        softmax_cross_entropy)
+    list(APPEND typed_tests ops/${name}_test.cpp)
+endforeach()
+foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid)
+    list(APPEND typed_tests layers/${name}_test.cpp)
+endforeach()
+list(APPEND typed_tests optim/adagrad_test.cpp optim/large_gradients_test.cpp)
