@@ -271,11 +271,13 @@ TEST_CASE("the best checkpoint is kept, compared with, and never another run's")
     CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
                                  " is another run's best checkpoint: rename it, or begin in another .folder");
     CHECK(f.refusal({.keep_best = true}) == ".keep_best needs .folder, the folder to keep it in");
-    TrainingRun run({.folder = folder.path("no test"), .keep_best = true});
+    f.run({.folder = folder.path("no test"), .max_steps = 2});
+    TrainingRun run({.folder = folder.path("no test"), .resume = Resume::yes, .keep_best = true});
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
           ".keep_best needs test data: the best checkpoint is that of the best accuracy");
+    CHECK(training.step() == 0);  // nothing was restored
 }
 
 TEST_CASE("a process that does not write goes on from the folder and leaves it as it is") {

@@ -144,6 +144,9 @@ public:
     template <class Training, class Batches, class Test, class... Callbacks>
     int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {
         using Net = typename Training::NetworkType;
+        constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
+        require(tests || !options_.keep_best, options_.names.keep_best,
+                " needs test data: the best checkpoint is that of the best accuracy");
         describe(training);
         if (has_folder()) go_on(training);
         if (training.step() >= options_.max_steps) {
@@ -151,9 +154,6 @@ public:
                              " is ", options_.max_steps));
         }
         const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
-        constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
-        require(tests || !options_.keep_best, options_.names.keep_best,
-                " needs test data: the best checkpoint is that of the best accuracy");
         const bool averages = training.options.moving_average.on();
         const auto accuracy = [&]() -> std::optional<double> {
             if constexpr (tests) {
