@@ -33,6 +33,8 @@ public:
             which_ = Adam{.learning_rate = std::move(rate)};
         } else if (name == "adamw") {
             which_ = AdamW{.learning_rate = std::move(rate)};
+        } else if (name == "adagrad") {
+            which_ = Adagrad{.learning_rate = std::move(rate)};
         } else if (name == "rmsprop") {
             which_ = RmsProp{.learning_rate = std::move(rate)};
         } else if (name == "lars") {
@@ -40,8 +42,8 @@ public:
         } else if (name == "lamb") {
             which_ = Lamb{.learning_rate = std::move(rate)};
         } else {
-            throw InvalidArgument(
-                text("--optimizer is sgd, momentum, nesterov, adam, adamw, rmsprop, lars or lamb, not ", name));
+            throw InvalidArgument(text(
+                "--optimizer is sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, lars or lamb, not ", name));
         }
     }
 
@@ -76,7 +78,7 @@ public:
     }
 
 private:
-    std::variant<Sgd, Adam, AdamW, RmsProp, Lars, Lamb> which_;
+    std::variant<Sgd, Adam, AdamW, Adagrad, RmsProp, Lars, Lamb> which_;
 };
 
 }  // namespace cifar10

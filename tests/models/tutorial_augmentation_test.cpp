@@ -257,3 +257,16 @@ TEST_CASE("a crop that does not fit is refused with both extents") {
               static_cast<void>(CenterCrop{}.output({32, 32, 1}));
           }) == "images are height x width x 3, not 32 x 32 x 1");
 }
+
+TEST_CASE("an image that is given to CenterCrop by hand is checked, too") {
+    std::vector<float> out(24 * 24 * 3);
+    const auto crop = [&](std::size_t bytes, const Shape& shape) {
+        const std::vector<std::uint8_t> pixels(bytes);
+        return message_of<InvalidArgument>(
+            [&] { CenterCrop{}(pixels, shape, RandomStream(0, RngDomain::user, 0, 0), out.data()); });
+    };
+    CHECK(crop(32 * 32 * 3, {32, 32, 3}) == "(no exception)");
+    CHECK(crop(32 * 32 * 3 - 1, {32, 32, 3}) == "an image of 32 x 32 x 3 has 3072 bytes, not 3071");
+    CHECK(crop(20 * 32 * 3, {20, 32, 3}) == "a crop of 24 x 24 cannot be cut out of images of 20 x 32");
+    CHECK(crop(32 * 32, {32, 32, 1}) == "images are height x width x 3, not 32 x 32 x 1");
+}

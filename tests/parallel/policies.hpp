@@ -36,6 +36,7 @@ public:
     template <class Policy>
     SumAcross(const Policy&, const cupola::CollectiveSetup& setup)
         : elements_(static_cast<std::size_t>(setup.elements)),
+          loss_scale_(setup.loss_scale),
           given_(static_cast<std::size_t>(setup.devices)),
           summed_(given_.size()),
           samples_(given_.size()),
@@ -73,7 +74,7 @@ public:
         sums.assign(sums.size(), 0.0F);
         for (std::size_t other = 0; other < given_.size(); ++other) {
             for (std::size_t i = 0; i < elements_; ++i) sums[i] += given_[other][i];
-            sums[elements_] += static_cast<float>(samples_[other]);
+            sums[elements_] += static_cast<float>(samples_[other]) * loss_scale_;
         }
         barrier_->arrive_and_wait();
         return {std::span(sums).first(elements_), sums.data() + elements_};
@@ -89,6 +90,7 @@ private:
     static std::size_t at(int device) { return static_cast<std::size_t>(device); }
 
     std::size_t elements_;
+    float loss_scale_;
     std::vector<std::vector<float>> given_, summed_;
     std::vector<std::int64_t> samples_;
     std::unique_ptr<std::barrier<>> barrier_;

@@ -111,6 +111,9 @@ struct CenterCrop {
     [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
+        require(image.size() == static_cast<std::size_t>(shape.size()), "an image of ", to_string(shape), " has ",
+                shape.size(), " bytes, not ", image.size());
+        static_cast<void>(output(shape));  // throws for an image that has no such part
         write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
     }
     [[nodiscard]] CUPOLA_HOST_DEVICE DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,

@@ -105,9 +105,12 @@ template <class Op>
 [[nodiscard]] consteval bool compiled_here() {
 #if defined(CUPOLA_OPS) && !defined(CUPOLA_COMPILING_OPS)
     const std::string_view name = function_name<Op>().substr(name_begin);
-    const std::string_view scope = name.substr(0, name.find('<'));
+    const std::size_t arguments = name.find('<');
+    if (arguments == std::string_view::npos) return true;
+    const std::string_view scope = name.substr(0, arguments),
+                           device = name.substr(arguments + 1, name.find(',') - arguments - 1);
     const bool own = scope.starts_with("cupola::") && scope.find("ops::") != std::string_view::npos &&
-                     name.find("Host,") != std::string_view::npos;
+                     device.starts_with("cupola::") && device.ends_with("::Host");
     return !own || scope.ends_with("::Pointwise") || scope.ends_with("::Offloaded");
 #else
     return true;

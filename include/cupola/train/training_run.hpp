@@ -244,7 +244,8 @@ private:
 
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {
         const RunOptionNames& names = options_.names;
-        output_.say(text("stopped by signal ", signal, " after step ", step - 1,
+        output_.say(text("stopped by signal ", signal,
+                         step > 0 ? text(" after step ", step - 1) : std::string(" before the first step"),
                          has_folder() ? text("; ", names.resume, " goes on from ", options_.folder)
                                       : text("; without ", names.folder, " nothing was kept")));
         return 128 + signal;
