@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AvgPool2d<window, stride = window, padding = same>: the mean of each window, a channel at a time. Padding does not
-// count (TensorFlow's rule).
+// AvgPool2d<window, stride = window, padding = same>: the mean over each window, per channel. Padding is not counted
+// (as in TensorFlow).
 //
 //   input   height x width x channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; the odd padding goes at the end
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; an odd padding is larger at the end
 #pragma once
 
 #include <cupola/layers/impl/pool2d.hpp>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BatchNorm2d<epsilon = 1e-5, decay = 0.9>: batch normalisation of each channel (ops/batch_norm.hpp has the formula).
+// BatchNorm2d<epsilon = 1e-5, decay = 0.9>: batch normalisation per channel (ops/batch_norm.hpp has the formula).
 //
 //   input         height x width x channels
 //   output        the same
-//   weight        [channels], one to begin with
-//   bias          [channels], zero
-//   running_mean, running_var   [channels], buffers: zero and one to begin with. `decay` is what stays of them when a
-//                 batch's statistics come in (TensorFlow's word; PyTorch's momentum is 1 - decay)
+//   weight        [channels], initially one
+//   bias          [channels], initially zero
+//   running_mean, running_var   [channels], buffers, initially zero and one. `decay` is the weight of the old value in
+//                 the update with a batch (TensorFlow's name; PyTorch's momentum is 1 - decay)
 #pragma once
 
 #include <string_view>

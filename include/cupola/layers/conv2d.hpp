@@ -3,10 +3,10 @@
 // Conv2d<channels, kernel, options...>: two-dimensional convolution with bias (ops/convolution.hpp has the formula).
 //
 //   input   height x width x in_channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same` padding (the default, TensorFlow's),
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same` padding (the default, TensorFlow's);
 //           ((height - kernel) / stride + 1) and so on with `valid`; pad(n) is `valid` after n zeros on each side
-//   weight  [channels, kernel, kernel, in_channels], He normal unless `weights(...)` says otherwise
-//   bias    [channels], zero unless `biases(...)`; none with `no_bias`
+//   weight  [channels, kernel, kernel, in_channels], He normal unless set with `weights(...)`
+//   bias    [channels], zero unless set with `biases(...)`; absent with `no_bias`
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ struct Conv2d {
                                   .initializer = impl::option_or(BiasesOption{}, options...).value}};
     }
 
-    /// Taps inside the image only: what an implementation has to compute.
+    /// Counts only the window offsets inside the image, which is the work that an implementation has to do.
     static constexpr std::int64_t multiply_adds(const Shape& input) {
         const ConvolutionShape s = shape(input);
         return window_offsets_inside(s.height) * window_offsets_inside(s.width) * s.in_channels * channels;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout<rate>: in training, each element is zero with probability `rate` and else divided by 1 - rate; in evaluation
-// the identity (ops/dropout.hpp says which random numbers).
+// Dropout<rate>: in training, each element is set to zero with probability `rate` and otherwise divided by 1 - rate; in
+// evaluation, the identity. ops/dropout.hpp defines the random numbers.
 #pragma once
 
 #include <cupola/layers/layer.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flatten: height x width x channels seen as one extent, in that order (feature = (y * width + x) * channels + c).
+// Flatten: views height x width x channels as one extent, in that order (feature = (y * width + x) * channels + c).
 // Nothing is copied: output and input are the same memory.
 #pragma once
 

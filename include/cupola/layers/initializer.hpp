@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a parameter starts: values that are template arguments of a layer, `Conv2d<64, 5,
-// weights(truncated_normal(0.05))>`, or entries of a list given at construction.
+// The initial values of parameters. An initialiser is a template argument of a layer, `Conv2d<64, 5,
+// weights(truncated_normal(0.05))>`, or an entry of a list passed at construction.
 //
-// Element i of a parameter is a function of the seed, the parameter's place in the arena and i alone.
+// Element i of a parameter is a function of the seed, the parameter's offset in the arena and i alone.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 enum class Distribution : std::uint8_t { constant, uniform, normal, truncated_normal, glorot_uniform, he_normal };
 
-/// A distribution and its one number.
+/// A distribution and its one argument.
 struct Initializer {
     Distribution distribution = Distribution::constant;
     Number value = 0.0;
@@ -28,14 +28,14 @@ struct Initializer {
 /// Uniform in [-limit, limit).
 [[nodiscard]] constexpr Initializer uniform_within(double limit) { return {Distribution::uniform, limit}; }
 [[nodiscard]] constexpr Initializer normal(double deviation) { return {Distribution::normal, deviation}; }
-/// Normal with this deviation, drawn again beyond two of them (TensorFlow's); its true deviation is 0.8796 of the
-/// value.
+/// Normal with this standard deviation; values beyond two standard deviations are drawn again (as in TensorFlow). The
+/// resulting standard deviation is 0.8796 of the argument.
 [[nodiscard]] constexpr Initializer truncated_normal(double deviation) {
     return {Distribution::truncated_normal, deviation};
 }
-/// Uniform within sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010).
+/// Uniform in [-limit, limit) with limit = sqrt(6 / (fan in + fan out)) (Glorot, Bengio 2010).
 [[nodiscard]] constexpr Initializer glorot_uniform() { return {Distribution::glorot_uniform, 0.0}; }
-/// Normal with deviation sqrt(2 / fan in) (He et al. 2015).
+/// Normal with standard deviation sqrt(2 / fan in) (He et al. 2015).
 [[nodiscard]] constexpr Initializer he_normal() { return {Distribution::he_normal, 0.0}; }
 
 /// Writes the initial values of parameter number `parameter` of the network.

@@ -2,20 +2,20 @@
 //
 // The contract of a layer: a type without state. docs/how-to/your-own-layer.md writes one from scratch.
 //
-//   static constexpr ShapeResult output(const Shape& input)    its output extents, or what is wrong with its input
-//   static auto operation(const BuildContext& build)           the object that computes it, for a device and batch size;
-//                                                              a return type that a device lacks says that it is not for it
+//   static constexpr ShapeResult output(const Shape& input)    the output extents, or the error in the input's extents
+//   static auto operation(const BuildContext& build)           the operation for a device and batch size; the layer is
+//                                                              not available on a device that lacks the return type
 //
 // and, where they apply,
 //
 //   static constexpr Parameters parameters(const Shape& input)   names, extents and initialisers
-//   static constexpr Parameters buffers(const Shape& input)      the same for what is kept and not trained: running means
-//   static constexpr LayerKind kind                              what it is, where a pass knows it: layers/layer_kind.hpp
-//   static constexpr LayerTraits traits                          what backward reads, what its operation can take over
+//   static constexpr Parameters buffers(const Shape& input)      the same for untrained state: running means
+//   static constexpr LayerKind kind                              the kind that passes recognise: layers/layer_kind.hpp
+//   static constexpr LayerTraits traits                          what backward reads and what the operation can fuse
 //   static constexpr std::int64_t multiply_adds(const Shape& input)
-//   static constexpr LayerDescription description                what a summary shows of it: layers/layer_description.hpp
+//   static constexpr LayerDescription description                the text in a summary: layers/layer_description.hpp
 //
-// Extents are values here and types at the network's border: see core/extents.hpp.
+// Extents are values here, and types in the interface of a network: see core/extents.hpp.
 #pragma once
 
 #include <concepts>
@@ -31,12 +31,12 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What is wrong with a layer's input; `text` completes "layer 3 (Linear<10>) ...".
+/// An error in a layer's input; `text` completes "layer 3 (Linear<10>) ...".
 struct ShapeError {
     const char* text;
 };
 
-/// The output extents of a layer, or the mistake that prevents them.
+/// The output extents of a layer, or the error that prevents them.
 struct ShapeResult {
     Shape shape{};
     const char* error = nullptr;
@@ -45,17 +45,17 @@ struct ShapeResult {
     constexpr ShapeResult(ShapeError wrong) : error(wrong.text) {}  // NOLINT
 };
 
-/// What the passes over a network need to know of a layer beside its kind. The defaults are the safe ones.
+/// The properties of a layer, beside its kind, that passes over a network use. The defaults are the safe ones.
 struct LayerTraits {
-    /// Backward reads the layer's input, or its output: they are kept until then.
+    /// Backward reads the layer's input, or its output, which is kept until then.
     bool backward_reads_input = true;
     bool backward_reads_output = true;
     /// Its operation can apply a ReLU to its output: BuildContext::activation.
     bool absorbs_relu = false;
-    /// Its operation can mask its gradient for a ReLU in the layer before it, because each output is one of the inputs:
-    /// BuildContext::applies_relu_mask_of_previous.
+    /// Its operation can apply the mask of a ReLU in the layer before it to its gradient, because each output is one of
+    /// the inputs: BuildContext::applies_relu_mask_of_previous.
     bool can_apply_relu_mask = false;
-    /// The device that it is placed on (layers/on_device.hpp); empty for the network's own.
+    /// The device that the layer is placed on (layers/on_device.hpp); empty for the network's own device.
     std::string_view runs_on{};
 };
 
@@ -76,11 +76,11 @@ concept HasOperation = requires(const BuildContext<D, T>& build) { L::operation(
 template <class L, class D, class T = float>
 using OperationOf = decltype(L::operation(std::declval<const BuildContext<D, T>&>()));
 
-/// What can stand in a `Sequential`, on any device.
+/// A type that a `Sequential` accepts as a layer, on any device.
 template <class L>
 concept Layer = InfersOutput<L> && CompletesItsKind<L>;
 
-/// What can be trained on device `D`.
+/// A layer that can be trained on device `D`.
 template <class L, class D, class T = float>
 concept LayerOn = Layer<L> && HasOperation<L, D, T> && HasForward<OperationOf<L, D, T>, D, T> &&
                   HasBackward<OperationOf<L, D, T>, D, T>;

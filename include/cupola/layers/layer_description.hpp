@@ -5,7 +5,8 @@
 //   static constexpr LayerDescription description =
 //       LayerDescription("Conv2d ", channels, ", ", kernel, " x ", kernel).add_if(stride != 1, ", stride ", stride);
 //
-// Anything that converts to a std::string_view will do; a layer without a description is shown by its type's name.
+// `description` may have any type that converts to std::string_view. A layer without a description is shown by its
+// type's name.
 #pragma once
 
 #include <concepts>
@@ -17,7 +18,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Text of at most `capacity` characters, made of texts, integers and numbers; a longer one does not compile.
+/// Text of at most `capacity` characters, made of strings, integers and numbers; a longer text does not compile.
 class LayerDescription {
 public:
     static constexpr std::size_t capacity = 80;
@@ -47,12 +48,12 @@ private:
     template <std::integral Integer>
     constexpr void add(Integer number) {
         if (number < 0) add("-");
-        // Digit by digit, so that the least integer needs no negation.
+        // Digit by digit, so that the least integer is not negated.
         if (number >= 10 || number <= -10) add(number < 0 ? -(number / 10) : number / 10);
         const auto digit = static_cast<char>('0' + (number < 0 ? -(number % 10) : number % 10));
         add(std::string_view(&digit, 1));
     }
-    /// Up to six decimals.
+    /// At most six decimals.
     constexpr void add(double number) {
         impl::write_decimal(number, [&](std::string_view part) { add(part); });
     }
@@ -66,7 +67,7 @@ concept DescribesItself = requires {
     { L::description } -> std::convertible_to<std::string_view>;
 };
 
-/// What a summary shows of a layer.
+/// The text that a summary shows for a layer.
 template <class L>
 [[nodiscard]] constexpr std::string_view description_of() {
     if constexpr (DescribesItself<L>) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kinds of layers that the passes over a network know. A layer says once what it is, by `static constexpr LayerKind
-// kind`; one that does not is `plain`. A kind may need more members, by the names here:
+// The kinds of layers that the passes over a network recognise. A layer states its kind in `static constexpr LayerKind
+// kind`; the default is `plain`. A kind may require more members, with these names:
 //
-//   kind                   what the layer is                                   members that it needs
-//   plain                  nothing that a pass knows                           none
+//   kind                   meaning                                             required members
+//   plain                  not recognised by any pass                          none
 //   view                   output and input are the same memory                none; both have the same size
 //   activation             a function of each element                          none; `activation` if an operation may compute it
-//   convolution            a weight [out, ...] and a bias for each channel     parameters: the weight, then at most the bias [out]
+//   convolution            a weight [out, ...] and a bias per channel          parameters: the weight, then at most the bias [out]
 //   pooling                ops/pooling.hpp and nothing else                    shape(input), a PoolingShape
 //   local_response_norm    ops/local_response_norm.hpp and nothing else        shape(input), a LocalResponseNormShape
 //   batch_norm             ops/batch_norm.hpp and nothing else                 statistics, a BatchNormStatistics; parameters: scale
 //                                                                              and shift; buffers: running mean and variance
-//   fork, sum              the ends of a residual block (net/residual.hpp)     none; not for a list of layers
+//   fork, sum              the two ends of a residual block (net/residual.hpp) none; not for a list of layers
 //
 // A layer of a kind that lacks one of its members is reported in one compiler diagnostic.
 #pragma once
@@ -44,13 +44,13 @@ enum class LayerKind : std::uint8_t {
     sum
 };
 
-/// The constants of a batch normalisation. `decay` is what stays of a running statistic r when a batch's, b, comes in:
-/// r = decay r + (1 - decay) b.
+/// The constants of a batch normalisation. `decay` is the weight of the old value when a running statistic r is updated
+/// with a batch's statistic b: r = decay r + (1 - decay) b.
 struct BatchNormStatistics {
     double epsilon = 1e-5, decay = 0.9;
 };
 
-/// What belongs to the kind of a layer; the members of other kinds are not set.
+/// The kind of a layer and the members that this kind requires; the members of other kinds are not set.
 struct LayerKindParts {
     Activation activation = Activation::none;
     PoolingShape (*pooling)(const Shape& input) = nullptr;
@@ -72,7 +72,7 @@ template <class L>
     }
 }
 
-/// An activation that an operation before it may compute; Activation::none for one that stands alone.
+/// The activation, if a preceding operation may compute it; Activation::none otherwise.
 template <class L>
 concept NamesActivation = requires {
     { L::activation } -> std::convertible_to<Activation>;
@@ -113,7 +113,8 @@ concept CompletesItsKind = (kind_of<L>() != LayerKind::convolution || Convolutio
 
 namespace impl {
 
-/// Completes "layer 3 (MyPool) ...": every member that `L` lacks for its kind. `L` does not satisfy CompletesItsKind.
+/// Completes "layer 3 (MyPool) ...": lists every member that `L` lacks for its kind. `L` does not satisfy
+/// CompletesItsKind.
 template <class L>
 constexpr void describe_missing_members(CompileTimeMessage& message) {
     constexpr LayerKind kind = kind_of<L>();
@@ -138,7 +139,7 @@ constexpr void describe_missing_members(CompileTimeMessage& message) {
 
 }  // namespace impl
 
-/// What belongs to the kind of `L`.
+/// The kind of `L` and the members that this kind requires.
 template <class L>
     requires CompletesItsKind<L>
 [[nodiscard]] constexpr LayerKindParts kind_parts_of() {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LeakyReLU<slope>: y = x where x is positive, else slope x, of any extents. Backward reads the output, whose sign is
-// that of the input: dx = dy where y is positive, else slope dy. The slope is a number from 0 on, 0.01 if it is not
-// named.
+// LeakyReLU<slope = 0.01>: y = x where x is positive, else slope x, for any extents. Backward reads the output, whose
+// sign is that of the input: dx = dy where y is positive, else slope dy. The slope must not be negative.
 #pragma once
 
 #include <cupola/layers/pointwise.hpp>

@@ -2,10 +2,10 @@
 //
 // Linear<features, options...>: y = x W^T + b (ops/linear.hpp).
 //
-//   input   in_features (put `Flatten` before it where the input has height and width)
+//   input   in_features (insert `Flatten` before it where the input has height and width)
 //   output  features
-//   weight  [features, in_features], He normal unless `weights(...)` says otherwise
-//   bias    [features], zero unless `biases(...)`; none with `no_bias`
+//   weight  [features, in_features], He normal unless set with `weights(...)`
+//   bias    [features], zero unless set with `biases(...)`; absent with `no_bias`
 #pragma once
 
 #include <cstdint>

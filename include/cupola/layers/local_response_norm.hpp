@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm<radius, alpha, beta, bias>: each channel divided by a power of the squares around it
-// (ops/local_response_norm.hpp has the formula). The window is 2 radius + 1 channels; the defaults are those of
-// TensorFlow's CIFAR-10 tutorial.
+// LocalResponseNorm<radius, alpha, beta, bias>: divides each channel by a power of the sum of squares of the channels
+// around it (ops/local_response_norm.hpp has the formula). The window is 2 radius + 1 channels; the defaults are those
+// of TensorFlow's CIFAR-10 tutorial.
 #pragma once
 
 #include <cupola/layers/layer.hpp>

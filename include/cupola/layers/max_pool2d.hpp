@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MaxPool2d<window, stride = window, padding = same>: the largest value of each window, a channel at a time.
+// MaxPool2d<window, stride = window, padding = same>: the maximum over each window, per channel.
 //
 //   input   height x width x channels
-//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; the odd padding goes at the end
+//   output  ceil(height / stride) x ceil(width / stride) x channels with `same`; an odd padding is larger at the end
 #pragma once
 
 #include <cupola/layers/impl/pool2d.hpp>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OnDevice<Device, Layers...>: these layers of a network run on the device that is named, wherever the rest of it runs: an
-// operation that a GPU lacks, or one that is better beside its data (TensorFlow's soft placement, asked for by name).
+// OnDevice<Device, Layers...>: runs these layers of a network on the named device, wherever the rest of the network
+// runs. It is for an operation that a GPU lacks, or one that is faster beside its data (TensorFlow's soft placement,
+// but explicit).
 //
 //   MaxPool2d<3, 2>, OnDevice<Host, LocalResponseNorm<4>>, Named<"conv2", Conv2d<64, 5>>
 //
-// Each layer's tensors are copied there and back, which the network's summary shows; where the network runs on that
-// device anyway nothing is copied. A layer that is placed is not fused with its neighbours, and one that keeps
-// statistics of its batch cannot be placed: replicas could not exchange them.
+// The tensors of each layer are copied there and back, which the network's summary shows; where the network runs on
+// that device already, nothing is copied. A placed layer is not fused with its neighbours. A layer that computes
+// statistics of its batch cannot be placed, because replicas could not exchange them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ namespace impl {
 /// One layer of OnDevice.
 template <class Device, class L>
 struct OffloadedLayer {
-    /// A view computes nothing, and so nowhere; what is computed elsewhere is nothing that a pass may fuse.
+    /// A view computes nothing, so its placement has no effect. Any other placed layer has the kind `plain`: it is not
+    /// fused.
     static constexpr bool is_view = kind_of<L>() == LayerKind::view;
     static constexpr LayerKind kind = is_view ? LayerKind::view : LayerKind::plain;
     static constexpr std::string_view description = description_of<L>();

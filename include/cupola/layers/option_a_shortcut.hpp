@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OptionAShortcut<channels, stride = 1>: the shortcut of option A around a residual block that changes the extents: an
-// average pool whose window is its stride, then channels of zeros, as many before the input's as after them. It has no
-// parameters.
+// OptionAShortcut<channels, stride = 1>: option A (He et al. 2015) for the shortcut of a residual block that changes
+// the extents: an average pool whose window equals its stride, then channels of zeros, the same number before and after
+// those of the input. It has no parameters.
 //
 //   input   height x width x fewer channels
 //   output  ceil(height / stride) x ceil(width / stride) x channels

@@ -34,7 +34,7 @@ struct BiasesOption {
 };
 
 [[nodiscard]] constexpr StrideOption stride(std::int64_t value) { return {value}; }
-/// So many zeros on each side, PyTorch's padding; with an even input and a stride, `same` pads the end only.
+/// This number of zeros on each side, as PyTorch's padding; with an even input and a stride, `same` pads the end only.
 [[nodiscard]] constexpr PadOption pad(std::int64_t value) { return {value}; }
 [[nodiscard]] constexpr WeightsOption weights(Initializer value) { return {value}; }
 [[nodiscard]] constexpr BiasesOption biases(Initializer value) { return {value}; }
@@ -54,7 +54,7 @@ template <class Option, class... Options>
     return fallback;
 }
 
-/// `Option` is without const and without reference: nvcc writes decltype(options) as decltype((options)).
+/// `Option` is without const and without reference because nvcc treats decltype(options) as decltype((options)).
 template <class Option, class... Known>
 inline constexpr bool one_of = (std::same_as<Option, Known> || ...);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a layer keeps: the parameters that are trained and the buffers that are not, such as running means. A layer that has
-// some names them for the extents of its input:
+// The state of a layer: the parameters, which are trained, and the buffers, which are not, such as running means. A
+// layer that has some declares them as functions of the extents of its input:
 //
 //   static constexpr Parameters parameters(const Shape& input)   names, extents and initialisers
 //   static constexpr Parameters buffers(const Shape& input)      the same

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pointwise<Formula, constants...>: an activation made of a formula per element, on every device. It takes any extents
-// and has no parameters. A layer of your own is a formula and a name:
+// Pointwise<Formula, constants...>: an activation defined by a formula per element, on every device. It takes any
+// extents and has no parameters. A user's own activation is a formula and a name:
 //
 //   struct SoftsignFormula {
 //       CUPOLA_HOST_DEVICE float operator()(float x) const { return x / (1.0F + math::abs(x)); }
@@ -11,7 +11,7 @@
 //   };
 //   struct Softsign : Pointwise<SoftsignFormula> {};
 //
-// ops/pointwise.hpp says what a formula is, ops/math.hpp has functions for it. The constants, if there are any, are the
+// ops/pointwise.hpp defines what a formula is, and ops/math.hpp has functions for it. The constants, if any, are the
 // formula's members, as floats: all layers with one formula share their kernels.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU: y = max(x, 0), of any extents. After `Conv2d` or `Linear` it is computed inside that layer's operation.
+// ReLU: y = max(x, 0), for any extents. After `Conv2d` or `Linear` it is computed inside that layer's operation.
 #pragma once
 
 #include <cupola/layers/layer.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sigmoid: y = 1 / (1 + exp(-x)), of any extents. Backward reads the output: dx = dy y (1 - y).
+// Sigmoid: y = 1 / (1 + exp(-x)), for any extents. Backward reads the output: dx = dy y (1 - y).
 #pragma once
 
 #include <cupola/layers/pointwise.hpp>

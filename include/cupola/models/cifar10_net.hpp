@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cifar10Net: the network of TensorFlow's CIFAR-10 tutorial, with its initial values, and its loss. It takes 24 x 24 x 3
-// (models/tutorial_augmentation.hpp makes them of 32 x 32) and has 1,068,298 parameters:
+// Cifar10Net: the network of TensorFlow's CIFAR-10 tutorial, with its initial values, and its loss. Its input is 24 x
+// 24 x 3 (models/tutorial_augmentation.hpp makes such samples from 32 x 32 images) and it has 1,068,298 parameters:
 //
-//   conv1, conv2     5 x 5 to 64, ReLU, each with a maximum over 3 x 3 (stride 2) and local response normalisation
-//   local3, local4   linear to 384 and to 192, ReLU
-//   softmax_linear   linear to 10
+//   conv1, conv2     5 x 5, 64 channels, ReLU, each with a max pool of 3 x 3 (stride 2) and local response normalisation
+//   local3, local4   linear, 384 and 192 features, ReLU
+//   softmax_linear   linear, 10 features
 //
-// The loss is the mean cross-entropy, and 0.004 / 2 times the sum of squares of local3's and of local4's weights.
+// The loss is the mean cross-entropy plus 0.004 / 2 times the sum of squares of the weights of local3 and local4.
 #pragma once
 
 #include <cupola/core/element_type.hpp>
@@ -42,7 +42,7 @@ struct Cifar10Net : Sequential<Input<24, 24, 3>,
     Named<"softmax_linear", Linear<10, weights(truncated_normal(1.0 / 192))>>> {};
 // clang-format on
 
-/// With activations in bfloat16, and parameters and sums in float.
+/// The same network with activations in bfloat16, and parameters and sums in float.
 struct Cifar10NetBf16 : InPrecision<MixedBFloat16, Cifar10Net> {};
 
 using Cifar10Loss = LossCollection<CrossEntropy<10>, WeightDecay<0.004, "local3", "local4">>;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ResNet<L>: the residual network for CIFAR of He et al. (2015) with L = 6 n + 2 layers, as TensorFlow's
-// cifar10_estimator has it: a convolution of 16 channels, three stages of n basic blocks with 16, 32 and 64 channels,
-// each stage after the first at half the height and width, the mean over height and width, and a linear layer.
+// ResNet<L>: the residual network for CIFAR of He et al. (2015) with L = 6 n + 2 layers, as in TensorFlow's
+// cifar10_estimator: a convolution with 16 channels, three stages of n basic blocks with 16, 32 and 64 channels, each
+// stage after the first at half the height and width, the mean over height and width, and a linear layer.
 //
 //   basic block   conv 3x3 - batch norm - ReLU - conv 3x3 - batch norm, plus the shortcut, then ReLU
 //   shortcut      the input itself; at the beginning of a stage option A: average pool, and channels of zeros
 //
-// Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME would pad
-// the end only where the stride is 2). 11 classes are the ten and a spare one, which the original has for labels that
-// begin at 1. Parameters have the names that PyTorch's code for this network gives them.
+// Convolutions have no bias and one zero of padding on each side, whatever their stride (TensorFlow's SAME pads only
+// the end where the stride is 2). The default of 11 classes is the ten classes and a spare one, which the original has
+// for labels that begin at 1. The parameters have the names that PyTorch implementations of this network give them.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +77,7 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
                             Named<"fc", Linear<classes, weights(glorot_uniform())>>>;
 };
 
-/// Blocks per stage; 1 for a number of layers that no ResNet has, which the assertion reports.
+/// Blocks per stage; 1 for an invalid number of layers, which the assertion reports.
 [[nodiscard]] consteval std::size_t resnet_blocks(std::int64_t layers) {
     return layers >= 8 && (layers - 2) % 6 == 0 ? static_cast<std::size_t>((layers - 2) / 6) : 1;
 }

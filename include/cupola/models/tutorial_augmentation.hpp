@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TutorialAugmentation: the five augmentations of TensorFlow's CIFAR-10 tutorial in their order (data/augmentation.hpp has
-// the formulas), with random numbers as there:
+// TutorialAugmentation: the five augmentations of TensorFlow's CIFAR-10 tutorial in their order (data/augmentation.hpp
+// has the formulas), with the same distributions:
 //
 //   1. crop             height x width, every place with equal probability
 //   2. flip             left to right, with probability 1/2
@@ -19,8 +19,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// For training. Each augmentation can be switched off by itself; with `crop` off the centre is cut out. `CenterCrop` of
-/// data/augmentation.hpp makes the samples of an evaluation.
+/// The augmentation for training. Each step can be switched off separately; with `crop` off the centre is cropped.
+/// `CenterCrop` of data/augmentation.hpp makes the samples of an evaluation.
 struct TutorialAugmentation {
     std::int64_t height = 24, width = 24;
     bool crop = true, flip = true, brightness = true, contrast = true, standardize = true;
@@ -30,13 +30,13 @@ struct TutorialAugmentation {
     /// The extents of a sample made from images of `input`. Throws InvalidArgument if the crop does not fit.
     [[nodiscard]] Shape output(const Shape& input) const { return cropped_shape(input, height, width); }
 
-    /// Writes one sample. `random` belongs to this image in this epoch, and to nothing else.
+    /// Writes one sample. `random` belongs to this image in this epoch only.
     void operator()(std::span<const std::uint8_t> image, const Shape& shape, const RandomStream& random,
                     float* to) const {
         write_augmented(image, shape, height, width, draw(shape.height(), shape.width(), random), to);
     }
 
-    /// The random numbers of one image: word 0 is the crop's place, 1 the flip, 2 the brightness, 3 the contrast.
+    /// The random numbers of one image: word 0 is the crop's position, 1 the flip, 2 the brightness, 3 the contrast.
     [[nodiscard]] CUPOLA_HOST_DEVICE DrawnAugmentation draw(std::int64_t image_height, std::int64_t image_width,
                                                             const RandomStream& random) const {
         const RandomWords<4> words = random.words(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What MaxPool2d and AvgPool2d share: all but the kind.
+// The common base of MaxPool2d and AvgPool2d, which differ in the kind of pooling only.
 #pragma once
 
 #include <cstdint>
