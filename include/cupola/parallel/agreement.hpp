@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the replicas of a training agree: one template argument of `DataParallel`, of one of three kinds. No other part of
-// a training knows which kind it is.
+// The contract of an agreement: how the replicas of a training agree. It is one template argument of `DataParallel`, of
+// one of three kinds. No other part of a training depends on the kind.
 //
 //   AveragesRows      a function of the gradient rows of all replicas, which are in one process (`ConcatMean`, a policy
 //                     of the user's own): parallel/averaging.hpp
 //   AveragesBuckets   a collective: one object for the devices of a process, which receives parts of the gradient while
-//                     the backward pass runs and is waited for with a deadline; it may span processes (`NcclAllReduce`)
+//                     the backward pass runs; each wait for it has a deadline. It may span processes (`NcclAllReduce`)
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
-//                     has parameters of its own and updates them with its own gradient (local SGD, elastic averaging)
+//                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
 //
-// Replicas are weighted by their samples.
+// Replicas are weighted by their numbers of samples.
 #pragma once
 
 #include <concepts>
@@ -25,10 +25,10 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A step, for a collective of a device.
+/// One step, as a collective sees it on one device.
 struct StepShape {
     std::int64_t step = 0;
-    /// The samples of all replicas of the device.
+    /// The samples of all replicas of the device together.
     std::int64_t samples_here = 0;
 };
 
@@ -47,30 +47,30 @@ struct GradientSums {
 /// The arguments that a collective is constructed with.
 struct CollectiveSetup {
     int devices = 1, replicas = 1;
-    /// The first replica of each device, numbered in this process.
+    /// The first replica of each device; the numbers count within this process.
     std::span<const int> first_replicas{};
     /// Elements of the gradient.
     std::int64_t elements = 0;
-    /// The factor of the gradients; the divisor has it too.
+    /// The factor that the gradients are multiplied by; the divisor contains it too.
     float loss_scale = 1;
 };
 
 /// A collective policy names a class for each device type that it supports, `typename A::template Collective<D>`. Every
-/// member but the constructor is called on the thread of device `device`; each throws DeviceError with the name of a rank
-/// that does not answer.
-///   Collective(const A&, const CollectiveSetup&)           meets the other processes
-///   static std::int64_t bucket_elements(const A&)         the least elements of a bucket; 0 for one bucket
-///   int first_replica() const       of this process, among those of all processes
+/// member except the constructor is called on the thread of device `device`; each throws a DeviceError that names the
+/// rank that does not respond.
+///   Collective(const A&, const CollectiveSetup&)           connects to the other processes
+///   static std::int64_t bucket_elements(const A&)         the minimum number of elements of a bucket; 0 for one bucket
+///   int first_replica() const       the number of this process's first replica among those of all processes
 ///   int processes() const
-///   void join(device, queue, context)                     once, before the first step: makes what the device needs
+///   void join(device, queue, context)                     once, before the first step: allocates what the device needs
 ///   void begin(device, queue, context, const StepShape&)
-///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete at
-///                                                         the queue's mark_bucket(k); buckets come in one order on each
+///   void give(device, queue, context, k, bucket, WeightedGradients)   queues the sum of bucket k, whose rows are complete
+///                                                         at the queue's mark_bucket(k); buckets come in one order on each
 ///                                                         rank, the order in which backward finishes them
 ///   GradientSums finish(device, queue, context)           later work of the queue sees the sums
-///   void wait(device, queue, step, finished)              until the step has finished, or the queue's mark is reached
+///   void wait(device, queue, step, finished)              returns when the step has finished, or the mark is reached
 ///   void break_off(device, step, why) noexcept            ends every wait of every device
-///   void end(device, queue)                               until nothing that was queued runs any more, also after
+///   void end(device, queue)                               returns when no queued work runs any more, also after
 ///                                                         break_off(); throws nothing
 ///   bool healthy() const
 template <class A, class D>
@@ -106,7 +106,7 @@ concept MovesParameters =
         policy.agree(context, rows);
     };
 
-/// The message for a type `A` that is not a policy on `D`; empty for one that is.
+/// The error message for a type `A` that is not a policy on `D`; empty if it is one.
 template <class A, class D>
 [[nodiscard]] consteval CompileTimeMessage agreement_diagnostic() {
     CompileTimeMessage message;

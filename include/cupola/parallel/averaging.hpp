@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an averaging policy: how replicas agree on a gradient. docs/how-to/your-own-averaging.md writes one.
+// The contract of an averaging policy: how replicas agree on a gradient. docs/how-to/your-own-averaging.md shows how to
+// write one.
 //
 //   static constexpr std::string_view name
 //   void average(Context& context, const GradientRows& gradients, std::span<float> mean) const
 //
-// Each device calls `average` for its own slice of the columns, so what a column's result is may depend on that column
+// Each device calls `average` for its own slice of the columns, so the result for a column may depend on that column
 // alone.
 #pragma once
 
@@ -20,12 +21,12 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The stacked gradients: a slice of the columns of one matrix that has a row for each replica. Each row is the
-/// gradient of the mean loss over its own samples. Rows of replicas without samples are left out.
+/// The stacked gradients: a slice of the columns of one matrix that has one row per replica. Each row is the gradient of
+/// the mean loss over its own samples. Rows of replicas without samples are left out.
 struct GradientRows {
-    /// Where each row's slice begins, in replica order.
+    /// The beginning of each row's slice, in replica order.
     std::span<const float* const> rows{};
-    /// How many samples each row is the mean of; never 0.
+    /// The number of samples that each row is the mean of; never 0.
     std::span<const std::int64_t> samples{};
     std::int64_t total_samples = 0;
     std::int64_t columns = 0;
@@ -43,7 +44,7 @@ concept AveragesRows = requires(const A& policy, typename Device::Context& conte
 template <class A, class Device>
 concept AveragingPolicy = std::copyable<A> && HasPolicyName<A> && AveragesRows<A, Device>;
 
-/// What is wrong with `A` as a policy on `Device`, or nothing.
+/// The error message for a type `A` that is not a policy on `Device`; empty if it is one.
 template <class A, class Device>
 [[nodiscard]] consteval CompileTimeMessage averaging_diagnostic() {
     CompileTimeMessage message;

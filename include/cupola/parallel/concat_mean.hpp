@@ -4,9 +4,9 @@
 //
 //   mean = sum over replicas of (n_i / N) g_i,   in replica order
 //
-// so the result has the same bits wherever the replicas ran. A device says how by `concat_mean(context, gradients,
-// mean)`: `Host` in parallel/host_concat_mean.hpp, where the gradient arenas are the rows of one matrix: the stack is a
-// view, and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda_concat_mean.hpp.
+// so the result has the same bits wherever the replicas ran. A device implements it as `concat_mean(context, gradients,
+// mean)`: `Host` in parallel/host_concat_mean.hpp, where the gradient arenas are the rows of one matrix, so the stack is
+// a view and the mean reads each gradient once; `Cuda`, through the host, in parallel/cuda_concat_mean.hpp.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct ConcatMean {
 
 namespace impl {
 
-/// The columns [begin, end) of the mean, on the calling thread.
+/// Computes the columns [begin, end) of the mean on the calling thread.
 void mean_of_columns(const GradientRows& gradients, float* to, std::int64_t begin, std::int64_t end);
 
 }  // namespace impl

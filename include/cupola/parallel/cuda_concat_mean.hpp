@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConcatMean on `Cuda`: the gradients go to pinned memory of the host, the code that averages on `Host` averages them
-// there, and the mean goes back, so both devices have the same bits of the same gradients. In a step that is one wait,
-// for the gradients, a copy of each and one of the mean, none of which can be captured. The host adds on the device's
-// one thread: with several GPUs whose gradients are large, NcclAllReduce is the one to name.
+// ConcatMean on `Cuda`: the gradients are copied to pinned memory of the host, averaged there by the code of `Host`, and
+// the mean is copied back, so both devices compute the same bits from the same gradients. Per step this takes one wait
+// for the gradients, one copy of each gradient and one copy of the mean; none of these can be captured. The host adds on
+// the device's one thread: for several GPUs with large gradients, NcclAllReduce is the better choice.
 //
-// The rows may be of several GPUs. They are complete: on another context's stream, that is its thread's to see to.
+// The rows may be on several GPUs. They have to be complete; the caller waits for rows of another context's stream.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// `mean` may be one of the rows: they have been read when it is written.
+/// `mean` may be one of the rows: all rows have been read before it is written.
 inline void concat_mean(const CudaContext& context, const GradientRows& gradients, std::span<float> mean) {
     constexpr std::size_t max_rows = 64;
     const std::size_t count = gradients.rows.size(), columns = mean.size();
     require(count <= max_rows, "ConcatMean averages the gradients of at most ", max_rows, " replicas on Cuda, not of ",
             count);
-    // Rows begin at multiples of 64 bytes, the mean behind the last.
+    // Rows begin at multiples of 64 bytes; the mean follows the last row.
     const std::size_t row_bytes = aligned(columns * sizeof(float));
     std::byte* const staging = context.staging((count + 1) * row_bytes);
     const float* rows[max_rows];
@@ -40,7 +40,7 @@ inline void concat_mean(const CudaContext& context, const GradientRows& gradient
     auto* const to = reinterpret_cast<float*>(staging + count * row_bytes);
     {
         const impl::FlushedDenormals scope;
-        constexpr std::int64_t block = 4096;  // of each row at once: what is added to is still in the cache
+        constexpr std::int64_t block = 4096;  // of each row at once: the sums are still in the cache
         const auto end = static_cast<std::int64_t>(columns);
         for (std::int64_t begin = 0; begin < end; begin += block) {
             impl::mean_of_columns(here, to, begin, std::min(end, begin + block));

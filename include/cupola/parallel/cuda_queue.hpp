@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue of `Cuda`: the context's stream, at most three steps of which have not been reported. A replica's batch is copied to
-// where recorded work reads it; work that is queued in every step is queued by itself the first time, when libraries still
-// load and choose, and captured as a CUDA graph the second time; the numbers that a step reports go to pinned memory.
+// The queue of `Cuda`: the context's stream, with at most three steps whose reports have not been read. A replica's batch
+// is copied to the address that recorded work reads. Work that is queued in every step is launched directly the first
+// time, when libraries still load and choose algorithms, and is captured as a CUDA graph the second time. The numbers
+// that a step reports are copied to pinned memory.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 class CudaQueue {
 public:
-    /// Work that is queued step after step.
+    /// The recording of work that is queued in every step.
     struct Recording {
         bool seen = false;
         impl::CapturedWork captured{};
@@ -64,7 +65,7 @@ public:
         while (buckets_.size() <= k) buckets_.emplace_back();
         buckets_[k].record(context_, capturing_);
     }
-    /// The same, for who waits in another way.
+    /// The events behind finished() and the marks, for a caller that waits on them itself.
     [[nodiscard]] cudaEvent_t finished_event(std::int64_t step) const { return finished_[slot_of(step)].get(); }
     [[nodiscard]] cudaEvent_t mark_event() const { return mark_.get(); }
     [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const { return buckets_[k].get(); }
@@ -103,7 +104,7 @@ public:
         }
     }
 
-    /// The constants go to the device, where the launches of the update read them.
+    /// Copies the constants to the device, where the launches of the update read them.
     template <class Write>
     void set_constants(Write&& write) {
         set_step_scalars(&constants_);
@@ -111,7 +112,7 @@ public:
         write(constants_);
         impl::queue_constants(context_, constants_);
     }
-    /// What changes parameters reads `healthy` on the device.
+    /// The kernels that change parameters read `healthy` on the device.
     template <class Work>
     void update(const std::int32_t*, Work&& work) {
         constants_.rewind();
@@ -163,10 +164,10 @@ private:
     CudaArena status_, batches_;
     impl::CudaPinned landed_;
     impl::StepConstants constants_;
-    /// When a step's numbers have landed, and a point in the stream.
+    /// The events that mark when the numbers of each step are in pinned memory.
     std::array<impl::StepEvent, slots> finished_;
     impl::StepEvent mark_;
-    /// In a deque: an event stays where it is.
+    /// A deque, so that an event keeps its address.
     std::deque<impl::StepEvent> buckets_;
     bool capturing_ = false;
 };

@@ -53,8 +53,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The largest number of steps that are queued and whose reports have not been read.
     static constexpr std::int64_t max_steps_in_flight = D::max_steps_in_flight;
 
-    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
-    /// allocated that does not fit.
+    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
+    /// OutOfMemory if the memory does not suffice.
     [[gnu::cold]] explicit DataParallel(const Options& chosen) : options(chosen), parts_(options) {}
 
     /// The options that the training was made with.
@@ -80,8 +80,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     void queue(Batches&& batches) {
         queue_step(batches, {});
     }
-    /// The same; `inspector` is called with an Inspection between the averaging and the update, on the first device's
-    /// thread, which waits for it. An exception of `inspector` is thrown from here, after the step.
+    /// The same; also calls `inspector` with an Inspection between the averaging and the update, on the first device's
+    /// thread, which waits for it. An exception of `inspector` is rethrown from here after the step.
     template <class Batches, class Inspector>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
@@ -111,14 +111,14 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         queue_step(batches, inspector);
         return last_report();
     }
-    /// The same with one batch for each replica.
+    /// The same with one batch per replica.
     const StepReport& step(std::span<const BatchView> batches) {
         require(batches.size() == static_cast<std::size_t>(options.replicas), "a step of ", options.replicas,
                 " replicas takes as many batches, not ", batches.size());
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 
-    // The members below wait for the steps that are queued, and throw the error of a step that failed.
+    // The members below wait for all queued steps, and throw the error of a step that failed.
 
     /// Runs the network forward on `count` batches, which the devices take in turn, and adds up the loss of the data and
     /// the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at most as
@@ -212,7 +212,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
 
-    /// From now on the names of what each device queues are added to `trace`; null ends this.
+    /// From now on the names of the operations that each device queues are appended to `trace`; null ends this.
     void trace_steps(impl::StepTrace* trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.
@@ -229,8 +229,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         return rates;
     }
 
-    /// The reason why the work of a step is queued again each time although it could be captured, for the log; empty if it
-    /// is captured, or where the device captures nothing.
+    /// The reason, for the log, why the work of a step is queued anew each time although the device could capture it; empty
+    /// if it is captured, or if the device captures nothing.
     [[nodiscard, gnu::cold]] std::string not_captured() const { return parts_.engine_.not_repeated(); }
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConcatMean on `Host`: each block of the columns by a thread of the device.
+// ConcatMean on `Host`: each thread of the device averages one block of the columns.
 #pragma once
 
 #include <cstdint>

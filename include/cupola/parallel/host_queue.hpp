@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue of `Host`, where work is complete when the call that queues it returns.
+// The queue of `Host`: work is complete when the call that queues it returns.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 class HostQueue {
 public:
-    /// Nothing is kept of work that is queued again in the next step.
+    /// Empty: nothing is recorded of work that is queued again in the next step.
     struct Recording {
         [[nodiscard]] std::string refused() const { return {}; }
     };
 
     HostQueue(HostContext&, const QueueSizes& sizes) : status_(sizes.status_bytes, "the status of the steps") {}
 
-    /// Where a step writes what it reports, and where the host reads it: the same memory.
+    /// The memory that a step writes its report to and that the host reads it from.
     [[nodiscard]] std::byte* status() { return status_.data(); }
     [[nodiscard]] std::byte* landed(std::int64_t) { return status_.data(); }
     void land(std::int64_t) {}
@@ -34,7 +34,7 @@ public:
     [[nodiscard]] bool reached() const { return true; }
     void mark_bucket(std::size_t) {}
 
-    /// A batch is read where it is.
+    /// A batch is read in place.
     [[nodiscard]] BatchView take(int, const BatchView& batch) const { return batch; }
     [[nodiscard]] BatchView bring(const BatchView& batch) const { return batch; }
     template <class V>
@@ -50,7 +50,7 @@ public:
     void queue(Recording&, bool, Work&& work) {
         work();
     }
-    /// The update's constants are arguments of its calls.
+    /// The update's constants are passed as arguments of its calls.
     template <class Write>
     void set_constants(Write&&) {}
     /// `healthy` is read when the work runs.

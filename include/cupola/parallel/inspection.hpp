@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inspection: a look into a step, between the averaging and the update, for summaries. What fusion and the memory plan
-// never wrote is computed again, into scratch: a run has the same bits with and without.
+// Inspection: access to the values of a step between the averaging and the update, for summaries. Outputs that fusion
+// and the memory plan do not store are computed again into scratch memory: a run has the same bits with and without.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Passed to the inspector of `training.step(batches, inspector)`, on the first device's thread; valid during the call.
+/// Passed to the inspector of `training.step(batches, inspector)` on the first device's thread; valid during the call.
 template <class Device>
 class Inspection {
 public:
     using Context = typename Device::Context;
-    /// Visits a layer's output: `visitor` is the one that `EachOutput` was called with.
+    /// Visits a layer's output; `visitor` is the pointer that `EachOutput` was called with.
     using VisitOutput = void (*)(void* visitor, std::size_t layer, std::span<const float> values);
-    /// Computes the layers' outputs for a batch; `training` is who made the inspection.
+    /// Computes the layers' outputs for a batch; `training` is the object that made the inspection.
     using EachOutput = void (*)(void* training, const BatchView& batch, const RngKey& key, void* visitor,
                                 VisitOutput visit);
 
@@ -39,10 +39,10 @@ public:
 
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] Context& context() const { return *context_; }
-    /// The parameters before the update, and the gradient averaged over the replicas, laid out as the arena.
+    /// The parameters before the update, and the gradient averaged over the replicas, in the layout of the arena.
     [[nodiscard]] std::span<const float> parameters() const { return parameters_; }
     [[nodiscard]] std::span<const float> averaged_gradient() const { return gradient_; }
-    /// The batch of the first replica that has samples; the last one with samples where a step adds up several.
+    /// The batch of the first replica that has samples; with gradient accumulation, its last batch that has samples.
     [[nodiscard]] const BatchView& batch() const { return batch_; }
 
     /// Calls visit(layer, values) for every layer of the network in its order: its output for `batch()`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of a training run by what it holds: known, and printed, before the first step.
+// The memory of a training run by its use, which is known and printed before the first step.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 struct MemoryReport {
     int devices = 1, replicas = 1;
-    /// On each device.
+    /// Bytes on each device.
     std::size_t parameters = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     PlanBytes plan;
     /// Arenas of activations on each device: one, or one per replica where statistics are synchronised.
     int arenas = 1;
-    /// In all.
+    /// Bytes on all devices together.
     std::size_t gradients = 0, average = 0, statistics = 0;
-    /// In all: a batch a replica, where the host's memory is not the device's.
+    /// Bytes of one batch per replica on all devices together, where the host's memory is not the device's.
     std::size_t batches = 0;
     [[nodiscard]] std::size_t total() const;
 };

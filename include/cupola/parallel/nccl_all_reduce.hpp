@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclAllReduce: one sum over the replicas' gradient arenas by NCCL, on the devices, of one process or of several:
+// NcclAllReduce: one sum over the replicas' gradient arenas by NCCL, on the devices of one process or of several:
 //
 //   mean = (sum over all ranks of the sum over their replicas of n_i g_i) / (sum of n_i)
 //
-// A rank is a device of a process, and each process has as many: rank = process * devices + device. Replicas that share
-// a device are added there first. It needs devices that NCCL knows; on `Host` it is refused at compile time, and
-// `ConcatMean` averages there. What it does on `Cuda` is in <cupola/nccl.hpp>, which its users include beside
-// <cupola/cuda.hpp>.
+// A rank is a device of a process, and each process has the same number of them: rank = process * devices + device.
+// The gradients of replicas that share a device are added there first. The policy needs devices that NCCL supports; on
+// `Host` it is rejected at compile time, and `ConcatMean` averages there. The implementation for `Cuda` is in
+// <cupola/nccl.hpp>, which a program includes beside <cupola/cuda.hpp>.
 //
-// Each wait has a deadline, and an error names who did not come. Processes of one machine see each other's heartbeats
+// Each wait has a deadline, and the error names the missing ranks. Processes of one machine see each other's heartbeats
 // through a file beside `id_file`; ranks of other machines cannot be seen, and the error says so.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The sums of a process's devices. Left incomplete here: <cupola/nccl.hpp> has it, and only who includes that needs NCCL.
+/// The sums of a process's devices. Incomplete here; <cupola/nccl.hpp> defines it, and only that header needs NCCL.
 template <class Device>
 class NcclCollective;
 
@@ -36,28 +36,28 @@ struct NcclAllReduce {
     static constexpr std::string_view name = "NcclAllReduce";
     template <class Device>
     using Collective = impl::NcclCollective<Device>;
-    /// Whoever starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
+    /// The program that starts the processes may set this variable to the id of ncclGetUniqueId, in hexadecimal digits.
     static constexpr const char* id_variable = "CUPOLA_NCCL_ID";
 
-    /// How many processes train together, and which of them this one is.
+    /// The number of processes that train together, and the number of this one among them.
     int processes = 1, process = 0;
-    /// Where process 0 puts NCCL's id for the others, on a disk of this machine: a name that no other start uses.
-    /// Process 0 removes it once all have started. With the environment variable it only names the file of heartbeats;
-    /// over several machines, which nobody has tried, the variable alone is set. One process needs neither.
+    /// The file in which process 0 gives NCCL's id to the others, on a disk of this machine; its name must be new for
+    /// each start. Process 0 removes it once all have started. With the environment variable it names only the file of
+    /// heartbeats; over several machines, which is untested, only the variable is set. One process needs neither.
     std::string id_file{};
-    /// The least bytes of a part of the gradient that is summed while the backward pass goes on; 0 for one sum at its end. With
-    /// more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
+    /// The minimum size in bytes of a part of the gradient that is summed during the backward pass; 0 for one sum at its
+    /// end. With more than two ranks the order of NCCL's additions, and so the last bits, depend on it.
     std::int64_t bucket_bytes = std::int64_t{1} << 20;
-    /// How long the processes' starts may lie apart, and how long any may wait for the others in a step: all that only
-    /// one of them does between two steps, such as an evaluation, lies within it.
+    /// How long the starts of the processes may lie apart, and how long a process may wait for the others in a step. The
+    /// latter includes all work that only one of them does between two steps, such as an evaluation.
     double start_seconds = 120, step_seconds = 60;
-    /// A rank that has not been seen to get on for so long is named by the error.
+    /// The error names each rank that has shown no progress for this time.
     double heartbeat_seconds = 5;
-    /// How long NCCL may take to break off its sums after a failure. NCCL waits there for other ranks, and may never end:
-    /// the process then ends with the error's message on stderr and status 1.
+    /// How long NCCL may take to abort its sums after a failure. NCCL waits there for other ranks, possibly without end:
+    /// after this time the process ends with the error's message on stderr and status 1.
     double abort_seconds = 20;
 
-    /// Throws InvalidArgument with what is wrong with these numbers in a training whose processes have `devices` each.
+    /// Throws InvalidArgument if a number is invalid for a training with `devices` devices per process.
     [[gnu::cold]] void check(int devices) const;
 
     template <class Device>
@@ -98,7 +98,7 @@ inline void NcclAllReduce::check(int devices) const {
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
           std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {
-        // Also false for a NaN; an infinite wait is the one thing that is not offered.
+        // The condition is false for a NaN too. An infinite wait is not offered.
         require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what, " is a time above 0 s and at most 1e9 s, not ",
                 seconds, " s");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a training, or a network alone, can go on from a state: a NaN need not show in any later loss, as
-// max(NaN, 0) is 0 in a fused ReLU, so it is looked for where a state comes in.
+// Whether a training, or a network alone, can continue from a state. A NaN need not appear in any later loss, because
+// max(NaN, 0) is 0 in a fused ReLU, so a state is searched for it when it is loaded.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The same of one replica's part of a state, which is a TrainingState or a ReplicaState.
+/// The same for one replica's part of a state; `State` is TrainingState or ReplicaState.
 template <class State>
 [[nodiscard, gnu::cold]] std::string non_finite_arena(std::span<const LayerInfo> layers, const State& state) {
     std::string found = non_finite_parameter(layers, state.parameters);

@@ -2,17 +2,17 @@
 //
 // How replicas share batch normalisation's running statistics: the policy is a template argument of DataParallel. Each
 // replica normalises with the mean and the variance of its own batch (Synchronized: of the whole global batch), and the
-// policy says which of them go into the running statistics that evaluation uses:
+// policy chooses which of them enter the running statistics that evaluation uses:
 //
 //   running = decay * running + (1 - decay) * batch      the variance unbiased, n / (n - 1), as in PyTorch and TensorFlow
 //
 //   FirstReplica   the first replica's             TensorFlow's estimator, tf_cnn_benchmarks
 //   LastReplica    the last replica's              TensorFlow's Inception trainer
-//   AllReplicas    one update per replica, in order  what running every tower's update ops does
+//   AllReplicas    one update per replica, in order  the result of running the update operations of every tower
 //   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
-//   Synchronized   the same, and forward and backward use them too: R replicas equal one with the whole batch
+//   Synchronized   the same, also used in forward and backward: R replicas equal one with the whole batch
 //
-// Replicas without samples are skipped. A policy of your own has `name`, `synchronized` and `update`.
+// Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`.
 #pragma once
 
 #include <concepts>
@@ -27,15 +27,15 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a policy works on, in host memory: the running statistics and the rows of batch statistics (mean, biased
-/// variance) of the replicas that have samples, in replica order.
+/// The data of an update, in host memory: the running statistics, and one row of batch statistics (mean, biased
+/// variance) per replica that has samples, in replica order.
 struct StatisticsUpdate {
     float* running = nullptr;
     std::span<const RunningStatistics> layers{};
     std::span<const float* const> rows{};
     std::span<const std::int64_t> samples{};
 
-    /// Takes row `r` into the running statistics.
+    /// Adds row `r` to the running statistics.
     void take(std::size_t r) const {
         for (const RunningStatistics& layer : layers) {
             for (std::int64_t c = 0; c < layer.channels; ++c) {
@@ -45,7 +45,7 @@ struct StatisticsUpdate {
         }
     }
 
-    /// Takes the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
+    /// Adds the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
     /// n_i (variance_i + (mean_i - mean)^2) / N, in double and in replica order.
     void take_pooled() const {
         std::int64_t total = 0;
@@ -120,7 +120,7 @@ concept StatisticsPolicy = std::copyable<S> && requires(const S& policy, const S
     policy.update(update);
 };
 
-/// What is wrong with `S` as a policy for statistics, or nothing.
+/// The error message for a type `S` that is not a policy for statistics; empty if it is one.
 template <class S>
 [[nodiscard]] consteval CompileTimeMessage statistics_diagnostic() {
     CompileTimeMessage message;

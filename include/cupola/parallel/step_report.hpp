@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step says of itself: every part of the loss by name, for each replica.
+// The report of a step: every part of the loss by name, for each replica.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ struct LossPart {
     double value = 0;
 };
 
-/// One replica's step.
+/// One replica's part of the report.
 struct ReplicaReport {
     std::int64_t samples = 0;
-    /// The loss of the data, the mean over the replica's samples, then what regularises; `total` is their sum.
+    /// The loss of the data, the mean over the replica's samples, then the regularisers' losses; `total` is their sum.
     std::vector<LossPart> parts;
     double total = 0;
-    /// Samples whose label's class had the largest logit.
+    /// The number of samples whose largest logit is that of the label's class.
     std::int64_t correct = 0;
 };
 
 struct StepReport {
-    /// The step that was made, from 0.
+    /// The number of the step, from 0.
     std::int64_t step = 0;
     std::int64_t samples = 0;
     double learning_rate = 0;
-    /// The mean of the replicas' totals, weighted by samples: what the averaged gradient is the gradient of.
+    /// The mean of the replicas' totals, weighted by samples; the averaged gradient is the gradient of this mean.
     double loss = 0;
     std::vector<ReplicaReport> replicas;
 };
 
-/// Which parameters a network is run with: those that are trained, or their moving averages.
+/// The parameters that a network is run with: the trained ones or their moving averages.
 enum class Weights : std::uint8_t { trained, averages };
 
 [[nodiscard]] constexpr const char* to_string(Weights weights) {
     return weights == Weights::averages ? "moving averages" : "trained parameters";
 }
 
-/// What evaluation says: means over the samples.
+/// The result of an evaluation; `loss` is the mean over the samples.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;
     double loss = 0;

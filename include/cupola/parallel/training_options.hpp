@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training is set up with: `DataParallel<...> training({.replicas = 4, .devices = 2, .batch_size = 128})`.
+// The options of a training: `DataParallel<...> training({.replicas = 4, .devices = 2, .batch_size = 128})`.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct TrainingOptions {
     int replicas = 1;
     int devices = 1;
     DeviceOptions device{};
-    /// Samples of one replica in one step, and the other batch sizes that will be seen (an epoch's short last batch).
+    /// The samples of one replica per step, and the other batch sizes that will occur (an epoch's short last batch).
     std::int64_t batch_size = 128;
     std::vector<std::int64_t> other_batch_sizes{};
-    /// The most samples that a batch of `evaluate` and `predict` has, where that is more than batch_size: their memory
-    /// is planned with the training's.
+    /// The largest batch of `evaluate` and `predict`, where that is more than batch_size: their memory is planned with
+    /// the training's.
     std::int64_t evaluation_batch_size = 0;
-    /// Batches of each replica that one step adds up before the replicas are averaged: step s takes those of s *
-    /// accumulation and on.
+    /// The number of batches per replica whose gradients a step adds before the replicas are averaged: step s takes the
+    /// batches from number s * accumulation on.
     int gradient_accumulation_steps = 1;
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};
@@ -32,10 +32,10 @@ struct TrainingOptions {
     Averaging averaging{};
     /// How replicas share batch normalisation's running statistics.
     Statistics statistics{};
-    /// The moving average of all parameters, made after each update; none by default.
+    /// The moving average of all parameters, updated after each update; none by default.
     MovingAverage moving_average{};
-    /// Every so many steps the devices' parameters are compared by a 64-bit hash, and parameters and running statistics
-    /// that are not finite end the training, which no loss need show; 0 for never.
+    /// Every so many steps the devices' parameters are compared by a 64-bit hash, and the training ends with an error if
+    /// parameters or running statistics are not finite, which need not appear in any loss; 0 for never.
     int check_every = 50;
     std::vector<NamedInitializer> initializers{};
 };

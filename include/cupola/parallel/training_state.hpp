@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training is made of between two steps: everything that the next step depends on beside the options and the
-// data. `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp keeps it in a
-// file.
+// The state of a training between two steps: everything that the next step depends on except the options and the data.
+// `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp stores it in a file.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One of an optimiser's state arenas: its `state_name`, and the values in the layout of the network's parameter arena.
+/// One of an optimiser's state arenas: its `state_name`, and its values in the layout of the network's parameter arena.
 struct OptimizerState {
     std::string name{};
     std::vector<float> values{};
@@ -35,7 +34,7 @@ struct StateTensor {
     bool operator==(const StateTensor&) const = default;
 };
 
-/// The part of a replica that has parameters of its own; the members are as in TrainingState.
+/// The state of one replica that has its own parameters; the members are as in TrainingState.
 struct ReplicaState {
     std::vector<float> parameters{};
     std::vector<float> averages{};
@@ -45,7 +44,7 @@ struct ReplicaState {
 };
 
 struct TrainingState {
-    /// The step that comes next.
+    /// The number of the next step.
     std::int64_t step = 0;
     /// In the layout of the network's parameter arena.
     std::vector<float> parameters{};
@@ -58,8 +57,8 @@ struct TrainingState {
     /// Replicas 1, 2, and so on, where each replica has parameters of its own; `parameters`, `averages` and `optimizer` are
     /// then those of replica 0. Empty where the replicas share their parameters.
     std::vector<ReplicaState> other_replicas{};
-    /// What lies in the arenas, in their order: the parameters, then the running statistics. `restore` compares it with its
-    /// own network's; empty in a state that is put together by hand, of which only the sizes of the arenas are compared.
+    /// The contents of the arenas, in their order: the parameters, then the running statistics. `restore` compares them
+    /// with its own network's. Empty in a state that is assembled by hand; only its arena sizes are compared.
     std::vector<StateTensor> tensors{};
 };
 
@@ -79,8 +78,8 @@ struct TrainingState {
 
 namespace impl {
 
-/// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names are for the message:
-/// a layer without one is called by its place, which a layer without parameters changes.
+/// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names appear only in the
+/// message: a layer without a name is called by its number, which a layer without parameters changes.
 [[gnu::cold]] inline void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
@@ -94,8 +93,8 @@ namespace impl {
     }
 }
 
-/// Throws InvalidArgument unless these are the states that `optimizer` keeps. Two optimisers may keep as many that mean
-/// other things: they are told apart by their names.
+/// Throws InvalidArgument unless these are the states that `optimizer` keeps. Two optimisers may keep equally many states
+/// with different meanings; the names distinguish them.
 template <class Optimizer>
 [[gnu::cold]] void require_states_of(const Optimizer& optimizer, std::span<const OptimizerState> states) {
     const auto add = [](std::string& list, std::string_view name) { list += text(list.empty() ? "" : ", ", name); };

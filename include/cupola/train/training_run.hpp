@@ -216,7 +216,7 @@ private:
 
     /// In the place of a function in a requires-expression, where nvcc takes no lambda.
     struct Ignored {
-        void operator()(std::string_view, std::string) const {}
+        void operator()(std::string_view, const std::string&) const {}
     };
 
     [[gnu::cold]] void add(std::string_view key, std::string value) {
