@@ -18,3 +18,4 @@
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/sigmoid.hpp>
+#include <cupola/layers/silu.hpp>

@@ -43,6 +43,7 @@
 #include <cupola/layers/pointwise.hpp>
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/sigmoid.hpp>
+#include <cupola/layers/silu.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/convert.hpp>

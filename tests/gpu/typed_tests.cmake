@@ -8,7 +8,7 @@ foreach(name IN ITEMS activation batch_norm convert convolution dropout elementw
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
-foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid)
+foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
 list(APPEND typed_tests optim/adagrad_test.cpp optim/large_gradients_test.cpp)

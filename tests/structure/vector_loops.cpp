@@ -56,3 +56,4 @@ template void functions(const HostContext&, std::int64_t, const BFloat16*, BFloa
     template std::unique_ptr<PlanNode<Host, BFloat16>> cupola::make_node<L, Host>(const BuildContext<Host, BFloat16>&);
 CUPOLA_NODES_OF(LeakyReLU<>)
 CUPOLA_NODES_OF(Sigmoid)
+CUPOLA_NODES_OF(SiLU)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SiLU: any extents, no parameters, x times the logistic function and its gradient from the input.
+#include <cupola/layers/silu.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include <doctest/doctest.h>
+#include <cupola/net/check_gradients.hpp>
+
+#include "layer_run.hpp"
+
+using namespace cupola;
+
+static_assert(SiLU::output(Shape{24, 24, 64}).shape == Shape{24, 24, 64});
+static_assert(SiLU::output(Shape{384}).shape == Shape{384});
+static_assert(parameters_of<SiLU>(Shape{384}).count == 0 && multiply_adds_of<SiLU>(Shape{384}) == 0);
+static_assert(traits_of<SiLU>().backward_reads_input && !traits_of<SiLU>().backward_reads_output);
+
+TEST_CASE_TEMPLATE_DEFINE("SiLU computes what its type says", D, silu_computes) {
+    const auto [problem, outcome] = layer_run::run<SiLU, D>({37, 5, 3}, 2, reference::fresh_seed());
+    reference::Doubles y, dx;
+    for (std::size_t i = 0; i < problem.x.size(); ++i) {
+        const auto x = static_cast<double>(problem.x[i]);
+        const double s = 1 / (1 + std::exp(-x));
+        y.push_back(x * s);
+        dx.push_back(static_cast<double>(problem.dy[i]) * (s + x * s * (1 - s)));
+    }
+    CHECK(reference::distance(outcome.output, y) < operation_run::tolerance<D>);
+    CHECK(reference::distance(outcome.input_gradient, dx) < operation_run::tolerance<D>);
+}
+TEST_CASE_TEMPLATE_APPLY(silu_computes, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("SiLU is x above and 0 below where exp leaves the floats, 0 at 0, and a NaN stays one", D,
+                          silu_special) {
+    constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    operation_run::Problem problem;
+    problem.input = problem.output = {5};
+    problem.x = {1024.0F, -1024.0F, 0.0F, nan, -inf};
+    problem.dy = {1, 1, 1, 1, 1};
+    const auto outcome = operation_run::run<D>(problem, [](const auto& build) { return SiLU::operation(build); });
+    CHECK(outcome.output[0] == 1024.0F);
+    CHECK(outcome.output[1] == 0.0F);
+    CHECK(outcome.output[2] == 0.0F);
+    CHECK(outcome.input_gradient[0] == 1.0F);
+    CHECK(outcome.input_gradient[1] == 0.0F);
+    CHECK(outcome.input_gradient[2] == 0.5F);
+    for (const std::size_t i : {3, 4}) {
+        CHECK(std::isnan(outcome.output[i]));
+        CHECK(std::isnan(outcome.input_gradient[i]));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(silu_special, DevicesAndElements);
+
+TEST_CASE_TEMPLATE_DEFINE("the gradient of SiLU is its derivative", D, silu_gradient) {
+    const GradientCheck check = check_gradients<SiLU, D>({4, 4, 3});
+    CHECK_MESSAGE(check, check.report());
+}
+TEST_CASE_TEMPLATE_APPLY(silu_gradient, Devices);
