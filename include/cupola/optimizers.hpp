@@ -6,6 +6,7 @@
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/lars.hpp>
 #include <cupola/optim/rms_prop.hpp>
@@ -20,6 +21,6 @@ struct TypeList {};
 
 }  // namespace impl
 
-using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Lamb, Lars, RmsProp, Sgd>;
+using Optimizers = impl::TypeList<Adagrad, Adam, AdamW, Adamax, Lamb, Lars, RmsProp, Sgd>;
 
 }  // namespace cupola::inline CUPOLA_ABI

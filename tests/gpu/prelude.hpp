@@ -55,6 +55,7 @@
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients whose squares are no floats, on each device: what Adagrad, Adam, LAMB and RMSProp make of them, with clipping and
+// Gradients whose squares are no floats, on each device: what Adagrad, Adam, Adamax, LAMB and RMSProp make of them, with clipping and
 // without.
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/rms_prop.hpp>
@@ -108,6 +109,7 @@ TEST_CASE_TEMPLATE_DEFINE("a finite gradient of any size leaves parameters and s
     check(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
     check(Adam{.learning_rate = 0.01, .weight_decay = 0.01});
     check(AdamW{.learning_rate = 0.01});
+    check(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});
     check(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
     check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
     check(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});

@@ -17,6 +17,7 @@
 #include <cupola/optim/adagrad.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
+#include <cupola/optim/adamax.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/lamb.hpp>
 #include <cupola/optim/lars.hpp>
@@ -33,7 +34,8 @@
 using namespace cupola;
 
 static_assert(Optimizer<Sgd, Host> && Optimizer<Adam, Host> && Optimizer<AdamW, Host> && Optimizer<RmsProp, Host> &&
-              Optimizer<Lamb, Host> && Optimizer<Lars, Host> && Optimizer<Clipped<Adam>, Host>);
+              Optimizer<Adamax, Host> && Optimizer<Lamb, Host> && Optimizer<Lars, Host> &&
+              Optimizer<Clipped<Adam>, Host>);
 static_assert(!Optimizer<Schedule, Host> && !HasStateNames<Schedule> && HasDescription<Schedule>);
 
 namespace {
@@ -80,6 +82,7 @@ void with_each_optimizer(Function&& f) {
     f(RmsProp{.learning_rate = 0.01, .weight_decay = 0.01});
     f(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
     f(Adagrad{.learning_rate = 0.01, .weight_decay = 0.01});
+    f(Adamax{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lamb{.learning_rate = 0.01, .weight_decay = 0.01});
     f(Lars{.learning_rate = 0.1, .weight_decay = 0.01});
     f(Clipped<AdamW>{.optimizer = {.learning_rate = 0.01}, .max_norm = 0.5, .max_value = 0.01});
@@ -156,6 +159,7 @@ TEST_CASE("each element is updated as it would be alone: the end of a span is no
     check(Sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
     check(Adam{.learning_rate = 0.01});
     check(AdamW{.learning_rate = 0.01});
+    check(Adamax{.learning_rate = 0.01});
     check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
 }
 
@@ -164,6 +168,8 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
     CHECK(Adam{}.state_name(0) == "exp_avg");
     CHECK(Adam{}.state_name(1) == "exp_avg_sq");
     CHECK(AdamW{}.state_name(1) == "exp_avg_sq");
+    CHECK(Adamax{}.state_name(0) == "exp_avg");
+    CHECK(Adamax{}.state_name(1) == "exp_inf");
     CHECK(Adagrad{}.state_name(0) == "sum");
     CHECK(Lamb{}.state_name(0) == "exp_avg");
     CHECK(Lars{}.state_name(0) == "scaled_momentum_buffer");
@@ -183,6 +189,7 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
     CHECK(Adam{}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08");
     CHECK(Adam{.weight_decay = 0.1}.description() == "adam, betas 0.9 and 0.999, epsilon 1e-08, weight decay 0.1");
     CHECK(AdamW{}.description() == "adamw, betas 0.9 and 0.999, epsilon 1e-08, decoupled weight decay 0.01");
+    CHECK(Adamax{.weight_decay = 0.1}.description() == "adamax, betas 0.9 and 0.999, epsilon 1e-08, weight decay 0.1");
     CHECK(RmsProp{.momentum = 0.9}.description() ==
           "rmsprop, decay 0.9, epsilon 1e-10, mean square from 1, momentum 0.9");
     CHECK(Lamb{.weight_decay = 0.01}.description() ==
@@ -224,6 +231,9 @@ TEST_CASE("settings that mean nothing are refused with a sentence") {
     CHECK(refusal(Adam{.weight_decay = nan}) == "adam's weight decay is at least 0, not nan");
     CHECK(refusal(AdamW{.beta2 = nan}) == "adamw's beta2 is at least 0 and less than 1, not nan");
     CHECK(refusal(AdamW{.weight_decay = -0.1}) == "adamw's weight decay is at least 0, not -0.1");
+    CHECK(refusal(Adamax{.beta1 = 1}) == "adamax's beta1 is at least 0 and less than 1, not 1");
+    CHECK(refusal(Adamax{.epsilon = 0}) == "adamax's epsilon is more than 0, not 0");
+    CHECK(refusal(Adamax{.weight_decay = -1}) == "adamax's weight decay is at least 0, not -1");
     CHECK(refusal(RmsProp{.epsilon = 0}) == "rmsprop's epsilon is more than 0, not 0");
     CHECK(refusal(RmsProp{.decay = -0.1}) == "rmsprop's decay is at least 0 and less than 1, not -0.1");
     CHECK(refusal(RmsProp{.momentum = 2}) == "rmsprop's momentum is at least 0 and less than 1, not 2");

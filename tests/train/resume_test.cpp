@@ -119,6 +119,15 @@ TEST_CASE("so it has with Adagrad, whose sums start above 0 and are in the check
     CHECK(file.find("optimizer.sum.fc.weight") != std::string::npos);
 }
 
+TEST_CASE("so it has with Adamax, whose largest gradients are in the checkpoint under PyTorch's name") {
+    const Case<Adamax, FirstReplica> adamax{.samples = {}, .optimizer = {.learning_rate = 0.01}};
+    adamax.check();
+    const io_tests::TemporaryFolder folder;
+    adamax.run(folder.path(), 1, 1, 0);
+    const std::string file = io_tests::read_bytes(folder.path("model-1.safetensors"));
+    CHECK(file.find("optimizer.exp_inf.fc.weight") != std::string::npos);
+}
+
 TEST_CASE("so it has with a schedule, clipped gradients and the first replica's statistics") {
     using Optimizer = Clipped<RmsProp>;
     const Optimizer optimizer{.optimizer = {.learning_rate = exponential_decay(0.01, 5, 0.5)}, .max_norm = 0.5};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Adam, AdamW and Lamb share: the settings of their two moving averages, what corrects the averages' start at 0, and
+// What Adam, AdamW, Adamax and Lamb share: the settings of their two moving averages, what corrects the averages' start at 0, and
 // the formula of the first two.
 #pragma once
 
