@@ -37,8 +37,8 @@ struct PoolExtents {
               by_output(axis.output),
               by_stride(axis.stride) {}
 
-        [[nodiscard]] CUPOLA_HOST_DEVICE friend int strides_in(const Axis& axis, int n) {
-            return axis.by_stride.quotient(n);
+        [[nodiscard]] CUPOLA_HOST_DEVICE friend int strides_in(const Axis& axis, int distance) {
+            return axis.by_stride.quotient(distance);
         }
 
         int input = 0, output = 0, window = 0, stride = 1, pad_begin = 0;
