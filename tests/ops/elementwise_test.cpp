@@ -72,7 +72,7 @@ TEST_CASE_TEMPLATE_DEFINE("a formula is computed for each element once, and noth
     for (const std::int64_t count : counts) {
         for (const int threads : thread_counts<D>()) {
             // Of arrays that are aligned to 16 bytes and of others.
-            for (const std::size_t skipped : {0, 1}) {
+            for (const std::size_t skipped : {std::size_t{0}, std::size_t{1}}) {
                 const std::uint64_t seed = reference::fresh_seed();
                 INFO(count, " elements, ", threads, " threads, ", skipped, " skipped, seed ", seed);
                 typename DeviceOf<D>::Context context(0, device_options<DeviceOf<D>>(threads));
