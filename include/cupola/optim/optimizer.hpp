@@ -6,8 +6,8 @@
 //       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the step, and
 //       optionally a coupled decay, which the formula sees as a part of the gradient. What kind of formula it is depends on
 //       the settings and the segment alone, the same in each step. Every device has the loop, and repeats it on a GPU
-//       without being told each step. `bool keeps_zeros() const`, optional: whether an element of zeros whose gradient is
-//       zero stays so, and neighbouring segments may be updated in one range with the padding between them.
+//       without being told each step. `bool keeps_zeros() const`, optional: whether an element whose parameter, state and
+//       gradient are zero stays so, the state too, and neighbouring segments may be updated in one range with the padding between them.
 //   void update(const Update<Device>&) const
 //       the whole update, whatever it takes. It is used where both are there.
 //
