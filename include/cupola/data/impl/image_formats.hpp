@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formats of image files that are read: one row per format. A file's format is what its first bytes say.
+// The formats of image files that are read: an ImageFormat each, and a row of image_endings per ending of names. A file's format is
+// what its first bytes say.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,9 @@
 namespace cupola::inline CUPOLA_ABI::impl {
 
 struct ImageFormat {
+    /// The first bytes of each such file.
     std::string_view signature;
+    /// As image_size() and decode_image() below.
     ImageSize (*size)(const std::string& name, std::span<const std::uint8_t> bytes);
     ImageSize (*decode)(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                         int channels, std::uint8_t* to);
