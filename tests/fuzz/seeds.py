@@ -8,6 +8,7 @@ import struct
 import sys
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 
 
@@ -55,6 +56,15 @@ def write_cifar10(folder):
         (folder / name).write_bytes(data)
 
 
+def png(height, width, colour):
+    """An image of 8 bits per sample, of red, green and blue where `colour` is true, else of grey."""
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    row = bytes(range((3 if colour else 1) * width))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if colour else 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress((b"\0" + row) * height))
+            + chunk(b"IEND", b""))
+
+
 def write_archives(folder, sample):
     images = {}
     with tarfile.open(sample) as archive:
@@ -64,6 +74,8 @@ def write_archives(folder, sample):
                 images[member.name] = archive.extractfile(member).read()
     for name, data in images.items():
         (folder / ("jpeg_" + name.replace("/", "_"))).write_bytes(b"j" + data)
+    for name, colour in (("png_grey", False), ("png_colour", True)):
+        (folder / name).write_bytes(b"j" + png(2, 3, colour))
 
     for mode in ("", "gz", "bz2", "xz"):
         for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
