@@ -51,7 +51,7 @@ template <class G, class... State>
 struct FormulaArguments {
     static constexpr bool reads_gradient = std::same_as<G, float>;
     static constexpr std::size_t states = sizeof...(State);
-    [[nodiscard]] static constexpr bool is_written(std::size_t value) {
+    [[nodiscard]] CUPOLA_HOST_DEVICE static constexpr bool is_written(std::size_t value) {
         const bool written[] = {std::is_reference_v<State>..., false};
         return written[value];
     }
