@@ -243,7 +243,7 @@ struct Flags {
     void add_optimizer() {
         app.add_option(
             "--optimizer", o.optimizer,
-            "sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
+            "sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
         app.add_option("--learning-rate", o.learning_rate, "Where the schedule begins")
             ->capture_default_str()
             ->check(rate());

@@ -33,6 +33,8 @@ public:
             which_ = Adam{.learning_rate = std::move(rate)};
         } else if (name == "adamw") {
             which_ = AdamW{.learning_rate = std::move(rate)};
+        } else if (name == "adamax") {
+            which_ = Adamax{.learning_rate = std::move(rate)};
         } else if (name == "adagrad") {
             which_ = Adagrad{.learning_rate = std::move(rate)};
         } else if (name == "rmsprop") {
@@ -43,7 +45,8 @@ public:
             which_ = Lamb{.learning_rate = std::move(rate)};
         } else {
             throw InvalidArgument(text(
-                "--optimizer is sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, lars or lamb, not ", name));
+                "--optimizer is sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not ",
+                name));
         }
     }
 
@@ -78,7 +81,7 @@ public:
     }
 
 private:
-    std::variant<Sgd, Adam, AdamW, Adagrad, RmsProp, Lars, Lamb> which_;
+    std::variant<Sgd, Adam, AdamW, Adamax, Adagrad, RmsProp, Lars, Lamb> which_;
 };
 
 }  // namespace cifar10

@@ -22,7 +22,7 @@ refuses_to_go_on() {
 refuses '--model is tutorial or resnet, not alexnet' --model alexnet
 refuses '--precision is float or bf16, not half' --precision half
 refuses '--convolution is winograd or direct, not fft' --convolution fft
-refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, adagrad, rmsprop, lars or lamb, not adadelta' "${base[@]}" --optimizer adadelta
+refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${base[@]}" --optimizer adadelta
 refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${base[@]}" --schedule steps
 refuses '--lr-scaling is none, linear or square-root, not quadratic' "${base[@]}" --lr-scaling quadratic
 refuses '--log-loss is mean, last or each, not all' --log-loss all
