@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// check_gradients: is a layer of your own right? Compares what backward says with differences of what forward computes,
-// and tries every clause of the contract of an operation. Meant for tests: it is thorough, not quick.
+// check_gradients: tests a user's own layer. It compares the gradients of backward with differences of forward's
+// outputs, and checks every rule of the contract of an operation. It is meant for tests: it is thorough, not fast.
 //
 //   const GradientCheck check = check_gradients<Conv2d<64, 5>, Host>({24, 24, 3});              one layer, on its input
 //   const GradientCheck check = check_gradients<Cifar10Net, Cifar10Loss, Host>({.batch = 4});   a network with its loss
 //   if (!check) std::puts(check.report().c_str());
 //
-// The figures: the input and each parameter are moved both ways along random directions, and the change of a random
-// weighting of the outputs (of the loss, for a network) is compared with the gradient's share along the direction, in
-// double. Outputs that a step takes over a kink (of ReLU, of a maximum) are left out, so the error of a layer in float
-// is around 1e-5 of the norm. Where a gradient is wrong, the report says how (sign, scale, zero) and names its worst
-// element.
+// Gradients: the input and each parameter are moved both ways along random directions. The change of a randomly
+// weighted sum of the outputs (of the loss, for a network) is compared with the gradient's component along the
+// direction, in double. Outputs for which a step crosses a kink (of ReLU, of a maximum) are left out, so the error of a
+// layer in float is around 1e-5 of the norm. Where a gradient is wrong, the report names the kind of error (sign,
+// scale, zero) and the worst element.
 //
-// The contract, for a layer: forward and backward write every element, the same bits each time; they leave the input,
-// the parameters and the output as they are, and touch no memory beyond their own; backward overwrites the parameters'
-// gradients, adds to them where `accumulate` is set, and works without an input gradient; what the traits say backward
-// does not read may be overwritten; with `absorbs_relu` everything holds with a ReLU inside too, and where the next
-// layer masks for it; `can_apply_relu_mask` masks. The layer's random numbers are those of one step, the same in every call.
+// Contract of a layer: forward and backward write every element, with the same bits each time; they leave the input,
+// the parameters and the output unchanged and touch no other memory; backward overwrites the parameters' gradients,
+// adds to them where `accumulate` is set, and works without an input gradient; tensors that backward does not read
+// according to the traits may be overwritten; with `absorbs_relu` all this holds with a fused ReLU too, and where the
+// next layer applies its mask; with `can_apply_relu_mask` the layer masks. The layer's random numbers are those of one
+// step, the same in every call.
 #pragma once
 
 #include <concepts>
@@ -33,7 +34,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Directional derivatives are found from small differences, which a narrower type rounds away.
+/// Directional derivatives are computed from small differences, which a narrower type rounds away.
 template <class Net>
 [[nodiscard]] consteval CompileTimeMessage precision_diagnostic() {
     CompileTimeMessage message;
@@ -65,7 +66,7 @@ template <Network Net, class Loss, Device D>
                                             const typename D::Options& device = {}, const Loss& loss = {}) {
     static_assert(!Net::valid || static_assert_message<impl::precision_diagnostic<Net>()>());
     static_assert(!Net::valid || static_assert_message<Net::template untrainable<D, typename Net::Precision>()>());
-    // The same network in float adds no further diagnostics.
+    // The same network in float avoids further diagnostics.
     return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fusion pass: layers of a network to nodes of a plan. Which layers become one node is said by the table in
-// net/fusion_patterns.hpp: `Conv2d, ReLU` and `Linear, ReLU` become one node whose operation applies the activation as it writes,
-// and the tensor between them never exists. MaxPool2d and LocalResponseNorm, in either order, are one node too.
+// The fusion pass converts the layers of a network to the nodes of a plan. The table in net/fusion_patterns.hpp says
+// which layers become one node: `Conv2d, ReLU` and `Linear, ReLU` become one node whose operation applies the
+// activation as it writes, so the tensor between them does not exist. MaxPool2d and LocalResponseNorm, in either order,
+// become one node too.
 //
-// Where MaxPool2d or such a pair follows a ReLU, the mask that ReLU puts on the gradient is put on the pooled gradient, which is a
-// quarter of the size: a maximum that is not positive had no positive input, and a positive one has its gradient go to a
-// positive input. The convolution's output is then not kept for backward. A user writes plain layers.
+// Where MaxPool2d or such a pair follows a ReLU, the ReLU's mask is applied to the pooled gradient, which is a quarter
+// of the size: a maximum that is not positive had no positive input, and the gradient of a positive maximum goes to a
+// positive input. The convolution's output is then not kept for backward. Users write plain layers.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Applies the table to a node that so far is layer `node.layer` alone.
+/// Applies the table to a node that so far consists of layer `node.layer` only.
 constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node, bool training) {
     const LayerInfo& first = layers[node.layer];
     for (std::size_t row = 0; row < fusion_patterns.size(); ++row) {
@@ -37,22 +38,22 @@ constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node,
     }
 }
 
-/// Leaves the masks of ReLUs to the nodes after them that can apply them.
+/// Moves the mask of a ReLU to the next node, where that node can apply it.
 constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<NodeInfo> nodes) {
     for (std::size_t k = 0; k + 1 < nodes.size(); ++k) {
         NodeInfo &node = nodes[k], &next = nodes[k + 1];
         if (node.activation != Activation::relu || next.reads != k + 1 || !next.can_apply_relu_mask) continue;
         node.relu_mask_applied_by_next = next.applies_relu_mask_of_previous = true;
         node.backward_reads_output = layers[node.layer].traits.backward_reads_output;
-        // A layer by itself finds the mask in its output; an operation of two layers has saved it.
+        // The operation of a single layer reads the mask from its output; an operation of two layers has saved it.
         if (next.pattern == no_pattern) next.backward_reads_output = true;
     }
 }
 
 }  // namespace impl
 
-/// Writes the nodes of `layers` to `nodes` (as long as `layers`) and returns how many there are. `training` says what
-/// they are for.
+/// Writes the nodes of `layers` to `nodes` (as long as `layers`) and returns their number. `training` says whether the
+/// plan is for training.
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                          bool training = true) {
     std::size_t count = 0;
@@ -71,7 +72,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .can_apply_relu_mask = layer.traits.can_apply_relu_mask,
                 .reads = value_of_layer[layer.reads],
                 .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads]};
-        // A Fork's second reader is the one that is not the node after it.
+        // The second reader of a Fork is the one that is not the node after it.
         if (node.reads > 0 && node.reads != count - 1 && layers[nodes[node.reads - 1].layer].kind == LayerKind::fork) {
             nodes[node.reads - 1].second_reader = count - 1;
         }

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of fusions: which two neighbouring layers become one node, by their kinds, and under which conditions. There are two
-// sorts. `InFirstOperation`: the operation of the first layer does the work of the second too, as BuildContext tells it.
-// `OneOperation<Op>`: the node runs an operation made from the shapes of both layers, `Op<Device, T>(build, first, second)`, which
-// every device with the operations of both kinds has.
+// The table of fusions: which two neighbouring layers become one node, by their kinds, and under which conditions.
+// There are two sorts. `InFirstOperation`: the operation of the first layer also does the work of the second, as given
+// by BuildContext. `OneOperation<Op>`: the node runs an operation made from the shapes of both layers, `Op<Device,
+// T>(build, first, second)`, which every device with the operations of both kinds has.
 //
 // To add a fusion, write its row here, a struct with
 //
 //   static constexpr FusedKinds kinds                          of the first and of the second layer
-//   static constexpr bool applies(const FusionCandidate&)      the conditions that the kinds do not say
+//   static constexpr bool applies(const FusionCandidate&)      the conditions beside the kinds
 //
-// and add it to `FusionPatterns`. A row of the first sort also has `fuse`, which writes to the node what its operation takes over; one
-// of the second says what backward reads beside what forward saved, and whether the operation can mask its gradient for a
-// ReLU in the node before it.
-//
-// The second layer always is the next in the list, and reads the output of the node. The rows are tried in their order, each once
-// per node; a row of the second sort takes a node of one layer only.
+// and add it to `FusionPatterns`. A row of the first sort also has `fuse`, which marks in the node the work that its
+// operation takes over. A row of the second sort states which tensors backward reads in addition to those that forward
+// saved, and whether the operation can mask its gradient for a ReLU in the preceding node.
+// The second layer is always the next in the list, and reads the output of the node. The rows are tried in their order,
+// each once per node; a row of the second sort applies only to a node of one layer.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The kinds of the two layers; without the first it may be any.
+/// The kinds of the two layers; the constructor with one argument accepts any kind of first layer.
 struct FusedKinds {
     LayerKind first, second;
     bool any_first = false;
@@ -40,7 +39,7 @@ struct FusedKinds {
     }
 };
 
-/// What a row looks at.
+/// The arguments of a row's conditions.
 struct FusionCandidate {
     /// The node so far, and the layer whose operation it runs.
     const NodeInfo& node;
@@ -80,14 +79,15 @@ struct OneOperation {
     using Operation = Op<Device, T>;
 };
 
-/// Outside training a convolution's weight and bias hold the batch normalisation after it: net/impl/folded_norm.hpp.
+/// Outside training, a convolution's weight and bias contain the following batch normalisation:
+/// net/impl/folded_norm.hpp.
 struct FoldedBatchNorm : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::convolution, LayerKind::batch_norm};
     static constexpr bool applies(const FusionCandidate& c) { return !c.training; }
     static constexpr void fuse(NodeInfo& node, const FusionCandidate& c) { node.folded_norm = c.second_layer; }
 };
 
-/// An operation applies the activation as it writes its output.
+/// The operation applies the activation as it writes its output.
 struct ActivationInside : InFirstOperation {
     static constexpr FusedKinds kinds{LayerKind::activation};
     static constexpr bool applies(const FusionCandidate& c) {
@@ -99,7 +99,7 @@ struct ActivationInside : InFirstOperation {
     }
 };
 
-/// MaxPool2d, LocalResponseNorm: what the normalisation reads in backward, the pooled values, is saved.
+/// MaxPool2d, LocalResponseNorm: the pooled values, which the normalisation reads in backward, are saved.
 struct PoolThenLrn : OneOperation<ops::PoolThenLrn> {
     static constexpr FusedKinds kinds{LayerKind::pooling, LayerKind::local_response_norm};
     static constexpr bool applies(const FusionCandidate& c) {
@@ -128,7 +128,7 @@ using FusionPatterns =
 
 }  // namespace impl
 
-/// A row of the table as the pass reads it.
+/// A row of the table in the form that the pass reads.
 struct FusionPattern {
     FusedKinds kinds;
     bool one_operation;
@@ -162,7 +162,7 @@ template <class... Rows>
 
 }  // namespace impl
 
-/// The table as data; NodeInfo::pattern is an index of it.
+/// The table as data; NodeInfo::pattern is an index into it.
 inline constexpr auto fusion_patterns = impl::patterns_of(impl::FusionPatterns{});
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `check_gradients` found: per tensor the distance of backward from the differences of forward, and a message per rule
-// of the contract that was broken.
+// The result of `check_gradients`: per tensor, the distance between backward's gradient and the differences of forward,
+// and a message per broken rule of the contract.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,23 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// How gradients are checked. The defaults suit layers and networks of figures around 1, computed in float.
+/// How gradients are checked. The defaults suit layers and networks with values around 1, computed in float.
 struct GradientCheckOptions {
     std::int64_t batch = 2;
-    /// Of the input, the parameters, the directions and the layer's own random numbers.
+    /// The seed of the input, the parameters, the directions and the layer's own random numbers.
     std::uint64_t seed = 1;
-    /// Random directions for each tensor.
+    /// Random directions per tensor.
     int directions = 8;
-    /// How far a tensor is moved each way, as a fraction of its own size; 0 for the default, 3e-3 for a layer and 1e-4 for
-    /// a network.
+    /// How far a tensor is moved each way, as a fraction of its root mean square; 0 for the default, 3e-3 for a layer
+    /// and 1e-4 for a network.
     double step = 0;
-    /// The norm of (backward - differences) over the norm of the differences, over all directions; 0 for the default,
-    /// 3e-3 for a layer and 1e-2 for a network, whose many kinks (of ReLU, of maxima) the differences step over.
+    /// The largest allowed norm of (backward - differences) relative to the norm of the differences, over all
+    /// directions; 0 for the default, 3e-3 for a layer and 1e-2 for a network, where the differences cross many kinks
+    /// (of ReLU, of maxima).
     double tolerance = 0;
 };
 
-/// The result; true if everything held.
+/// The result; converts to true if all checks passed.
 class [[nodiscard]] GradientCheck {
 public:
     /// One tensor's gradient: the norm of the difference over the norm of the reference.
@@ -40,13 +41,13 @@ public:
     explicit GradientCheck(std::string subject) : subject_(std::move(subject)) {}
 
     [[nodiscard]] explicit operator bool() const { return failures_.empty(); }
-    /// What was checked: "Conv2d<64, 5> on 24 x 24 x 3, batch 2, on Host".
+    /// The subject of the check: "Conv2d<64, 5> on 24 x 24 x 3, batch 2, on Host".
     [[nodiscard]] const std::string& subject() const { return subject_; }
     [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
     /// One message per error; empty if there is none.
     [[nodiscard]] const std::vector<std::string>& failures() const { return failures_; }
 
-    /// A text for people: the errors of all tensors in one line, or what is wrong, one line each.
+    /// A readable text: the errors of all tensors in one line, or one line per failed check.
     [[nodiscard]] std::string report() const {
         std::string result =
             text(subject_, failures_.empty() ? ": the gradients are right" : ": the gradients are not right");

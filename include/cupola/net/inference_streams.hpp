@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running a network without training it, from several threads at once: a fixed number of streams, each with a context,
-// plans and memory of its own, that share one copy of the parameters. A caller takes a free stream, or waits for one.
+// Runs a network outside training from several threads at once: a fixed number of streams, each with its own context,
+// plans and memory, share one copy of the parameters. A caller takes a free stream, or waits for one.
 //
-// A stream has plans for the largest batch and for a quarter of it, and so on down to one sample; a batch is run in
-// pieces of these sizes, the largest first: 100 samples of at most 128 are 32 + 32 + 32 + 2 + 2. So none is filled up
-// with samples that nobody asked for. Everything is made before the first sample. Instantiated for each device, not for
-// each network.
+// A stream has plans for the largest batch, for a quarter of it, and so on down to one sample. A batch is run in parts
+// of these sizes, the largest first: 100 samples of at most 128 are 32 + 32 + 32 + 2 + 2. No part is padded with unused
+// samples. Everything is allocated before the first sample. The class is instantiated per device, not per network.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +32,8 @@ public:
         typename D::Options device;
     };
 
-    /// Throws InvalidArgument for options that cannot be, DeviceError, or OutOfMemory before memory is taken that is
-    /// not there.
+    /// Throws InvalidArgument for invalid options, DeviceError, or OutOfMemory before it allocates more memory than is
+    /// available.
     template <Network Net>
     [[gnu::cold]] static InferenceStreams make(const Options& options, std::span<const float> parameters,
                                                std::span<const float> buffers) {
@@ -42,8 +41,8 @@ public:
                                 &Plan<D, T>::template make<Net>, parameters, buffers);
     }
 
-    /// Runs the network on `count` samples of host memory, at most `max_batch`. Any number of threads may call it at
-    /// once.
+    /// Runs the network on `count` samples of host memory, at most `max_batch`. Any number of threads may call it
+    /// concurrently.
     void run(const float* samples, std::int64_t count, float* outputs) const {
         const Taken taken(*shared_);
         Stream& stream = *taken.stream;
@@ -57,7 +56,7 @@ public:
     }
 
     [[nodiscard]] int streams() const { return static_cast<int>(shared_->streams.size()); }
-    /// Bytes of device memory of all streams, parameters included.
+    /// Bytes of device memory of all streams, including the parameters.
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
 private:
@@ -81,7 +80,7 @@ private:
         std::vector<Stream*> free;
     };
 
-    /// A stream for as long as this lives.
+    /// Holds a stream during its lifetime.
     struct Taken {
         explicit Taken(Shared& from) : shared(from) {
             std::unique_lock lock(shared.mutex);

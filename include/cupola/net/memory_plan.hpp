@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory plan: where each activation and each gradient lies in the arena. What backward needs is kept until then,
-// the rest shares memory.
+// The memory plan: the place of each activation and each gradient in the arena. Tensors that backward needs are kept
+// until then; the others share memory.
 //
-// Time runs over the nodes: forward of node i at time i, the loss at time S (the number of nodes), backward of node
-// i at time 2 S - i. Each tensor lives from its first write to its last read; tensors that never live at the same time
-// may share bytes. Placement is greedy, the largest or the longest-lived first, each at the lowest place where it fits.
+// The time unit is a node: forward of node i is at time i, the loss at time S (the number of nodes), backward of node i
+// at time 2 S - i. Each tensor lives from its first write to its last read; tensors that are never alive at the same
+// time may share bytes. Placement is greedy, the largest or the longest-lived first, each at the lowest offset where it
+// fits.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One tensor in the plan. `first` and `last` are both included; bytes 0 means that it is not in the arena.
+/// One tensor in the plan. `first` and `last` are inclusive; bytes 0 means that the tensor is not in the arena.
 struct Lifetime {
     std::size_t bytes = 0;
     std::size_t first = 0, last = 0;
@@ -28,10 +29,10 @@ struct Lifetime {
 
 namespace impl {
 
-/// Gives each lifetime its offset, in this order; returns the size of the arena. Quadratic in the number of tensors at
-/// worst, which lets a compiler's default limits on constant evaluation reach some hundred layers.
+/// Assigns each lifetime its offset, in this order; returns the size of the arena. The cost is quadratic in the number
+/// of tensors at worst, so that a compiler's default limits on constant evaluation suffice for some hundred layers.
 [[gnu::cold]] constexpr std::size_t place_in_order(std::span<Lifetime> lifetimes, std::span<const std::size_t> order) {
-    std::vector<std::size_t> by_offset;  // those that are placed
+    std::vector<std::size_t> by_offset;  // those already placed
     std::size_t total = 0;
     for (const std::size_t next : order) {
         Lifetime& tensor = lifetimes[next];
@@ -52,7 +53,7 @@ namespace impl {
     return total;
 }
 
-/// The most bytes that are alive at one time: no arena is smaller.
+/// The maximum of the bytes that are alive at one time, which is a lower bound of the arena's size.
 [[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
@@ -72,14 +73,15 @@ namespace impl {
 
 }  // namespace impl
 
-/// Gives each lifetime its offset; returns the size of the arena. The largest tensors first; where that takes more than
-/// is alive at any time, the longest-lived first, if that is better.
+/// Assigns each lifetime its offset; returns the size of the arena. The largest tensors are placed first; where that
+/// needs more than the maximum of the bytes alive at one time, placing the longest-lived first is tried too, and the
+/// better result is kept.
 [[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
         if (lifetimes[i].bytes > 0) order.push_back(i);
     }
-    bool longest_first = false;  // one comparison for both orders: a sort is a lot to compile
+    bool longest_first = false;  // one comparison for both orders, because a sort takes long to compile
     const auto before = [&](std::size_t a, std::size_t b) {
         const std::size_t length = lifetimes[a].last - lifetimes[a].first,
                           other_length = lifetimes[b].last - lifetimes[b].first;
@@ -98,19 +100,19 @@ namespace impl {
     return other_total;
 }
 
-/// The tensor whose memory value `v` (0 the batch, k + 1 the output of node k) uses: itself, or what a chain of views
-/// looks at.
+/// The tensor whose memory value `v` (0 the batch, k + 1 the output of node k) uses: its own, or the one that a chain
+/// of views refers to.
 [[nodiscard]] constexpr std::size_t storage_of(std::span<const NodeInfo> nodes, std::size_t v) {
     while (v > 0 && nodes[v - 1].view) v = nodes[v - 1].reads;
     return v;
 }
 
-/// How many lifetimes a plan of so many nodes has: of the values, of their gradients, and of the gradients that the
-/// second readers of Forks write.
+/// The number of lifetimes in a plan of this many nodes: those of the values, of their gradients, and of the gradients
+/// that the second readers of Forks write.
 [[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
 
-/// The lifetime of the gradient that a Fork's second reader writes. If that adds a shortcut to a block, the gradients
-/// of its output and of its second input are the same numbers, in the same memory.
+/// The lifetime of the gradient that a Fork's second reader writes. If that reader adds a shortcut to a block, the
+/// gradients of its output and of its second input are equal and share memory.
 [[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
 /// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader.
@@ -137,18 +139,18 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return gradient_entry(nodes, v);
 }
 
-/// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is asked for.
-/// Gradients of the values after it are wanted.
+/// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is requested.
+/// The gradients of the values after it are computed.
 [[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
     std::size_t lowest = 0;
     while (!input_gradient && lowest < nodes.size() && !nodes[lowest].has_parameters) ++lowest;
     return lowest;
 }
 
-/// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of Forks' second readers.
-/// Value 0 is the batch, which is not in the arena; its gradient is, where `input_gradient` asks for it. Views share
-/// the entry of what they look at. `lifetimes` has lifetimes_of(S) entries, an activation `element_bytes` bytes.
-/// Returns the bytes of the arena.
+/// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the second readers of
+/// Forks. Value 0 is the batch, which is not in the arena; its gradient is in the arena where `input_gradient` is set.
+/// Views share the entry of the tensor that they refer to. `lifetimes` has lifetimes_of(S) entries; an activation has
+/// `element_bytes` bytes. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const NodeInfo> nodes, std::int64_t batch, bool training,
                                                      bool input_gradient, std::span<Lifetime> lifetimes,
                                                      std::size_t element_bytes = sizeof(float)) {
@@ -192,11 +194,11 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
             use(input_gradient_entry(nodes, i, true), node.also_reads, time);
         }
     }
-    if (input_gradient) use(gradient_entry(nodes, 0), 0, 2 * count + 1);  // and it is read after the pass
+    if (input_gradient) use(gradient_entry(nodes, 0), 0, 2 * count + 1);  // it is read after the pass
     return place(lifetimes);
 }
 
-/// The two ends of a network that is not computed in float, where they lie after the activations: the batch in the
+/// The two ends of a network that is not computed in float, and their place after the activations: the batch in the
 /// activations' type, and in float the output and, in training, its gradient and that of the batch.
 struct PlannedEnds {
     std::size_t batch = 0, output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;

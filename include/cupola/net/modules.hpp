@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in a network's list beside layers: its Input, and names.
+// The modules of a network's list that are not layers: its Input, and names.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct Input {
     static constexpr Shape shape{extents...};
 };
 
-/// A layer, or a residual block, with a name: parameters are "name.weight" and so on, in reports and in checkpoints.
+/// A layer, or a residual block, with a name: its parameters are named "name.weight" and so on in reports and in
+/// checkpoints.
 template <FixedString layer_name, class L>
 struct Named : L {
     static constexpr std::string_view name = layer_name.view();
@@ -33,7 +34,7 @@ inline constexpr bool is_input = false;
 template <std::int64_t... extents>
 inline constexpr bool is_input<Input<extents...>> = true;
 
-/// The layer itself, without its name: equal layers share one instantiation.
+/// The layer without its name: equal layers share one instantiation.
 template <class L>
 struct Unnamed {
     using Type = L;
@@ -43,7 +44,7 @@ struct Unnamed<Named<name, L>> {
     using Type = L;
 };
 
-/// The layers of an OnDevice, each as the network's table has it.
+/// The layers of an OnDevice, as they are entered in the network's table.
 template <class Module>
 concept IsOffloaded = requires { typename Module::OffloadDevice; };
 template <class Module>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a network's parameters and running statistics are no numbers that it can be run with, by name.
+// Finds, by name, the parameters and running statistics of a network that are not finite or not valid.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,10 @@ namespace impl {
 
 }  // namespace impl
 
-/// The first value of an arena of the network `layers` that is infinite or not a number: "conv2.bias is inf at [0]", with
-/// indices in the network's own layout. Empty if all are finite; what lies between the parameters does not count.
-/// `arena` has `arena_elements(layers)` values: parameters, their averages, their gradients, or an optimiser's state.
+/// Describes the first value that is infinite or not a number in an arena of the network `layers`: "conv2.bias is inf
+/// at [0]", with indices in the network's own layout. Empty if all are finite; the padding between the parameters is
+/// not checked. `arena` has `arena_elements(layers)` values: parameters, their averages, their gradients, or an
+/// optimiser's state.
 [[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const LayerInfo> layers,
                                                                  std::span<const float> arena) {
     for (std::size_t row = 0; row < layers.size(); ++row) {
@@ -38,7 +39,7 @@ namespace impl {
     return {};
 }
 
-/// The first value of the array of all buffers that is infinite, not a number, or a variance below 0:
+/// Describes the first value in the array of all buffers that is infinite, not a number, or a variance below 0:
 /// "bn1.running_var is -1 at [3]". Empty if there is none. `buffers` has `buffer_elements(layers)` values.
 [[nodiscard, gnu::cold]] inline std::string invalid_buffer(std::span<const LayerInfo> layers,
                                                            std::span<const float> buffers) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan: everything that running a network on one device with one batch size needs, made before the first step: the
-// nodes with their operations, and the place of every tensor in the arena. Running it allocates nothing.
+// A plan: everything that is needed to run a network on one device with one batch size, made before the first step: the
+// nodes with their operations, and the place of every tensor in the arena. Running a plan allocates nothing.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a plan is for.
+/// The purpose of a plan.
 struct PlanOptions {
     std::int64_t batch = 1;
     bool training = true;
-    /// Whether backward also gives the gradient of the batch itself.
+    /// Whether backward also computes the gradient of the batch.
     bool input_gradient = false;
-    /// A plan for `forward_each`: every layer by itself, in a forward pass as training makes it.
+    /// A plan for `forward_each`: no layer is fused, and forward computes what it computes in training.
     bool inspect = false;
-    /// Whether replicas that run in step share the statistics of their batches: the plan is then run in segments.
+    /// Whether replicas that run in lockstep share the statistics of their batches: the plan is then run in segments.
     bool synchronized = false;
-    /// The least elements of a bucket of the gradient; 0 for one bucket of all.
+    /// The minimum number of elements of a bucket of the gradient; 0 for a single bucket.
     std::int64_t bucket_elements = 0;
     bool operator==(const PlanOptions&) const = default;
 };
@@ -43,48 +43,49 @@ struct RngKey {
     bool training = true;
 };
 
-/// The arrays of a network's buffers, laid out as Net::buffer_elements says: running statistics, which a pass outside
-/// training reads, and where a pass of training writes its batch's own. Updating the former with the latter is the
-/// caller's.
+/// The arrays of a network's buffers, laid out as in Net::buffer_elements: running statistics, which a pass outside
+/// training reads, and the array to which a pass in training writes the statistics of its batch. The caller updates the
+/// former with the latter.
 struct PassBuffers {
     const float* running = nullptr;
     float* batch = nullptr;
-    /// Of all replicas that ran in step, from `batch`: a node that merges statistics takes these for its batch's own,
-    /// so that what `forward_each` shows is what the step computed.
+    /// The statistics of all replicas that ran in lockstep, from `batch`: a node that merges statistics uses these as
+    /// those of its batch, so that `forward_each` shows the values that the step computed.
     const float* merged = nullptr;
 };
 
-/// The elements [begin, end) of the parameter arena, whose gradients are final together.
+/// The elements [begin, end) of the parameter arena, whose gradients become final together.
 struct GradientBucket {
     std::int64_t begin = 0, end = 0;
 };
 
-/// Bytes of a plan's arena by what they hold.
+/// Bytes of a plan's arena by use.
 struct PlanBytes {
     /// Activations and their gradients, from the type alone: `activation_bytes<Net>(batch)`.
     std::size_t activations = 0;
-    /// What forward leaves for backward beside activations, packed weights, and scratch memory: the backend's.
+    /// Tensors that forward saves for backward beside activations, packed weights, and scratch memory: they depend on
+    /// the backend.
     std::size_t saved = 0, packed = 0, scratch = 0;
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
 };
 
 namespace impl {
 
-/// `activation_bytes` of a network for a batch in training, found when the program runs.
+/// `activation_bytes` of a network for a batch in training, computed at run time.
 [[nodiscard, gnu::cold]] std::size_t planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
                                                               std::int64_t batch, std::size_t element_bytes);
 
 }  // namespace impl
 
-/// `T` is what activations are kept in. The batch, the output and their gradients are float whatever it is: a plan in
-/// another type converts them, once each.
+/// `T` is the element type of activations. The batch, the output and their gradients are always float: a plan in
+/// another type converts each of them once.
 template <class Device, class T = float>
 class Plan {
 public:
     using Context = typename Device::Context;
 
-    /// Makes the operations of `Net`. The network is named by a function only, so that this class is instantiated for
-    /// each device, not for each network.
+    /// Makes the operations of `Net`. Only a function depends on the network's type, so that this class is instantiated
+    /// per device, not per network.
     template <Network Net>
         requires std::same_as<typename Net::Precision::Activation, T>
     static Plan make(Context& context, const PlanOptions& options) {
@@ -99,7 +100,7 @@ public:
     [[nodiscard]] std::span<const NodeInfo> nodes() const { return infos_; }
 
     /// Gives the plan its memory, of at least `bytes().total()`. Several plans may share it if they run one at a time
-    /// and `prepare` is called when another has run.
+    /// and `prepare` is called after another has run.
     void bind(std::byte* arena) {
         arena_ = arena;
         ends_.bind(arena + bytes_.activations - ends_.bytes());
@@ -109,11 +110,11 @@ public:
         bind_nodes();
     }
 
-    /// From now on the time of every node is added to `times`, until that is null.
+    /// Adds the time of every node to `times` from now on; null ends this.
     void time(StepTimes* times) { times_ = times; }
 
-    /// Packs weights. To be called when the parameters, or the arena's contents, have changed. A plan that is not for
-    /// training folds batch normalisations into the weights before them, and takes the running statistics for it.
+    /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. A plan that is not for
+    /// training folds batch normalisations into the weights before them, with the given running statistics.
     void prepare(Context& context, const float* parameters, const float* running = nullptr);
 
     /// Runs the network on `batch` and returns its output, in the arena.
@@ -121,8 +122,8 @@ public:
                          const PassBuffers& buffers = {});
 
     /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
-    /// visit(layer, values, elements) while each layer's output is in the arena: what fusion never writes, and what is
-    /// written over, can be looked at. For a plan made with `inspect`.
+    /// visit(layer, values, elements) while each layer's output is in the arena. This gives access to outputs that
+    /// fusion never writes and to those that are later overwritten. The plan must be made with `inspect`.
     template <class Visit>
     void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
                       const RngKey& key, Visit&& visit) {
@@ -137,50 +138,53 @@ public:
         }
     }
 
-    /// Where the loss writes the gradient of the output.
+    /// The place where the loss writes the gradient of the output.
     [[nodiscard]] float* output_gradient() { return ends_.output_gradient(gradient_at(infos_.size())); }
-    /// After backward, the gradient of the batch, if the plan was made with it.
+    /// After backward, the gradient of the batch, if the plan was made with `input_gradient`.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
-    /// Called with the number of a bucket, 0, 1, ..., once each.
+    /// Called once per bucket with its number: 0, 1, ...
     using BucketReady = FunctionRef<void(std::size_t bucket)>;
 
-    /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it. `ready` is called
-    /// between two kernels of the network as soon as what is queued makes a bucket final.
+    /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it. `ready` is
+    /// called between two kernels of the network as soon as the queued work makes a bucket final.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const RngKey& key,
                   bool accumulate = false, BucketReady ready = {});
 
-    /// The parts of the gradient in the order in which backward finishes them. Parameters lie in the order of the layers and
-    /// backward goes from the last layer to the first, so what is final is one watermark that falls: the first bucket ends
-    /// at the last element, each ends where the one before begins, and the last begins at element 0.
+    /// The buckets of the gradient in the order in which backward finishes them. Parameters lie in the order of the
+    /// layers and backward goes from the last layer to the first, so the final part begins at an offset that only
+    /// decreases: the first bucket ends at the last element, each ends where the one before begins, and the last begins
+    /// at element 0.
     [[nodiscard]] std::span<const GradientBucket> buckets() const { return buckets_; }
 
-    // Synchronised statistics. Each replica has a plan, made with `synchronized`, and memory of its own, and all run in
-    // step: a pass is all_reduces() + 1 segments, and between two of them the replicas' sums are merged.
+    // Synchronised statistics. Each replica has its own plan, made with `synchronized`, and its own memory, and all run
+    // in lockstep: a pass has all_reduces() + 1 segments, and the replicas' sums are merged between two segments.
     //
     //   for k in 0 .. all_reduces():  each replica: forward_segment(k, ..., merged, partial);  merge(forward, k, partials, merged)
     //   each replica: the loss
     //   for k in 0 .. all_reduces():  each replica: backward_segment(k, ...);                  merge(backward, k, partials, merged)
     //
-    // There is nothing to merge after the last segment. Backward's all-reduce k is forward's all_reduces() - 1 - k.
+    // Nothing is merged after the last segment. All-reduce k of backward is all-reduce all_reduces() - 1 - k of
+    // forward.
 
     [[nodiscard]] std::size_t all_reduces() const { return all_reduces_.size(); }
-    /// The `double`s of the partial and of the merged sums of all-reduce k.
+    /// The number of `double`s in the partial and in the merged sums of all-reduce k.
     [[nodiscard]] std::int64_t statistics_size(Direction direction, std::size_t k) const {
         return nodes_[reducing_node(direction, k)]->statistics_size();
     }
-    /// Merges the replicas' sums of all-reduce k, in their order; replicas without samples have none (null).
+    /// Merges the replicas' sums of all-reduce k, in their order; the entry of a replica without samples is null.
     void merge(Direction direction, std::size_t k, std::span<const double* const> partials, double* merged) const {
         nodes_[reducing_node(direction, k)]->merge_sums(direction, partials, merged);
     }
 
-    /// Segment k of forward: goes on with the merged sums of all-reduce k - 1, runs up to all-reduce k and writes its sums
-    /// to `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others null.
+    /// Segment k of forward: continues with the merged sums of all-reduce k - 1, runs up to all-reduce k and writes its
+    /// sums to `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others
+    /// return null.
     const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
                                  const RngKey& key, const PassBuffers& buffers, const double* merged, double* partial);
 
-    /// Segment k of backward, the same way; see `backward` for the rest. Each replica's gradient is that of the mean
-    /// over its own samples, as the averaging policies weigh it.
+    /// Segment k of backward, in the same way; see `backward` for the rest. Each replica's gradient is that of the mean
+    /// over its own samples, as the averaging policies expect.
     void backward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
                           float* gradients, const RngKey& key, bool accumulate, const double* merged, double* partial);
 
@@ -205,12 +209,12 @@ private:
     [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
 
     [[gnu::cold]] void check_buffers(const RngKey& key, const PassBuffers& buffers) const;
-    /// Whether a pass is one of training, backward or not.
+    /// Whether a pass is in training mode, with or without backward.
     [[nodiscard]] bool trains(const RngKey& key) const {
         return key.training && (options_.training || options_.inspect);
     }
 
-    /// What changes from call to call; the rest of an operation's arguments is bound.
+    /// The arguments that change from call to call; an operation's other arguments are bound.
     struct Call {
         const T* batch = nullptr;
         const float* parameters = nullptr;
@@ -222,7 +226,7 @@ private:
 
     void run_forward(std::size_t begin, std::size_t end, const Call& call);
 
-    /// From node `end` - 1 down to node `begin`.
+    /// Runs backward from node `end` - 1 down to node `begin`.
     void run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready = {});
 
     [[gnu::cold]] void find_buckets();
@@ -231,10 +235,10 @@ private:
     [[gnu::cold]] void bind_nodes();
     [[gnu::cold]] void bind_gradients(std::size_t i, BackwardArgs<Device, T>& args);
 
-    /// The bound arguments of node `i`, with those of a call.
+    /// The bound arguments of node `i` combined with those of a call.
     const BackwardArgs<Device, T>& args_of(std::size_t i, const Call& call);
 
-    /// A plan runs on the context that its operations were made with, in the memory that it was given.
+    /// A plan runs on the context for which its operations were made, in the memory that it was given.
     void check_context(const Context& context) const {
         require(&context == context_, "a plan runs on the context that it was made with");
         require(!bound_.empty(), "a plan runs in the memory that bind() gives it, and was given none");
@@ -248,7 +252,7 @@ private:
     std::vector<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<BackwardArgs<Device, T>> bound_;
     std::vector<std::size_t> saved_at_, packed_at_;
-    /// The nodes that all-reduce sums with other replicas.
+    /// The nodes whose statistics are summed over the replicas by all-reduce.
     std::vector<std::size_t> all_reduces_;
     std::vector<GradientBucket> buckets_;
     /// The node whose backward makes each bucket final.

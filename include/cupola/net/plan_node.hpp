@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation behind one interface, so that a plan is a plain list. A call through it costs nanoseconds; a step has
-// one per layer and direction.
+// An operation behind one interface, so that a plan is a plain list. A virtual call costs nanoseconds; a step has one
+// per layer and direction.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ public:
     virtual void prepare(const ForwardArgs<Device, T>& args) = 0;
     virtual void forward(const ForwardArgs<Device, T>& args) = 0;
     virtual void backward(const BackwardArgs<Device, T>& args) = 0;
-    /// For an operation with ReducesStatistics; the others all-reduce nothing.
+    /// For an operation with ReducesStatistics; other operations reduce nothing.
     [[nodiscard]] virtual std::int64_t statistics_size() const { return 0; }
     virtual void write_sums(Direction, const BackwardArgs<Device, T>&, double* /*sums*/) {}
     virtual void apply_sums(Direction, const BackwardArgs<Device, T>&, const double* /*sums*/) {}
@@ -43,7 +43,7 @@ class OperationNode : public PlanNode<Device, T> {
 public:
     OperationNode(Op (*make)(const BuildContext<Device, T>&), const BuildContext<Device, T>& build)
         : op_(make(build)) {}
-    /// Of an operation that is made from more than a layer says.
+    /// For an operation that is made from more than one layer.
     template <class... Shapes>
     OperationNode(const BuildContext<Device, T>& build, const Shapes&... shapes) : op_(build, shapes...) {}
     [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
@@ -52,7 +52,7 @@ public:
     }
     void forward(const ForwardArgs<Device, T>& args) override { op_.forward(args); }
     void backward(const BackwardArgs<Device, T>& args) override {
-        // A layer without a backward is refused where it would be trained; it can still be run forward.
+        // A layer without a backward is rejected where it would be trained; its forward can still be run.
         if constexpr (HasBackward<Op, Device, T>) op_.backward(args);
     }
 
@@ -97,7 +97,7 @@ struct NodeTypeOf<Device, T, Op> {
     using Type = ReducingNode<Device, T, Op>;
 };
 
-/// The node of an operation: a function of its own, so that all layers with one operation share it.
+/// The node of an operation: a separate function, so that all layers with one operation share it.
 template <class Op, class Device, class T>
 [[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_of(Op (*make)(const BuildContext<Device, T>&),
                                                            const BuildContext<Device, T>& build) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Residual<Shortcut, Layers...>: the sum of a block of layers and of a way around it (He et al. 2015), a module of a
-// `Sequential` like a layer. What follows it, a ReLU for example, stands after it in the list.
+// Residual<Shortcut, Layers...>: the sum of a block of layers and a shortcut around it (He et al. 2015), a module of a
+// `Sequential` like a layer. A module after the sum, such as a ReLU, follows it in the list.
 //
 //   Residual<Identity, Conv2d<16, 3, no_bias>, BatchNorm2d<>, ReLU, Conv2d<16, 3, no_bias>, BatchNorm2d<>>, ReLU
 //
-// The shortcut is `Identity`, `Projection<Layers...>`, or a layer that is made to be one and says so by
-// `static constexpr bool is_shortcut = true`, as `OptionAShortcut<32, 2>` does. Any other first module does not compile: it
-// would be a layer of the block for which Identity was forgotten. A residual block is no network inside a network: it
-// adds its layers to the flat list, Fork, the block's, the shortcut's and Add. A name is
-// put before the names inside: `Named<"layer1.0", Residual<..., Named<"conv1", ...>>>` has "layer1.0.conv1.weight".
+// The shortcut is `Identity`, `Projection<Layers...>`, or a layer that is designed as one and declares `static
+// constexpr bool is_shortcut = true`, as `OptionAShortcut<32, 2>` does. Any other first module does not compile,
+// because it would be a layer of the block for which Identity was forgotten. A residual block is not a network inside a
+// network: it adds its layers to the flat list: Fork, those of the block, those of the shortcut, and Add. A name is
+// prepended to the names inside: `Named<"layer1.0", Residual<..., Named<"conv1", ...>>>` has "layer1.0.conv1.weight".
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@ namespace impl {
 template <class... Modules>
 struct ModuleList {};
 
-/// Hands its input to the block and to the shortcut.
+/// Passes its input to the block and to the shortcut.
 struct Fork {
     static constexpr LayerKind kind = LayerKind::fork;
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
@@ -55,7 +55,7 @@ struct Add {
 
 }  // namespace impl
 
-/// The shortcut that hands the block's input on as it is.
+/// The shortcut that passes the block's input on unchanged.
 struct Identity {};
 
 /// A shortcut of layers: `Projection<Conv2d<32, 1, stride(2), no_bias>, BatchNorm2d<>>`.
@@ -76,7 +76,7 @@ namespace impl {
 template <class Module>
 concept IsResidual = requires { typename Module::ResidualModules; };
 
-/// What may stand first in a Residual.
+/// The types that are accepted as the first module of a Residual.
 template <class Module>
 concept IsShortcut = std::same_as<Module, Identity> || requires { typename Module::ShortcutModules; } ||
                      requires { requires Module::is_shortcut; };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network is a type: a flat list of layers behind one Input.
+// A network is a type: a flat list of layers after one Input.
 //
 //   struct Net : Sequential<Input<28, 28, 1>, Flatten, Named<"hidden", Linear<128>>, ReLU, Linear<10>> {};
 //   static_assert(Net::output == Extents<10>{} && Net::parameter_count == 101'770);
 //
-// Deriving a struct gives the type a short name in errors and symbols. The list is walked once; the first mistake is
+// Deriving a struct gives the type a short name in errors and symbols. The list is walked once; the first error is
 // reported in one compiler diagnostic with the layer's place, its type and the extents on both sides.
 #pragma once
 
@@ -38,11 +38,11 @@ private:
     static_assert(static_assert_message<walk.diagnostic>());
 
 public:
-    /// False after a mistake: whoever uses the network then says nothing more.
+    /// False after an error: code that uses the network then reports nothing further.
     static constexpr bool valid = walk.diagnostic.empty();
-    /// Whether the fusion pass runs; `Unfused<Net>` says no.
+    /// Whether the fusion pass runs; false in `Unfused<Net>`.
     static constexpr bool fusion = true;
-    /// What activations are computed in; `InPrecision<MixedBFloat16, Net>` says another.
+    /// The precision of the activations; `InPrecision<P, Net>` sets another.
     using Precision = Float32;
 
     static constexpr std::size_t layer_count = walk.layers.size();
@@ -51,8 +51,8 @@ public:
     static constexpr Shape output_shape = valid ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
-    /// Parameters, and the elements of an arena that holds them (each starts on a cache line); the same for the
-    /// buffers.
+    /// The number of parameters, and the number of elements of an arena that holds them (each starts on a cache line);
+    /// the same for the buffers.
     static constexpr std::int64_t parameter_count = count_parameters(walk.layers);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
@@ -70,8 +70,8 @@ public:
         return impl::fused_node_makers<Device, T, collected.kinds>[info.pattern](walk.layers, info, build);
     }
 
-    /// The first layer that cannot be trained on `Device` in a precision or, without `backward`, not even run, as a
-    /// message; empty if there is none.
+    /// A message about the first layer that cannot be trained on `Device` in a precision or, without `backward`, cannot
+    /// be run; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
     [[nodiscard]] static constexpr CompileTimeMessage untrainable() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
@@ -80,20 +80,20 @@ public:
     }
 };
 
-/// The same network with the fusion pass switched off: the test of the pass.
+/// The same network without the fusion pass, to test the pass.
 template <class Net>
 struct Unfused : Net {
     static constexpr bool fusion = false;
 };
 
 /// The same network computed in another precision (core/element_type.hpp): `struct Net16 : InPrecision<MixedBFloat16,
-/// Net> {}`. Its parameters, its checkpoints and all that goes into it and comes out stay float.
+/// Net> {}`. Its parameters, its checkpoints, its inputs and its outputs stay float.
 template <class Policy, class Net>
 struct InPrecision : Net {
     using Precision = Policy;
 };
 
-/// What can be trained and run: `Sequential`, and what derives from one.
+/// A network that can be trained and run: `Sequential`, or a type derived from one.
 template <class N>
 concept Network = requires {
     { N::layers } -> std::convertible_to<std::span<const LayerInfo>>;
@@ -105,7 +105,7 @@ concept Network = requires {
     typename N::Precision::Activation;
 };
 
-/// Bytes of the activations and their gradients for a batch, as the memory plan lays them out: known from the type.
+/// Bytes of the activations and their gradients for a batch, as laid out by the memory plan: computed from the type.
 template <Network Net>
 [[nodiscard]] constexpr std::size_t activation_bytes(std::int64_t batch, bool training = true) {
     std::array<NodeInfo, Net::layer_count> nodes{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of training steps goes, as one device's thread spends it: seconds and calls of each node of the
-// network, forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, lends
-// it to a training and makes a table of it; a training that has none only asks whether it has.
+// The time of training steps, as measured on one device's thread: seconds and calls of each node of the network,
+// forward and backward, and of each part of a step around it. `profile` of train/profile.hpp makes one, attaches it to
+// a training and prints a table of it; without one, a training only tests a pointer.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A part of a step that is no node of the network.
+/// A part of a step outside the nodes of the network.
 enum class StepPart : std::uint8_t {
-    data,            ///< until the batch is there
-    packing,         ///< of the weights, once per step
-    loss,            ///< of the data, and its gradient
+    data,            ///< waiting for the batch
+    packing,         ///< packing of the weights, once per step
+    loss,            ///< the loss of the data, and its gradient
     regularization,  ///< the regularisers' losses
-    waiting,         ///< until the other devices have come as far
-    averaging,       ///< of the replicas' gradients, and the check that the average is finite
+    waiting,         ///< waiting for the other devices
+    averaging,       ///< averaging of the replicas' gradients, and the check that the average is finite
     optimizer,
     moving_average,
     statistics,  ///< the running statistics
 };
 inline constexpr std::size_t step_parts = 9;
 
-/// Who is told when a part begins and ends, where the host's clock says nothing because a device works by itself on
-/// what is queued. `entry` is for StepTimes::add, once the seconds are known.
+/// Notified when a part begins and ends, for a device that works asynchronously, where the host's clock measures
+/// nothing useful. `entry` is for StepTimes::add, once the seconds are known.
 class StepMarks {
 public:
     virtual void begin(std::size_t entry) = 0;
@@ -49,7 +49,7 @@ public:
         std::int64_t calls = 0;
     };
 
-    /// Room for so many steps of a network of so many nodes: nothing is allocated while they are timed.
+    /// Room for this many steps of a network with this many nodes: nothing is allocated while steps are timed.
     StepTimes(std::size_t nodes, std::int64_t steps)
         : nodes_(nodes),
           entries_((2 * nodes + step_parts) * static_cast<std::size_t>(steps)),
@@ -63,10 +63,10 @@ public:
     [[nodiscard]] const Entry& at(std::size_t step, Direction direction, std::size_t node) const {
         return row(step)[place(direction, node)];
     }
-    /// The whole step, as the caller of the training saw it.
+    /// The whole step, as seen by the caller of the training.
     [[nodiscard]] double seconds(std::size_t step) const { return seconds_[step]; }
 
-    /// From now on stopwatches tell `marks` and ask no clock, until that is null.
+    /// From now on stopwatches notify `marks` instead of reading the clock; null ends this.
     void mark(StepMarks* marks) { marks_ = marks; }
     /// Adds a call to an entry of the step in progress.
     void add(std::size_t entry, double seconds) {
@@ -75,7 +75,7 @@ public:
         ++of_step.calls;
     }
 
-    /// Ends the step in progress. There must be room for another while more is added.
+    /// Ends the step in progress. More may be added only while there is room for another step.
     void end_step(double seconds) { seconds_[done_++] = seconds; }
 
 private:
@@ -95,7 +95,7 @@ private:
     std::size_t done_ = 0;
 };
 
-/// Adds the time of its own life to an entry. Without times it does nothing.
+/// Adds the time of its own lifetime to an entry. Without a StepTimes it does nothing.
 class Stopwatch {
 public:
     Stopwatch(StepTimes* times, StepPart part) : Stopwatch(times, static_cast<std::size_t>(part)) {}

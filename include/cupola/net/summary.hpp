@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network as a table for people: layer, output, parameters, multiply-adds of one sample's forward pass, and the
-// memory of its activations for a batch.
+// A network as a readable table: layer, output, parameters, multiply-adds of one sample's forward pass, and the memory
+// of its activations for a batch.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace impl {
     return digits;
 }
 
-/// Columns padded to their widest cell; the first two to the left, numbers to the right.
+/// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
 [[nodiscard]] inline std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
     std::vector<std::size_t> widths;
     for (const auto& row : cells) {

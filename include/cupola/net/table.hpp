@@ -2,9 +2,9 @@
 //
 // A network as data: one `LayerInfo` per layer, computed once from the type list.
 //
-// Everything that a pass needs (shapes, parameters, kinds, traits) is in the layers, so passes are ordinary functions over a
-// span of layers: they run in the compiler for a `static_assert` and at run time for a plan, and none of them is
-// instantiated for each layer. A network of 400 layers costs 400 function calls in the compiler.
+// The layers contain everything that a pass needs (shapes, parameters, kinds, traits), so passes are ordinary functions
+// over a span of layers: they run at compile time for a `static_assert` and at run time for a plan, and none of them is
+// instantiated per layer. A network of 400 layers costs 400 function calls at compile time.
 #pragma once
 
 #include <array>
@@ -20,20 +20,20 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// No value: a layer that reads one only.
+/// No value: for a layer that reads only one.
 inline constexpr std::size_t no_value = static_cast<std::size_t>(-1);
 
 /// One layer of a network.
 struct LayerInfo {
     /// The name given with `Named`, or empty.
     std::string_view name;
-    /// The layer's type as written, "Conv2d<64, 5>", and what it says of itself in a summary.
+    /// The layer's type as written, "Conv2d<64, 5>", and its description in a summary.
     std::string_view type, description;
     Shape input, output;
     Parameters parameters;
     /// Where each parameter starts in the arena, in elements.
     std::array<std::int64_t, max_parameters> offsets{};
-    /// What it keeps beside them, in an array of its own.
+    /// The buffers, in an array of their own.
     Parameters buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
     LayerKind kind = LayerKind::plain;
@@ -47,7 +47,7 @@ struct LayerInfo {
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
 };
 
-/// What of a layer does not go with its kind, completing "... has the kind view and "; null if nothing.
+/// The conflict between a layer and its kind, completing "... has the kind view and "; null if there is none.
 [[nodiscard]] constexpr const char* kind_mistake(const LayerInfo& layer) {
     const auto per_channel = [&](const Parameters& parameters, std::size_t i) {
         return parameters.list[i].shape == Shape{layer.output.channels()};
@@ -85,7 +85,7 @@ struct LayerInfo {
     return (size + line - 1) / line * line;
 }
 
-/// The number of parameters, padding not counted.
+/// The number of parameters, without padding.
 [[nodiscard]] constexpr std::int64_t count_parameters(std::span<const LayerInfo> layers) {
     std::int64_t count = 0;
     for (const LayerInfo& layer : layers) {
@@ -94,7 +94,7 @@ struct LayerInfo {
     return count;
 }
 
-/// The elements of a parameter arena, padding included.
+/// The elements of a parameter arena, including padding.
 [[nodiscard]] constexpr std::int64_t arena_elements(std::span<const LayerInfo> layers) {
     std::int64_t count = 0;
     for (const LayerInfo& layer : layers) {
@@ -104,7 +104,7 @@ struct LayerInfo {
     return count;
 }
 
-/// The elements of an array of all buffers, padding included.
+/// The elements of an array of all buffers, including padding.
 [[nodiscard]] constexpr std::int64_t buffer_elements(std::span<const LayerInfo> layers) {
     std::int64_t count = 0;
     for (const LayerInfo& layer : layers) {
@@ -122,7 +122,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// A parameter's full name, PyTorch's way: "conv1.weight", or "0.weight" for a layer without a name.
+/// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name.
 [[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
                                                            std::size_t parameter) {
     return impl::name_in_layer(layers, layer, layers[layer].parameters.list[parameter].name);
@@ -134,21 +134,20 @@ namespace impl {
     return impl::name_in_layer(layers, layer, layers[layer].buffers.list[buffer].name);
 }
 
-/// What the buffers hold before the first step.
+/// The values of the buffers before the first step.
 [[nodiscard, gnu::cold]] std::vector<float> initial_buffers(std::span<const LayerInfo> layers);
 
-/// A layer's running statistics in the array of buffers: what a policy that updates them goes over. A batch's
-/// statistics lie at the same places of an array of their own: the mean, and the biased variance over all elements of a
-/// channel. The running variance is the unbiased one: n / (n - 1) times that, with n the elements of a channel that
-/// were seen.
+/// A layer's running statistics in the array of buffers, for a policy that updates them. A batch's statistics lie at
+/// the same offsets of a separate array: the mean, and the biased variance over all elements of a channel. The running
+/// variance is the unbiased one: n / (n - 1) times that, where n is the number of elements of a channel in the batch.
 struct RunningStatistics {
     std::size_t layer = 0;
     std::int64_t mean = 0, variance = 0, channels = 0;
     double decay = 0;
-    /// Elements that a sample has of each channel.
+    /// Elements per sample and channel.
     std::int64_t elements_per_sample = 0;
 
-    /// The factor between the variances for a batch of so many samples; 1 where a channel has one element.
+    /// The factor between the variances for a batch of this many samples; 1 where a channel has one element.
     [[nodiscard]] constexpr double unbiased(std::int64_t samples) const {
         const auto count = static_cast<double>(samples * elements_per_sample);
         return count > 1 ? count / (count - 1) : 1.0;

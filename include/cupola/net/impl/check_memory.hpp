@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device memory that notices what is written beside it: for checks, not for training.
+// Device memory between guards that detect writes out of bounds: for checks, not for training.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ public:
         D::copy_to_host(*context_, reinterpret_cast<std::byte*>(values.data()), bytes(), values.size() * sizeof(float));
         return values;
     }
-    /// Whether nothing was written beside it.
+    /// Whether nothing was written outside it.
     [[nodiscard]] bool intact() {
         std::vector<std::byte> guards(2 * guard);
         D::copy_to_host(*context_, guards.data(), arena_.data(), guard);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Directional derivatives along some directions, from differences and from backward, and what their disagreement looks like.
+// Directional derivatives along several directions, from differences and from backward, and a description of their
+// disagreement.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Random figures for check number `stream`: normal ones.
+/// Normally distributed random numbers for check number `stream`.
 [[nodiscard]] inline std::vector<float> check_normal(std::uint64_t seed, std::uint32_t stream, std::int64_t count) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -26,7 +27,7 @@ namespace impl {
     return values;
 }
 
-/// The root of the mean of the squares; 1 where all are zero, so that a step has a size.
+/// The root mean square; 1 where all values are zero, so that a step has a positive size.
 [[nodiscard]] inline double check_size(const std::vector<float>& values) {
     double squares = 0;
     for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
@@ -35,7 +36,7 @@ namespace impl {
 
 class DirectionalDerivatives {
 public:
-    /// `noise` is what rounding may have done to `numeric`.
+    /// `noise` bounds the effect of rounding on `numeric`.
     void add(double numeric, double analytic, double noise) {
         numeric_ += numeric * numeric;
         analytic_ += analytic * analytic;
@@ -44,11 +45,12 @@ public:
         noise_ += noise * noise;
     }
 
-    /// The norm of the difference over the norm of the numeric derivatives (of the analytic ones where those are noise).
+    /// The norm of the difference over the norm of the numeric derivatives (of the analytic ones where the numeric ones
+    /// are noise).
     [[nodiscard]] double error() const {
         return difference_ == 0 ? 0.0 : std::sqrt(difference_ / (numeric_ > noise_ ? numeric_ : analytic_));
     }
-    /// Written so that a NaN agrees with nothing.
+    /// The comparison is false for a NaN.
     [[nodiscard]] bool agree(double tolerance) const {
         return std::sqrt(difference_) <= tolerance * std::sqrt(numeric_) + std::sqrt(noise_);
     }
@@ -71,7 +73,7 @@ public:
         return text("is ", two_digits(ratio), " times what it should be", off);
     }
 
-    /// Measured figures are not known to more.
+    /// Measured values have no more significant digits.
     [[nodiscard]] static double two_digits(double value) {
         if (value == 0 || !std::isfinite(value)) return value;
         const double scale = std::pow(10.0, 1.0 - std::floor(std::log10(std::abs(value))));
@@ -92,7 +94,7 @@ public:
         at_ = at, numeric_ = numeric, analytic_ = analytic,
         difference_ = std::isnan(difference) ? INFINITY : difference;
     }
-    /// `shape` is the tensor's, the batch not counted; the first index of an input is its sample.
+    /// `shape` is the tensor's, without the batch; the first index of an input is its sample.
     [[nodiscard]] std::string describe(const Shape& shape, bool batched) const {
         std::string place;
         auto rest = static_cast<std::int64_t>(at_);

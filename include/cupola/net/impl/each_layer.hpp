@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layers of a network's list one after another, residual blocks opened: for what is made or asked of each type.
+// Visits the layers of a network's list in order, including those in residual blocks, for work that needs each layer's
+// type.
 #pragma once
 
 #include <array>
@@ -46,7 +47,8 @@ constexpr void for_each_layer(Visitor& visitor) {
     }
 }
 
-/// Collects what makes each layer's node on a device, and the kinds of the layers that have an operation there.
+/// Collects the function that makes each layer's node on a device, and the kinds of the layers that have an operation
+/// there.
 template <class Device, class T, std::size_t layer_count>
 struct CollectMakers {
     std::array<NodeMaker<Device, T>, layer_count> makers{};
@@ -63,7 +65,7 @@ struct CollectMakers {
     }
 };
 
-/// Finds the first layer that cannot be trained on a device in a precision; without `backward`, that cannot be run.
+/// Finds the first layer that cannot be trained on a device in a precision or, without `backward`, cannot be run.
 template <class Device, class Precision, bool backward = true>
 struct RequireTrainable {
     using T = typename Precision::Activation;

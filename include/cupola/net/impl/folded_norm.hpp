@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch normalisation folded into the node before it: the weight and the bias that hold it, and where they lie.
+// A batch normalisation folded into the node before it: the resulting weight and bias, and their place in memory.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Offsets in bytes, the weight's being 0; no bytes for a node without a folded normalisation.
+/// Offsets in bytes, the weight's being 0; the size is 0 for a node without a folded normalisation.
 struct FoldedNormPlaces {
     std::size_t bias = 0, bytes = 0;
 };
@@ -27,7 +27,7 @@ struct FoldedNormPlaces {
     return {.bias = weight, .bytes = weight + floats(node.output.channels())};
 }
 
-/// Computes them into `memory`, for the node's operation to be prepared with.
+/// Computes them into `memory`; the node's operation is then prepared with them.
 template <class Device>
 [[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const LayerInfo> layers, const NodeInfo& node,
                              const float* parameters, const float* running, std::byte* memory) {

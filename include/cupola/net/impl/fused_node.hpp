@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The nodes whose operation is made from two layers (net/fusion_patterns.hpp): instantiated once for a device and an element type,
-// in networks that have layers of both kinds.
+// The nodes whose operation is made from two layers (net/fusion_patterns.hpp). They are instantiated once per device
+// and element type, in networks that have layers of both kinds.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A set of LayerKinds, a bit for each.
+/// A set of LayerKinds, one bit per kind.
 using LayerKindSet = std::uint32_t;
 [[nodiscard]] constexpr LayerKindSet kind_bit(LayerKind kind) { return LayerKindSet{1} << static_cast<unsigned>(kind); }
 
@@ -49,8 +49,8 @@ template <class Device, class T, LayerKindSet kinds, class... Rows>
     return {fused_node_maker<Rows, Device, T, kinds>()...};
 }
 
-/// By row of `fusion_patterns`, for a network that has layers of `kinds` with operations on the device; null for rows that such
-/// a network has no use for.
+/// Indexed by the row of `fusion_patterns`, for a network that has layers of `kinds` with operations on the device;
+/// null for rows that such a network cannot use.
 template <class Device, class T, LayerKindSet kinds>
 inline constexpr auto fused_node_makers = fused_node_makers_of<Device, T, kinds>(FusionPatterns{});
 

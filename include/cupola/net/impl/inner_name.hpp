@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of layers inside named residual blocks, joined by the compiler.
+// The names of layers inside named residual blocks, joined at compile time.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Names that names inside a named residual block begin with.
+/// The prefix of the names inside a named residual block.
 struct NoPrefix {
     static constexpr std::string_view text{};
 };
 
-/// The name of `Module` behind that of the block that it stands in: "layer1.0.conv1".
+/// The name of `Module` after the name of the block that contains it: "layer1.0.conv1".
 template <class Outer, class Module>
 struct InnerName {
     static constexpr auto characters = [] {
@@ -34,7 +34,7 @@ struct InnerName {
     static constexpr std::string_view text{characters.data(), characters.size()};
 };
 
-/// The prefix for what stands inside `Module`.
+/// The prefix of the names inside `Module`.
 template <class Outer, class Module>
 struct PrefixInside {
     using Type = Outer;

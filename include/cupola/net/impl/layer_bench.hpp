@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer alone on a device, with memory around it that notices everything: what `check_gradients` runs.
+// One layer on a device, in memory between guards that detect writes out of bounds: `check_gradients` runs it.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +36,14 @@ struct LayerGradients {
 /// How backward is called.
 struct BackwardCall {
     bool accumulate = false;
-    /// What every parameter's gradient holds before.
+    /// The initial value of every element of the parameters' gradients.
     float before = std::numeric_limits<float>::quiet_NaN();
     bool input_gradient = true;
-    /// Whether the input, the output are overwritten with NaN first.
+    /// Whether the input, or the output, is overwritten with NaN before the call.
     bool without_input = false, without_output = false;
 };
 
-/// Where a layer stands among others: what of BuildContext is not its shape.
+/// The layer's relation to its neighbours: the members of BuildContext that do not describe its shape.
 struct LayerStanding {
     Activation activation = Activation::none;
     bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
@@ -93,7 +93,7 @@ public:
         return y_.read();
     }
 
-    /// Backward of the last forward.
+    /// Runs backward for the last forward.
     [[nodiscard]] LayerGradients backward(const Floats& output_gradient, const BackwardCall& how = {}) {
         if (how.without_input) x_.poison();
         if (how.without_output) y_.poison();
@@ -116,7 +116,7 @@ public:
     [[nodiscard]] Floats output() { return y_.read(); }
     [[nodiscard]] Floats parameter(std::size_t p) { return parameters_[p].read(); }
 
-    /// Names each piece of memory beside which something was written.
+    /// Names each piece of memory outside whose bounds something was written.
     [[nodiscard]] std::vector<std::string> overrun(const LayerInfo& layer) {
         std::vector<std::string> names;
         const auto look = [&](CheckMemory<D>& memory, const std::string& name) {

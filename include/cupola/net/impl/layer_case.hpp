@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the checks of a layer share: the layer, its bench, the input and parameters that it is checked with, and the
-// result that they write to.
+// The common data of the checks of a layer: the layer, its bench, its input and parameters, and the result that the
+// checks write to.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct LayerCase {
           weighting(check_normal(chosen.seed, 1, chosen.batch * of.output.size())) {
         constexpr std::uint32_t first_stream = 16;
         for (std::uint32_t p = 0; p < layer.parameters.count; ++p) {
-            // Around the initial values, far enough from them to be no special case (a bias of zero is one).
+            // Around the initial values, far enough from them to avoid special cases (such as a bias of zero).
             const Parameter& parameter = layer.parameters.list[p];
             Floats values(static_cast<std::size_t>(parameter.shape.size()));
             initialize(values, parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, p);
@@ -51,7 +51,7 @@ struct LayerCase {
         result.fail(text(prefix, parts...));
     }
 
-    /// Forward and backward of the case's own input and parameters, weighted as given.
+    /// Runs forward and backward on the case's own input and parameters, with the given weighting.
     [[nodiscard]] LayerGradients gradients(const Floats& weights, const BackwardCall& how = {}) {
         static_cast<void>(bench.forward(input, parameters));
         return bench.backward(weights, how);
@@ -77,7 +77,7 @@ struct LayerCase {
     GradientCheck& result;
     std::string prefix;
     LayerBench<D> bench;
-    /// `weighting` makes one number of the output.
+    /// `weighting` reduces the output to one number.
     Floats input, weighting, output;
     std::vector<Floats> parameters;
 };

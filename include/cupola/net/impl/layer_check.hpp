@@ -12,7 +12,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Instantiated for each device, not for each layer.
+/// Instantiated per device, not per layer.
 template <class D>
 [[nodiscard]] GradientCheck check_layer(const LayerInfo& layer, NodeMaker<D> make, const GradientCheckOptions& options,
                                         const typename D::Options& device) {
@@ -24,7 +24,7 @@ template <class D>
                          to_string(layer.output)));
         return result;
     }
-    if (layer.is_view()) return result;  // nothing of it is ever run
+    if (layer.is_view()) return result;  // a view is never run
     for (const Activation activation : {Activation::none, Activation::relu}) {
         if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
         LayerCase<D> c(layer, make, activation, options, device, result);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract's clauses, one layer at a time. See net/check_gradients.hpp.
+// Checks of the rules of the contract for one layer. See net/check_gradients.hpp.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class LayerContract {
 public:
     explicit LayerContract(LayerCase<D>& c) : c_(c) {}
 
-    /// Writes what is broken to the case's result; false where figures would mean nothing.
+    /// Writes each broken rule to the case's result; returns false where the gradients' errors would be meaningless.
     bool run() {
         c_.output = c_.bench.forward(c_.input, c_.parameters);
         if (!check_forward()) return false;
@@ -53,7 +53,7 @@ private:
         return true;
     }
 
-    /// With a ReLU inside, the output is that without one, cut at zero.
+    /// With a fused ReLU, the output is the maximum of 0 and the output without it.
     bool check_inside_relu() {
         LayerBench<D> without(c_.layer, c_.make, {}, c_.options, c_.device);
         const Floats plain = without.forward(c_.input, c_.parameters);
@@ -75,7 +75,7 @@ private:
         }
     }
 
-    /// Every gradient began as NaN, so what is one still was not written, or was added to.
+    /// Every gradient is initially NaN, so an element that is still NaN was not written, or was added to.
     bool check_written() {
         bool complete = true;
         LayerGradients from_zero;
@@ -99,7 +99,7 @@ private:
         return complete;
     }
 
-    /// Calls backward in all the ways that a network may.
+    /// Calls backward in every combination that a network may use.
     void check_calls() {
         expect_same({}, "backward gave another gradient of ", " the second time");
         expect_same({.input_gradient = false},
@@ -135,8 +135,8 @@ private:
         }
     }
 
-    /// Where the layer after it has put ReLU's mask on the gradient, backward neither does it again nor reads the
-    /// output.
+    /// Where the layer after it has applied ReLU's mask to the gradient, backward neither applies it again nor reads
+    /// the output.
     void check_relu_mask_by_next() {
         LayerBench<D> masked(c_.layer, c_.make, {.activation = Activation::relu, .relu_mask_applied_by_next = true},
                              c_.options, c_.device);
@@ -146,7 +146,7 @@ private:
             true, "with the mask put on by the layer after it, backward gives another gradient of ", "");
     }
 
-    /// Behind a ReLU, the input gradient is zero where the input is, and else what it is without.
+    /// After a ReLU, the input gradient is zero where the input is zero, and elsewhere equal to that without the ReLU.
     void check_relu_mask_of_previous() {
         Floats positive = c_.input;
         for (float& x : positive) x = std::max(x, 0.0F);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer's gradients against differences of its outputs. See net/check_gradients.hpp.
+// Compares a layer's gradients with differences of its outputs. See net/check_gradients.hpp.
 #pragma once
 
 #include <algorithm>
@@ -65,7 +65,7 @@ public:
 private:
     static constexpr std::uint32_t first_direction = 64;
 
-    /// The tensors with number `tensor` moved to `values`, and the output there.
+    /// The tensors with tensor number `tensor` moved to `values`, and the resulting output.
     Floats output_at(std::size_t tensor, const Floats& values) {
         if (tensor == 0) return c_.bench.forward(values, c_.parameters);
         std::vector<Floats> moved = c_.parameters;
@@ -75,7 +75,7 @@ private:
 
     struct Difference {
         double derivative = 0, noise = 0;
-        /// The weighting, zero for outputs that the step takes over a kink.
+        /// The weighting, zero for outputs for which the step crosses a kink.
         Floats weighting;
     };
 
@@ -85,7 +85,8 @@ private:
         Difference result{0, 0, c_.weighting};
         for (std::size_t i = 0; i < c_.output.size(); ++i) {
             const double y0 = c_.output[i], y1 = below[i], y2 = above[i];
-            // Where the function is smooth, the second difference is smaller than the first by the step.
+            // Where the function is smooth, the ratio of the second difference to the first is of the order of the
+            // step.
             constexpr double bend = 0.01, rounding = 4e-6;
             if (std::abs(y2 - 2 * y0 + y1) > bend * std::abs(y2 - y1) + rounding * std::abs(y0)) {
                 result.weighting[i] = 0;
@@ -100,7 +101,7 @@ private:
         return result;
     }
 
-    /// Moves one element after another to find the one that is most wrong.
+    /// Moves each element separately to find the one with the largest error.
     std::string worst(std::size_t tensor, double step) {
         constexpr std::size_t at_most = 200;
         const Floats& values = c_.value_of(tensor);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network with its loss on a device, through the plan that training runs, with memory around it that notices
-// everything: what `check_gradients` runs.
+// A network with its loss on a device, run through the plan that training uses, in memory between guards that detect
+// writes out of bounds: `check_gradients` runs it.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ public:
                static_cast<double>(batch_);
     }
 
-    /// Backward of the last forward; `before` is what every gradient holds.
+    /// Runs backward for the last forward; `before` is the initial value of every gradient.
     [[nodiscard]] LayerGradients backward(bool accumulate = false,
                                           float before = std::numeric_limits<float>::quiet_NaN()) {
         gradients_.write(Floats(gradients_.read().size(), before));

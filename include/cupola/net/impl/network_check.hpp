@@ -22,7 +22,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The loss as a network check sees it: of the data, and what regularises. A loss that is no collection is of the data.
+/// The data term of a loss. A loss without a member `data` is the data term itself.
 template <class Loss>
 [[nodiscard]] const auto& data_loss(const Loss& loss) {
     if constexpr (requires { loss.data; }) {
@@ -78,7 +78,8 @@ public:
         }
     }
 
-    /// Checks that `other`, a plan without an input gradient, gives the same gradients; then the figures.
+    /// Checks that `other`, a plan without an input gradient, gives the same gradients; then checks the gradients
+    /// themselves.
     void run(NetworkBench<D, LossOperation>& other) {
         const double loss = bench_.forward(samples_, parameters_);
         if (!std::isfinite(loss)) return result_.fail(text("the loss of random samples is ", loss));
@@ -155,7 +156,8 @@ private:
         return gradient;
     }
 
-    /// What the rounding of float does to the loss: how it answers to changes of the last bit everywhere.
+    /// The effect of float rounding on the loss: the largest change of the loss when all values change by about one
+    /// last bit.
     double rounding_noise(double loss) {
         double largest = 1e-9 * (1 + std::abs(loss));
         for (std::uint32_t k = 0; k < 4; ++k) {
@@ -175,10 +177,10 @@ private:
         DirectionalDerivatives along, across;
     };
 
-    /// Half of the directions follow the gradient, each element by a random share: they tell a wrong scale or sign with
-    /// certainty, however many elements there are. The others are random: they tell what is missing. Along those the
-    /// loss changes little, and the kinks that a step goes over show: they are held to less, and to the gradient's
-    /// norm.
+    /// Half of the directions follow the gradient, each element multiplied by a random factor: they reliably detect a
+    /// wrong scale or sign, whatever the number of elements. The other directions are random: they detect missing
+    /// terms. Along the random directions the loss changes little and kinks that a step crosses have more effect, so
+    /// their tolerance is larger and relative to the gradient's norm.
     Measured measure(const CheckedTensor& tensor, const Floats& values, const std::vector<double>& gradient,
                      double norm, double step) {
         const auto first_stream = 64 + static_cast<std::uint32_t>(&tensor - tensors_.data()) * 4096;
@@ -192,7 +194,7 @@ private:
             }
             double length = step / check_size(direction);
             if (follow) {
-                // No longer than it takes to change the loss by a little.
+                // The step is limited so that it changes the loss only slightly.
                 double derivative = 0;
                 for (std::size_t i = 0; i < direction.size(); ++i) {
                     derivative += gradient[i] * static_cast<double>(direction[i]);
@@ -225,8 +227,8 @@ private:
         const std::vector<double> gradient = gradient_of(tensor, values);
         const double norm = std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
 
-        // The step named, or as much longer (ten times at most) as it takes to stand out from rounding. Where that goes
-        // over a kink, a part of it may agree; what is wrong agrees with none.
+        // The step is the specified one, or up to ten times longer where the change would otherwise be lost in
+        // rounding. Where a step crosses a kink, part of it may agree; a wrong gradient agrees with none.
         constexpr double clear = 50;
         const double named = (options_.step > 0 ? options_.step : 1e-4) * check_size(values);
         const double step = std::clamp(clear * noise_ / (2 * norm), named, 10 * named);
@@ -251,7 +253,7 @@ private:
     }
 
     [[nodiscard]] double tolerance() const { return options_.tolerance > 0 ? options_.tolerance : 1e-2; }
-    /// How much more random directions are allowed.
+    /// The factor of the tolerance for random directions.
     static constexpr double looser = 10;
 
     NetworkBench<D, LossOperation>& bench_;

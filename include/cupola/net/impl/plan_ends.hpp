@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two ends of a plan: the batch goes in and the output comes out as float, and so do their gradients. A plan whose
-// activations are of another type keeps copies and converts here; a plan in float hands the pointers through.
+// The two ends of a plan: the batch enters and the output leaves as float, and so do their gradients. A plan whose
+// activations have another type keeps copies and converts here; a plan in float passes the pointers through.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ class PlanEnds {
 
 public:
     PlanEnds() = default;
-    /// `inputs` and `outputs` are the elements of the batch and of the output.
+    /// `inputs` and `outputs` are the numbers of elements of the batch and of the output.
     PlanEnds(const PlannedEnds& places, std::int64_t inputs, std::int64_t outputs)
         : places_(places), inputs_(inputs), outputs_(outputs) {}
     void bind(std::byte* memory) { memory_ = memory; }

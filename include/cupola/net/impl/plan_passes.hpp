@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a plan is made and run: the members of `Plan` that are more than a line. Out of the class, and so not inline:
-// those who link to cupola::ops do not instantiate what it has compiled.
+// The construction and the passes of a plan: the longer member functions of `Plan`. They are defined outside the class,
+// and so are not inline: programs that link to cupola::ops do not instantiate those that it has compiled.
 #pragma once
 
 #include <algorithm>
@@ -190,7 +190,7 @@ void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Cal
 
 template <class Device, class T>
 void Plan<Device, T>::find_buckets() {
-    // What the nodes below node i write lies below this element.
+    // The gradients that the nodes below node i write lie below this element.
     std::vector<std::int64_t> below(infos_.size() + 1, 0);
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         std::int64_t end = below[i];
@@ -204,7 +204,7 @@ void Plan<Device, T>::find_buckets() {
     for (std::size_t i = infos_.size(); i-- > lowest_;) {
         const std::int64_t begin = i == lowest_ ? 0 : below[i];
         const bool enough = options_.bucket_elements > 0 && end - begin >= options_.bucket_elements;
-        // The last bucket has the rest.
+        // The last bucket contains the rest.
         if (i != lowest_ && (!enough || begin == 0)) continue;
         if (begin == end && i != lowest_) continue;
         buckets_.push_back({begin, end});
@@ -221,7 +221,7 @@ void Plan<Device, T>::bind_nodes() {
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const NodeInfo& info = infos_[i];
         BackwardArgs<Device, T> args{{.context = *context_}};
-        // What reads the batch is given it by each call.
+        // Each call passes the batch to the operations that read it.
         args.input = value(info.reads, nullptr);
         if (info.also_reads != no_value) args.second_input = value(info.also_reads, nullptr);
         // Only a view of the batch itself has the batch as its output, and a view is never run forward.
@@ -262,7 +262,7 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
         if (info.folded_norm == no_layer) args.parameters[k] = call.parameters + layer.offsets[k];
         if (call.gradients != nullptr) args.parameter_gradients[k] = call.gradients + layer.offsets[k];
     }
-    // Merged statistics are read as running ones are, which is what a node does outside training.
+    // The merged statistics are read in the same way as running statistics, as a node does outside training.
     const bool takes_merged = call.buffers.merged != nullptr && nodes_[i]->statistics_size() > 0;
     const float* const read = takes_merged ? call.buffers.merged : call.buffers.running;
     for (std::size_t k = 0; k < layer.buffers.count; ++k) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk over a network's list of types: it fills the table and finds the first mistake.
+// Walks over a network's list of types, fills the table and finds the first error.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What the walk over the modules has found so far.
+/// The state of the walk over the modules.
 template <std::size_t layer_count>
 struct Walk {
     std::array<LayerInfo, layer_count> layers{};
@@ -42,7 +42,7 @@ constexpr void describe(CompileTimeMessage& message, std::size_t place, const La
     message << layer.type << ")";
 }
 
-/// The layer that made a value.
+/// The layer that computed a value.
 constexpr void describe_source(CompileTimeMessage& message, std::span<const LayerInfo> layers, std::size_t value) {
     while (value > 0 && layers[value - 1].kind == LayerKind::fork) value = layers[value - 1].reads;
     if (value == 0) {
@@ -52,7 +52,7 @@ constexpr void describe_source(CompileTimeMessage& message, std::span<const Laye
     }
 }
 
-/// Completes "layer 3 (MyLayer) ...": the members without which `L` is no layer, or not one of its kind.
+/// Completes "layer 3 (MyLayer) ...": lists the members that `L` lacks as a layer, or as a layer of its kind.
 template <class L>
 constexpr void describe_missing(CompileTimeMessage& message) {
     if constexpr (!InfersOutput<L>) {
@@ -62,8 +62,8 @@ constexpr void describe_missing(CompileTimeMessage& message) {
     }
 }
 
-/// A function of its own for each layer, so that two that are named differently share it. Returns what is wrong with the
-/// layer's input, or null.
+/// A separate function per layer type, so that layers that differ only in their names share it. Returns the error in
+/// the layer's input, or null.
 template <class L>
 constexpr const char* fill_layer(LayerInfo& layer) {
     layer.type = short_type_name<L>();
@@ -125,11 +125,12 @@ constexpr void visit(Walk<layer_count>& walk);
 
 template <class Prefix, class... Modules, std::size_t layer_count>
 constexpr void visit_all(Walk<layer_count>& walk, ModuleList<Modules...>) {
-    // An initialiser list is evaluated in order and nests nothing, where a fold would nest once per layer.
+    // An initialiser list is evaluated in order and without nesting, whereas a fold would nest once per layer.
     [[maybe_unused]] const int visited[] = {0, (visit<Prefix, Modules>(walk), 0)...};
 }
 
-/// The layers of a residual block: Fork, the block's, the shortcut's, and Add, which has the block's name.
+/// The layers of a residual block: Fork, those of the block, those of the shortcut, and Add, which has the block's
+/// name.
 template <class Prefix, class Module, std::size_t layer_count>
 constexpr void visit_residual(Walk<layer_count>& walk) {
     using Inside = typename PrefixInside<Prefix, Module>::Type;
@@ -226,7 +227,8 @@ constexpr void visit(Walk<layer_count>& walk) {
     }
 }
 
-/// Names are compared only where two have one hash: sorted hashes cost n log n integers, and the compiler counts.
+/// Names are compared only where two hashes are equal: sorting the hashes takes n log n integer comparisons, and
+/// compilers limit the number of steps.
 template <std::size_t layer_count>
 constexpr void check_names(Walk<layer_count>& walk) {
     std::array<std::uint64_t, layer_count> hashes{};
@@ -273,7 +275,7 @@ template <class... Modules>
     return sum_of({layers_of<Modules>()...});
 }
 
-/// How many layers a module has.
+/// The number of layers in a module.
 template <class Module>
 [[nodiscard]] consteval std::size_t layers_of() {
     if constexpr (is_input<Module>) {
