@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU, alone and as the mask that a fused ReLU puts on a gradient: y = max(x, 0). Backward reads the output: dx = dy
-// where y > 0, else 0.
+// ReLU, as a separate operation and as the mask that a fused ReLU applies to a gradient: y = max(x, 0). Backward reads
+// the output: dx = dy where y > 0, else 0.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 struct ReluFormula {
-    /// A NaN stays one: it is not negative.
+    /// A NaN is kept: it does not compare less than 0.
     template <class T>
     [[nodiscard]] CUPOLA_HOST_DEVICE T operator()(T x) const {
         return value_if(!is_negative(x), x);

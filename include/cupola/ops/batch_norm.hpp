@@ -4,13 +4,13 @@
 //
 //   y = (x - mean[c]) / sqrt(variance[c] + epsilon) * weight[c] + bias[c]
 //
-// In training, mean and (biased) variance are the batch's, and backward is the exact gradient through both; else they
-// are the running ones. The operation reads those and never changes them: where the pass has a place for statistics, it
-// writes the batch's there, and who owns the running ones decides what to make of them.
-// Parameters: 0 the weight, 1 the bias. Buffers: 0 the mean, 1 the variance.
+// In training, mean and (biased) variance are the batch's, and backward is the exact gradient through both; otherwise
+// they are the running ones. The operation reads the running statistics and never changes them: where the caller passes
+// memory for statistics, it writes the batch's there, and the owner of the running statistics updates them. Parameters:
+// 0 the weight, 1 the bias. Buffers: 0 the mean, 1 the variance.
 //
-// It can be cut in two where it has reduced over the batch (ReducesStatistics), so that replicas normalise with the
-// statistics of all their batches. A replica's sums, with C channels, and what merges them:
+// The operation can be split after its reductions over the batch (ReducesStatistics), so that replicas normalise with
+// the statistics of all their batches. The sums of a replica, with C channels, and the rule that merges them:
 //
 //   forward   [count, mean x C, sum of (x - mean)^2 x C]     the parallel update of Chan, Golub and LeVeque (1979)
 //   backward  [count, sum of dy x C, sum of dy xhat x C]      the mean of the sums, weighted with the counts: each replica's
@@ -34,8 +34,8 @@ struct BatchNormShape {
 /// The sums that replicas all-reduce.
 [[nodiscard]] constexpr std::int64_t batch_norm_sums(std::int64_t channels) { return 1 + 2 * channels; }
 
-/// Merges counts, means and sums of squared deviations, in the order of `parts`. A part that is null, or that counts
-/// nothing, is left out. `merged` may not be one of the parts.
+/// Merges counts, means and sums of squared deviations, in the order of `parts`. A part that is null, or whose count is
+/// 0, is skipped. `merged` must not be one of the parts.
 constexpr void merge_moments(std::span<const double* const> parts, std::int64_t size, double* merged) {
     const std::int64_t channels = (size - 1) / 2;
     std::fill(merged, merged + size, 0.0);
@@ -52,7 +52,7 @@ constexpr void merge_moments(std::span<const double* const> parts, std::int64_t 
     }
 }
 
-/// Merges the sums of backward the same way.
+/// Merges the sums of backward in the same way.
 constexpr void merge_gradient_sums(std::span<const double* const> parts, std::int64_t size, double* merged) {
     std::fill(merged, merged + size, 0.0);
     for (const double* part : parts) {

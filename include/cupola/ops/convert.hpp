@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element types into one another: to[i] = from[i], rounded to nearest where `To` has fewer bits.
+// Conversion between element types: to[i] = from[i], rounded to nearest where `To` has fewer bits.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// With the bits that To's constructor gives: those of every device, and of a BFloat16 a NaN's too.
+/// The result has the bits of To's constructor, on every device; for BFloat16 this includes NaNs.
 struct ConvertFormula {
     template <class To>
     CUPOLA_HOST_DEVICE void operator()(To& to, float from) const {
@@ -23,7 +23,7 @@ struct ConvertFormula {
 
 namespace ops {
 
-/// For float to BFloat16 or Float16 and back, where the device computes in them.
+/// For conversions between float and BFloat16 or Float16, on a device that computes in them.
 template <class Device>
 struct Convert {
     template <class From, class To>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two-dimensional convolution (cross-correlation: the filter is not flipped), with bias and with a fused ReLU.
+// Two-dimensional convolution (cross-correlation: the filter is not flipped), with bias and an optional fused ReLU.
 //
 //   y[n,i,j,o] = bias[o] + sum over a, b, c of x[n, i*s + a - pad, j*s + b - pad, c] * weight[o,a,b,c]
 //

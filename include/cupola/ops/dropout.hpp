@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Inverted dropout (Srivastava et al. 2014): in training each element is zero with probability `rate`, else divided by
-// 1 - rate; otherwise the identity. The mask is never stored: forward and backward draw the same Philox numbers, keyed
-// by seed, layer, step and the sample's place in the global batch, so it does not depend on the number of replicas.
+// Inverted dropout (Srivastava et al. 2014): in training each element is set to zero with probability `rate` and
+// otherwise divided by 1 - rate; outside training it is the identity. The mask is never stored: forward and backward
+// draw the same Philox numbers, keyed by seed, layer, step and the sample's place in the global batch, so it does not
+// depend on the number of replicas.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The numbers of one sample in one layer and step; element i uses word i % 4 of block i / 4.
+/// The random numbers of one sample in one layer and step; element i uses word i % 4 of block i / 4.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr RandomStream dropout_stream(std::uint64_t seed, std::uint32_t layer,
                                                                        std::uint32_t step, std::int64_t sample) {
     return {seed, RngDomain::dropout, step,
@@ -22,7 +23,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One pass over a batch in training: what a device's drop_elements(context, dropout, from, to) is given.
+/// One pass over a batch in training: the argument of a device's drop_elements(context, dropout, from, to).
 struct DropoutPass {
     std::int64_t batch, features;
     float rate, scale;
@@ -30,11 +31,11 @@ struct DropoutPass {
     std::uint32_t layer, step;
     std::int64_t first_sample;
 
-    /// The numbers of a sample of this batch.
+    /// The random numbers of a sample of this batch.
     [[nodiscard]] CUPOLA_HOST_DEVICE RandomStream stream(std::int64_t sample, std::uint32_t now) const {
         return dropout_stream(seed, layer, now, first_sample + sample);
     }
-    /// What becomes of an element, by its word.
+    /// The result for an element, given its random word.
     [[nodiscard]] CUPOLA_HOST_DEVICE float operator()(std::uint32_t word, float value) const {
         return uniform(word) < rate ? 0.0F : value * scale;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The update of parameters by a formula: a function object over the values of one element, that an optimiser fills with
-// the constants of a step. It is written once; each device has the loop. It is trivially copyable: a GPU reads a copy.
+// The update of parameters by a formula: a function object over the values of one element, whose constants an optimiser
+// sets for each step. It is written once; each device supplies the loop. It is trivially copyable, because a GPU reads
+// a copy.
 //
 //   struct Momentum {
 //       float rate, momentum;
@@ -11,22 +12,22 @@
 //       }
 //   };
 //
-// `g` is the gradient of gradient_terms.hpp, with all that a regulariser, clipping and a coupled decay make of it. The
-// arguments after it are the optimiser's values for the element, one per state arena; one that is taken by value is only
-// read. A formula that squares g limits it by a SquareLimit, which is one of its constants. A formula may be in two parts, of
-// which the first changes the state and the second the parameter; a GPU then needs fewer registers:
+// `g` is the gradient of gradient_terms.hpp, including a regulariser, clipping and a coupled decay. The arguments after
+// it are the optimiser's values for the element, one per state arena; an argument taken by value is only read. A
+// formula that squares g limits it by a SquareLimit, which is one of its constants. A formula may consist of two parts,
+// of which the first changes the state and the second the parameter; a GPU then needs fewer registers:
 //
 //   void move(float g, float& v) const
 //   void operator()(float& w, NoGradient, float v) const
 //
-// A formula whose step depends on norms over the parameter tensor has three members more, and makes two passes:
+// A formula whose step depends on norms over the parameter tensor has three more members, and makes two passes:
 //
-//   float rate                                          what the second pass, operator(), multiplies by
-//   float measured(float w, float g, float& v) const    the first pass: its squares are added up. It may change the state, and
-//                                                       takes as much of it as it needs
+//   float rate                                          the factor in the second pass, operator()
+//   float measured(float w, float g, float& v) const    the first pass: its squares are summed. It may change the state, and
+//                                                       takes only the state that it needs
 //   float trusted_rate(double squares_of_w, double squares_of_measured) const     the rate of the second pass
 //
-// The sums are in double and in one order.
+// The sums are in double and in a fixed order.
 #pragma once
 
 #include <concepts>
@@ -39,7 +40,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// In the place of a gradient that a formula does not read.
+/// Takes the place of a gradient that a formula does not read.
 struct NoGradient {};
 
 namespace impl {
@@ -83,18 +84,18 @@ struct GradientOfFormula<F> {
 
 }  // namespace impl
 
-/// A function object as this header's head describes it.
+/// A function object as described at the head of this file.
 template <class F>
 concept UpdateFormula = std::is_trivially_copyable_v<F> && requires {
     requires impl::UpdateArguments<F>::reads_gradient || requires { &F::move; } || requires { &F::measured; };
 };
 
-/// One in two parts.
+/// A formula in two parts.
 template <class F>
 concept MovingFormula = UpdateFormula<F> && !impl::UpdateArguments<F>::reads_gradient &&
                         impl::MoveArguments<F>::states == impl::UpdateArguments<F>::states;
 
-/// One with two passes.
+/// A formula with two passes.
 template <class F>
 concept MeasuringFormula = UpdateFormula<F> && requires(F formula) {
     requires impl::MeasureArguments<F>::states <= impl::UpdateArguments<F>::states;
@@ -102,11 +103,11 @@ concept MeasuringFormula = UpdateFormula<F> && requires(F formula) {
     { formula.rate } -> std::same_as<float&>;
 };
 
-/// How many state arenas the formula takes.
+/// The number of state arenas that the formula takes.
 template <UpdateFormula F>
 inline constexpr std::size_t formula_states = impl::UpdateArguments<F>::states;
 
-/// What an update has of a step: computed once, on the host.
+/// The constants of an update: computed once per step, on the host.
 template <UpdateFormula F>
 struct UpdateConstants {
     using Formula = F;
@@ -114,7 +115,7 @@ struct UpdateConstants {
     F formula{};
 };
 
-/// Where the values of a range of parameters begin in each state arena.
+/// The first elements of the range of parameters in each state arena.
 template <UpdateFormula F>
 struct FormulaState {
     float* arena[formula_states<F> + 1]{};

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations on elements. What one computes is a formula: a function object over values, written once for all devices. A
-// device supplies the loads, the stores and the loop (ops/host/elementwise.hpp, ops/cuda/elementwise.hpp):
+// Operations on elements. Such an operation is a formula: a function object over values, written once for all devices.
+// A device supplies the loads, the stores and the loop (ops/host/elementwise.hpp, ops/cuda/elementwise.hpp):
 //
 //   for_each_element(context, count, formula, arrays...)
 //
-// calls formula(values...) for each i in [0, count), where each value is element i of one array: a pointer to const is
-// read; through any other pointer the value is a reference, and what the formula leaves there is stored. All values are
-// read before one is stored, so an array may be given in two places. The order of the elements is not specified.
+// calls formula(values...) for each i in [0, count), where each value is element i of one array. Elements behind a
+// pointer to const are read; for any other pointer the value is a reference, and what the formula assigns to it is
+// stored. All values are read before any is stored, so an array may be passed twice. The order of the elements is not
+// specified.
 //
-// A formula that takes the element type itself is given elements, as one that only selects should be; a formula of floats
-// is given floats, which are rounded when they are stored. A choice between results is made by math::select or value_if
-// below: g++ makes scalar code of a loop with a conditional that it turns into a branch.
+// A formula that takes the element type itself receives elements, which suits formulas that only select; a formula of
+// floats receives floats, which are rounded when they are stored. Use math::select or value_if below to select between
+// results: g++ does not vectorise a loop with a conditional that it turns into a branch.
 #pragma once
 
 #include <concepts>
@@ -24,15 +25,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The type of a value of an array of `E`: const where the array is.
+/// The type of a value of an array of `E`: const where the array's elements are.
 template <class E, class Value>
 using ValueLike = std::conditional_t<std::is_const_v<E>, const Value, Value>;
 
-/// Whether a formula takes the elements themselves, and not floats.
+/// Whether a formula takes the elements themselves instead of floats.
 template <class Formula, class... E>
 inline constexpr bool takes_elements = std::is_invocable_v<const Formula&, E&...>;
 
-/// What a formula is given of an array of `E`.
+/// The type in which a formula receives the elements of an array of `E`.
 template <bool elements, class E>
 using FormulaValue = std::conditional_t<elements, E, ValueLike<E, float>>;
 
@@ -43,7 +44,7 @@ struct CopyElement {
         to = from;
     }
 };
-/// The first value by a formula, and the second a copy of it.
+/// Sets the first value by a formula, and the second to a copy of it.
 template <class Formula>
 struct WithCopy {
     Formula formula{};
@@ -56,25 +57,26 @@ struct WithCopy {
     }
 };
 
-/// The sum of an array and another, in the place of the first.
+/// Adds the second array to the first.
 struct AddElement {
     CUPOLA_HOST_DEVICE void operator()(float& sum, float term) const { sum += term; }
 };
 
-/// Whether the bits of a 16-bit type are those of a number above 0: from 0x0001 to the infinity.
+/// Whether the bits of a 16-bit type are those of a value above 0: from 0x0001 to infinity.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_positive_bits(std::uint32_t bits, std::uint32_t infinity) {
     return static_cast<std::uint16_t>(bits - 1U) < infinity;
 }
 
 }  // namespace impl
 
-/// A device with a `for_each_element` for elements of `T`: one whose backend is included.
+/// A device with a `for_each_element` for elements of `T`, whose backend is included.
 template <class Device, class T>
 concept ComputesElements = requires(const typename Device::Context& context, T* to, const T* from) {
     for_each_element(context, std::int64_t{0}, impl::CopyElement{}, to, from);
 };
 
-/// x > 0 and x < 0; false for a NaN. Of a 16-bit type comparisons of its bits, so that twice as many fit a register.
+/// x > 0 and x < 0; false for a NaN. For a 16-bit type the bits are compared, so that a register holds twice as many
+/// elements.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_positive(float x) { return x > 0.0F; }
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_negative(float x) { return x < 0.0F; }
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr bool is_positive(BFloat16 x) {
@@ -92,7 +94,7 @@ concept ComputesElements = requires(const typename Device::Context& context, T* 
 
 /// `value` where `keep` holds, else 0.
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float value_if(bool keep, float value) { return keep ? value : 0.0F; }
-/// The same without a conversion; by its bits, because g++ makes no vector instructions of a choice between classes.
+/// The same without a conversion; it uses the bits, because g++ does not vectorise a selection between classes.
 template <class T>
     requires(sizeof(T) == sizeof(std::uint16_t))
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr T value_if(bool keep, T value) {

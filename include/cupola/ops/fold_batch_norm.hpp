@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation with running statistics folded into the weights and the bias of the operation before it, whose
+// Folds a batch normalisation with running statistics into the weights and the bias of the operation before it, whose
 // weights are [channels, ...]. With s[c] = scale[c] / sqrt(variance[c] + epsilon):
 //
 //   weight'[c, ...] = s[c] * weight[c, ...],    bias'[c] = shift[c] + s[c] * (bias[c] - mean[c])
@@ -13,9 +13,9 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct FoldedBatchNorm {
-    /// Of the operation before; `bias` is null where it has none.
+    /// The parameters of the operation before; `bias` is null where it has none.
     const float *weight = nullptr, *bias = nullptr;
-    /// Of the normalisation.
+    /// The parameters and statistics of the normalisation.
     const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *variance = nullptr;
     double epsilon = 0;
     std::int64_t channels = 0, weights_per_channel = 0;
@@ -23,7 +23,8 @@ struct FoldedBatchNorm {
 
 namespace ops {
 
-/// `FoldBatchNorm<Device>::run(context, norm, weight, bias)` writes the folded ones; specialised by each backend.
+/// `FoldBatchNorm<Device>::run(context, norm, weight, bias)` writes the folded weight and bias; specialised by each
+/// backend.
 template <class Device>
 struct FoldBatchNorm;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum of the squares of a span of the gradient, of the terms that clipping sees:
-// sum of ((gradient + l2 * w) * scale)^2. In double and in one order, so that every device has the same bits.
+// The sum of squares over a span of the gradient, with the terms that clipping includes: sum of ((gradient + l2 * w) *
+// scale)^2. It is computed in double and in a fixed order, so that every device has the same bits.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every optimiser's pass makes of an element of the gradient before its own formula:
+// The gradient that every optimiser's formula receives:
 //
 //   g = clamp((gradient + l2 * w) * scale, -clip, clip) + weight_decay * w
 //
-// The first two terms are the loss's gradient, which clipping sees (PyTorch's clip_grad_norm_ and clip_grad_value_
-// between backward and step); the last is the optimiser's own coupled decay, which it does not see.
+// The first two terms are the loss's gradient, to which clipping applies (as PyTorch's clip_grad_norm_ and
+// clip_grad_value_ between backward and step); the last is the optimiser's coupled decay, to which clipping does not
+// apply.
 #pragma once
 
 #include <cupola/core/abi.hpp>
@@ -19,11 +20,12 @@ struct GradientTerms {
     /// The largest magnitude; 0 for none.
     float clip = 0;
     float weight_decay = 0;
-    /// A factor of the scale that is on the device, and known there when the pass runs; null for none, as on `Host`.
+    /// A factor of the scale that is on the device, and is known only when the kernels run; null for none, as on
+    /// `Host`.
     const float* scale_on_device = nullptr;
 };
 
-/// `GradientTerms` ready for a loop: plain members that the compiler keeps in registers.
+/// `GradientTerms` prepared for a loop: plain members that the compiler keeps in registers.
 class GradientAt {
 public:
     CUPOLA_HOST_DEVICE constexpr explicit GradientAt(const GradientTerms& terms)
@@ -32,7 +34,7 @@ public:
           limit_(terms.clip > 0 ? terms.clip : unlimited),
           weight_decay_(terms.weight_decay) {}
 
-    /// A NaN stays one.
+    /// A NaN is kept.
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float gradient, float w) const {
         const float scaled = (gradient + l2_ * w) * scale_;
         const float upper = scaled > limit_ ? limit_ : scaled;
@@ -44,25 +46,25 @@ private:
     float l2_, scale_, limit_, weight_decay_;
 };
 
-/// For a formula that squares a gradient: a magnitude of at most 1e19. The square of a larger one is no float, and an infinite
-/// sum or mean of squares makes NaNs of all steps that follow.
+/// For a formula that squares a gradient: limits the magnitude to 1e19. The square of a larger one overflows float, and
+/// an infinite sum or mean of squares makes all following steps NaN.
 struct SquareLimit {
-    /// A number of the pass and not of the compiler, which would compute a constant's square apart and round the other squares
-    /// otherwise.
+    /// A run-time value and not a compile-time constant: the compiler would compute the square of a constant separately
+    /// and round the other squares differently.
     float limit = 1e19F;
 
-    /// A NaN stays one.
+    /// A NaN is kept.
     [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float operator()(float g) const {
         const float upper = g > limit ? limit : g;
         return upper < -limit ? -limit : upper;
     }
 };
 
-/// GradientAt where a regulariser's is the only term: fewer operations.
+/// GradientAt where a regulariser's term is the only one: fewer operations.
 class RegularizedGradientAt {
 public:
     CUPOLA_HOST_DEVICE constexpr explicit RegularizedGradientAt(const GradientTerms& terms) : l2_(terms.l2) {}
-    /// Whether that is so.
+    /// Whether that is the case.
     [[nodiscard]] static constexpr bool suffices(const GradientTerms& terms) {
         return terms.scale == 1.0F && terms.scale_on_device == nullptr && terms.clip == 0.0F &&
                terms.weight_decay == 0.0F;
@@ -76,7 +78,7 @@ private:
     float l2_;
 };
 
-/// The gradient as it is, without any term.
+/// The unchanged gradient, without any term.
 class UnchangedGradient {
 public:
     CUPOLA_HOST_DEVICE constexpr explicit UnchangedGradient(const GradientTerms&) {}

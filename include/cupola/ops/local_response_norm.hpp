@@ -23,7 +23,7 @@ struct LocalResponseNormShape {
 
 namespace impl {
 
-/// What normalises an element, from the sum of the squares in its window.
+/// The factor that normalises an element, computed from the sum of the squares in its window.
 struct NormFormula {
     NormFormula() = default;
     explicit NormFormula(const LocalResponseNormShape& shape)
@@ -36,13 +36,13 @@ struct NormFormula {
     float bias = 1, alpha = 0, beta = 0, factor = 0;
     bool three_quarters = false;
 
-    /// s^(-1/4) to a float's precision. On the host by three of Newton's steps from a guess in the exponent: vector
-    /// instructions on every processor, where std::sqrt, which may set errno, is none.
+    /// s^(-1/4) to a float's precision. On the host it is computed by three Newton steps from an initial guess in the
+    /// exponent, which are vector instructions on every processor; std::sqrt may set errno and is not vectorised.
     [[nodiscard]] CUPOLA_HOST_DEVICE static float inverse_fourth_root(float s) {
 #ifdef __CUDA_ARCH__
         return rsqrtf(s * rsqrtf(s));
 #else
-        constexpr std::uint32_t guess = 0x4F58CAE3;  // 5/4 of the bits of 1, less what makes the guess's error smallest
+        constexpr std::uint32_t guess = 0x4F58CAE3;  // 5/4 of the bits of 1, less a shift that minimises the error
         float r = __builtin_bit_cast(float, guess - (__builtin_bit_cast(std::uint32_t, s) >> 2));
         for (int step = 0; step < 3; ++step) {
             const float square = r * r;
@@ -51,7 +51,8 @@ struct NormFormula {
         return r;
 #endif
     }
-    /// scale^-beta with scale = bias + alpha * squares, and scale^(-beta - 1) in `next`: where beta is 3/4, and else.
+    /// scale^-beta with scale = bias + alpha * squares, and scale^(-beta - 1) in `next`, with separate code for beta =
+    /// 3/4.
     [[nodiscard]] CUPOLA_HOST_DEVICE float power_by_root(float squares, float& next) const {
         const float r = inverse_fourth_root(bias + alpha * squares), square = r * r, result = square * r;
         next = result * (square * square);
@@ -65,8 +66,9 @@ struct NormFormula {
     [[nodiscard]] CUPOLA_HOST_DEVICE float power(float squares, float& next) const {
         return three_quarters ? power_by_root(squares, next) : any_power(squares, next);
     }
-    /// The gradient of an input: dx[c] = dy[c] scale[c]^-beta - 2 alpha beta x[c] around, where `around` is the sum over the
-    /// window of dy[c'] x[c'] scale[c']^(-beta - 1). With `mask`, 0 where x is not positive: the gradient of a ReLU before.
+    /// The gradient of an input: dx[c] = dy[c] scale[c]^-beta - 2 alpha beta x[c] around, where `around` is the sum
+    /// over the window of dy[c'] x[c'] scale[c']^(-beta - 1). With `mask`, it is 0 where x is not positive: the
+    /// gradient of a preceding ReLU.
     [[nodiscard]] CUPOLA_HOST_DEVICE float gradient(float x, float dy, float power, float around, bool mask) const {
         const float d = dy * power - factor * x * around;
         return !mask || x > 0.0F ? d : 0.0F;

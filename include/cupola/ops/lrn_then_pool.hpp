@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm and then MaxPool2d as one operation: ops/local_response_norm.hpp and ops/pooling.hpp have the
-// formulas. The normalised values between them are never kept.
+// LocalResponseNorm followed by MaxPool2d as one operation: ops/local_response_norm.hpp and ops/pooling.hpp have the
+// formulas. The normalised values between them are never stored.
 #pragma once
 
 #include <cupola/ops/local_response_norm.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of a float for the formulas of elements (ops/elementwise.hpp). On the host a loop of them becomes vector
-// instructions, on every processor and with any optimisation; the standard library's may set errno, and so a compiler
-// makes a loop with one of them scalar code. In a kernel they are CUDA's own.
+// Functions of a float for element formulas (ops/elementwise.hpp). On the host, compilers vectorise a loop of them for
+// every processor and at any optimisation level; the standard library's functions may set errno, so a loop with one of
+// them is scalar. In a kernel they are CUDA's functions.
 //
 // Largest errors on the host over all floats, in units in the last place of the result (a GPU's are in CUDA's
 // documentation, at most 2):
@@ -10,12 +10,12 @@
 //   exp   1.1     tanh   1.5
 //   log   0.9     erf    1.3
 //
-// A NaN stays one. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
-// at 0 and a NaN below. A subnormal argument or result counts as 0 where the thread flushes such numbers, as those of a
-// device do.
+// A NaN is kept. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
+// at 0 and NaN below 0. A subnormal argument or result counts as 0 where the thread flushes subnormals, as a device's
+// threads do.
 //
-// The coefficients are those of least maximal error, by Remez's exchange, rounded to floats; exp's and log's reductions
-// are those of Cephes (Moshier 1989).
+// The coefficients are minimax coefficients, found by the Remez algorithm and rounded to floats; the argument
+// reductions of exp and log are those of Cephes (Moshier 1989).
 #pragma once
 
 #ifdef __CUDA_ARCH__
@@ -33,7 +33,7 @@ namespace math {
 [[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float abs(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7FFF'FFFFU);
 }
-/// `magnitude`, which is not negative, with the sign of `sign`.
+/// `magnitude`, which must not be negative, with the sign of `sign`.
 [[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float with_sign(float magnitude, float sign) {
     return __builtin_bit_cast(
         float, __builtin_bit_cast(std::uint32_t, magnitude) | (__builtin_bit_cast(std::uint32_t, sign) & 0x8000'0000U));
@@ -50,7 +50,7 @@ namespace math {
     return expf(x);
 #else
     x = select(x < -104.0F, -104.0F, select(x > 89.0F, 89.0F, x));
-    // x = k ln 2 + r, |r| <= ln 2 / 2. A sum with 1.5 * 2^23 rounds to a whole number, which its last bits hold.
+    // x = k ln 2 + r, |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer, which is in the last bits of the sum.
     constexpr float rounder = 0x1.8p23F;
     const float shifted = x * 0x1.715476p0F + rounder;
     const float k = shifted - rounder;
@@ -61,7 +61,7 @@ namespace math {
     p = p * r + 0x1.555492p-3F;
     p = p * r + 0x1.fffffcp-2F;
     p = r * r * p + r + 1.0F;
-    // By 2^k in two steps: 2^128 and 2^-150 are no normal numbers.
+    // Multiplies by 2^k in two steps, because 2^128 and 2^-150 are not normal numbers.
     const std::int32_t power = __builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, rounder);
     const std::int32_t half = power >> 1;
     const float first = __builtin_bit_cast(float, (half + 127) << 23);
@@ -77,7 +77,7 @@ namespace math {
     constexpr float infinity = __builtin_inff(), least_normal = 0x1p-126F;
     const bool subnormal = x < least_normal;
     const auto bits = __builtin_bit_cast(std::uint32_t, select(subnormal, x * 0x1p25F, x));
-    // x = 2^e (1 + f), with 1 + f from the root of 1/2 to that of 2.
+    // x = 2^e (1 + f), with 1 + f in [sqrt(1/2), sqrt(2)].
     constexpr std::uint32_t root_of_half = 0x3F35'04F3U;
     const std::uint32_t above = bits - root_of_half;
     const auto e = static_cast<float>(static_cast<std::int32_t>(above) >> 23) - select(subnormal, 25.0F, 0.0F);
@@ -127,7 +127,7 @@ namespace math {
     p = p * square - 0x1.812742p-2F;
     p = p * square + 0x1.06eba8p-3F;
     const float near = magnitude * p + magnitude;
-    // 1 - erf(x) = exp(-x - x q(x)) up to 4, where erf is 1 to a float.
+    // 1 - erf(x) = exp(-x - x q(x)) up to 4, beyond which erf rounds to 1 in float.
     const float t = select(magnitude > 4.0F, 4.0F, magnitude);
     float q = -0x1.c0bb7cp-13F;
     q = q * t + 0x1.a5607ep-9F;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation of one device inside a network of another: its tensors are copied there and back. Input and output stay
-// on the other device from forward to backward, so that backward copies gradients alone. Between two devices that both
-// have memory of their own the way leads through the host.
+// An operation of one device inside a network on another: its tensors are copied there and back. Input and output stay
+// on the other device from forward to backward, so that backward copies only gradients. Between two devices that both
+// have their own memory, the copies go through the host.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A device whose memory is the host's says so.
+/// A device whose memory is the host's memory declares it.
 template <class D>
 concept InHostMemory = requires { requires D::host_memory; };
 
 namespace ops {
 
-/// `make` makes the operation on the other device; `parameters` are the sizes of the layer's parameters, 0 for none.
+/// `make` makes the operation on the other device; `parameters` are the sizes of the layer's parameters, or 0.
 template <class Device, class Other, class Op>
 class Offloaded {
 public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut of option A (He et al. 2015) where a block changes the extents: the mean of windows that lie side by
-// side (a window's part outside the image does not count), and channels of zeros on both sides of the input's.
+// The option A shortcut (He et al. 2015) for a block that changes the extents: the mean over non-overlapping windows
+// (the part of a window outside the image is not counted), and channels of zeros on both sides of the input's.
 //
 //   y[n,i,j,c + before] = mean over the window at (i, j) of x[n,.,.,c],    y = 0 in the other channels
 #pragma once
@@ -20,7 +20,7 @@ struct OptionAShortcutShape {
 
 namespace impl {
 
-/// What each input of an output's window is multiplied by.
+/// The factor of each input in an output's window.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr float window_fraction(const Axis& height, const Axis& width, Index row,
                                                                  Index column) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device reaches at most, measured on it: what the roofline of an operation's time is computed from.
+// The peak rates of a device, measured on it: the roofline of an operation's time is computed from them.
 #pragma once
 
 #include <cupola/core/abi.hpp>
@@ -8,16 +8,16 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct PeakRates {
-    /// Floating-point operations a second, a multiply-add being two, of a large matrix product of the activations'
-    /// type.
+    /// Floating-point operations per second, a multiply-add counting as two, of a large matrix product of the
+    /// activations' type.
     double operations = 0;
-    /// Bytes per second, read and written, of a copy of memory that is in no core's own cache.
+    /// Bytes per second, read plus written, of a copy of memory that is in no core's private cache.
     double bytes = 0;
 };
 
 namespace ops {
 
-/// `MeasurePeakRates<Device, T>::run(context)`, on the context's own thread; a tenth of a second to a second.
+/// `MeasurePeakRates<Device, T>::run(context)` runs on the context's own thread and takes 0.1 to 1 second.
 template <class Device, class T>
 struct MeasurePeakRates;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation that maps each element by itself, y = f(x): an activation that stands alone. Its formula, of functions
-// that a loop of vector instructions can hold (ops/math.hpp), is one for all devices:
+// An operation that maps each element separately, y = f(x): an activation that is not fused. Its formula is the same
+// for all devices and uses functions that compilers can vectorise (ops/math.hpp):
 //
 //   struct Softsign {
 //       CUPOLA_HOST_DEVICE float operator()(float x) const { return x / (1.0F + math::abs(x)); }
@@ -11,7 +11,8 @@
 //       }
 //   };
 //
-// Backward reads the output where there is a gradient_from_output(y, dy), else the input, by gradient_from_input(x, dy).
+// Backward reads the output where the formula has gradient_from_output(y, dy), else the input, with
+// gradient_from_input(x, dy).
 #pragma once
 
 #include <concepts>
@@ -31,7 +32,8 @@ template <class Formula>
 concept HasGradientFromInput = requires(const Formula& f, float x, float dy) {
     { f.gradient_from_input(x, dy) } -> std::same_as<float>;
 };
-/// What a pointwise operation computes. A template for any element type is given elements, others are given floats.
+/// The formula of a pointwise operation. A template for any element type receives elements, other formulas receive
+/// floats.
 template <class Formula>
 concept PointwiseFormula = requires(const Formula& f, float x) {
     { f(x) } -> std::same_as<float>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MaxPool2d and then LocalResponseNorm as one operation: ops/pooling.hpp and ops/local_response_norm.hpp have the
-// formulas. The pooled values between them are the operation's own.
+// MaxPool2d followed by LocalResponseNorm as one operation: ops/pooling.hpp and ops/local_response_norm.hpp have the
+// formulas. The pooled values between them are stored inside the operation.
 #pragma once
 
 #include <cupola/ops/local_response_norm.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling over windows of height and width, channels last. Padding never wins a maximum and never counts in a mean
-// (TensorFlow's rule). The gradient of a maximum goes to the first of equal ones in scan order.
+// Pooling over windows of height and width, channels last. Padding never wins a maximum and is not counted in a mean
+// (as in TensorFlow). The gradient of a maximum goes to the first of equal values in scan order.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,16 @@ struct PoolingShape {
     PoolingKind kind = PoolingKind::max;
 };
 
-/// Whether a pooling can be one operation with a normalisation beside it: a maximum whose place in its window is a
-/// byte.
+/// Whether a pooling can be fused with an adjacent normalisation: it must be a maximum whose window offset fits a byte.
 [[nodiscard]] constexpr bool place_is_a_byte(const PoolingShape& shape) {
     return shape.kind == PoolingKind::max && shape.height.window < 16 && shape.width.window < 16;
 }
 
 namespace impl {
 
-/// Whether a value takes the place of the largest so far: of equal ones the first keeps it, and a NaN is larger than
-/// everything. Without a branch, for loops of vector instructions. (Kernels have the expression itself: as a function it
-/// costs some of them eight registers.)
+/// Whether a value replaces the largest so far: the first of equal values is kept, and a NaN is larger than everything.
+/// It is branch-free, so that loops vectorise. (Kernels repeat the expression itself: as a function it costs some of
+/// them eight registers.)
 [[nodiscard]] constexpr bool is_larger(float value, float best) {
     return (value > best) | ((value != value) & (best == best));
 }

@@ -2,10 +2,10 @@
 //
 // The two ends of a residual block.
 //
-//   Add    y = a + b, with a fused ReLU if asked for; backward masks once and hands the gradient to both inputs. Backward
-//          reads the output where there is a ReLU. The second gradient may lie where the output's does.
-//   Fork   its output is its input, and has two readers; backward adds their two gradients. The sum may lie where the
-//          first of them does.
+//   Add    y = a + b, with an optional fused ReLU; backward masks once and passes the gradient to both inputs. Backward
+//          reads the output where there is a ReLU. The second gradient may share the memory of the output's.
+//   Fork   its output is its input, and has two readers; backward adds their two gradients. The sum may share the memory
+//          of the first.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ public:
         const T *y = args.output, *dy = args.output_gradient;
         T *a = args.input_gradient, *b = args.second_input_gradient;
         if (a == nullptr) std::swap(a, b);
-        if (!mask_ && a == dy) a = std::exchange(b, nullptr);  // one of them is there already
+        if (!mask_ && a == dy) a = std::exchange(b, nullptr);  // one of them is already there
         if (!mask_ && b == dy) b = nullptr;
         if (a == nullptr) return;
         const auto hand_on = [&](auto formula, const auto*... from) {

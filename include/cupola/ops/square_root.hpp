@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Square roots for formulas of elements. On the host they become vector instructions on every processor: std::sqrt may set
-// errno, and so g++ makes a loop with it a scalar one unless the user's whole build says otherwise. On a GPU they are the
+// Square roots for element formulas. On the host, compilers vectorise them for every processor: std::sqrt may set
+// errno, so g++ does not vectorise a loop with it unless the user's whole build disables this. On a GPU they are the
 // GPU's own.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// x^(-1/2) for a normal x > 0, to a float's precision or the bit beside it: Newton's steps from a guess in the
-/// exponent. For 0 some finite number on the host, and infinity on a GPU.
+/// x^(-1/2) for a normal x > 0, as the nearest float or one adjacent to it: Newton steps from an initial guess
+/// in the exponent. For 0 the result is some finite number on the host, and infinity on a GPU.
 [[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float inverse_square_root(float x) {
 #ifdef __CUDA_ARCH__
     return rsqrtf(x);
 #else
-    constexpr std::uint32_t guess = 0x5F375A86;  // 3/2 of the bits of 1, less what makes the guess's error smallest
+    constexpr std::uint32_t guess = 0x5F375A86;  // 3/2 of the bits of 1, less a shift that minimises the error
     float r = std::bit_cast<float>(guess - (std::bit_cast<std::uint32_t>(x) >> 1));
     const float half = 0.5F * x;
     r *= 1.5F - half * r * r;
@@ -27,7 +27,7 @@ namespace cupola::inline CUPOLA_ABI {
 #endif
 }
 
-/// x^(1/2) for x >= 0, to a float's precision or the bit beside it.
+/// x^(1/2) for x >= 0, as the nearest float or one adjacent to it.
 [[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float square_root(float x) {
 #ifdef __CUDA_ARCH__
     return sqrtf(x);

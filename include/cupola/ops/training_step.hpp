@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TrainingStep<Device>: what a training's step computes beside its network and its optimiser. Each function queues its
-// work on the context and waits for nothing; pointers are to the device's memory.
+// TrainingStep<Device>: the computations of a training step beside its network and its optimiser. Each function queues
+// its work on the context without waiting; pointers are to the device's memory.
 #pragma once
 
 #include <cupola/core/abi.hpp>

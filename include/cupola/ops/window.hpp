@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of a window that slides over height and width: output extents and padding, as TensorFlow defines SAME
-// and VALID.
+// Window arithmetic over height and width: output extents and padding, as TensorFlow defines SAME and VALID.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// SAME: ceil(input / stride) outputs; the padding is split in two and the odd one goes at the end.
+/// SAME: ceil(input / stride) outputs; the padding is split in two and, if it is odd, is larger at the end.
 /// VALID: no padding.
 enum class Padding : std::uint8_t { same, valid };
 
@@ -45,8 +44,8 @@ struct WindowAxis {
 
 namespace impl {
 
-/// The sum of clamp(first + i * stride, 0, limit) over i from 0 to count - 1, without a loop: compilers limit the turns of
-/// a loop in constant evaluation, and an axis may be long.
+/// The sum of clamp(first + i * stride, 0, limit) over i from 0 to count - 1, without a loop: compilers limit the
+/// number of iterations in constant evaluation, and an axis may be long.
 [[nodiscard]] constexpr std::int64_t sum_of_clamped(std::int64_t first, std::int64_t stride, std::int64_t count,
                                                     std::int64_t limit) {
     // Terms [0, low) are 0, terms [low, high) are between the bounds, terms [high, count) are `limit`.
@@ -68,13 +67,13 @@ namespace impl {
     return axis.input < 1 ? 0 : sum(axis.window - axis.pad_begin) - sum(-axis.pad_begin);
 }
 
-/// What a window covers, of a WindowAxis or of a device's own form of one with the same members. The first input of an
-/// output's window, which is negative in the padding.
+/// The elements that a window covers, for a WindowAxis or a device's own type with the same members. The first input of
+/// an output's window; negative in the padding.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_start(const Axis& axis, Index output) {
     return output * axis.stride - axis.pad_begin;
 }
-/// The inputs [begin, end) that an output's window holds, of which there is at least one, and how many they are.
+/// The inputs [begin, end) inside an output's window, of which there is at least one, and their number.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index window_begin(const Axis& axis, Index output) {
     const Index start = window_start(axis, output);
@@ -93,7 +92,7 @@ template <class Axis, class Index>
 
 /// n / stride for n >= 0.
 [[nodiscard]] constexpr std::int64_t strides_in(const WindowAxis& axis, std::int64_t n) { return n / axis.stride; }
-/// The outputs [first, last] whose windows hold an input; none where first > last.
+/// The outputs [first, last] whose windows contain an input; none where first > last.
 template <class Axis, class Index>
 [[nodiscard]] CUPOLA_HOST_DEVICE constexpr Index first_output(const Axis& axis, Index input) {
     const Index past =
