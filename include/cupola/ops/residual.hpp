@@ -4,7 +4,7 @@
 //
 //   Add    y = a + b, with an optional fused ReLU; backward masks once and passes the gradient to both inputs. Backward
 //          reads the output where there is a ReLU. The second gradient may share the memory of the output's.
-//   Fork   its output is its input, and has two readers; backward adds their two gradients. The sum may share the memory
+//   Fork   its output is its input, and has two readers: backward adds both gradients. The sum may lie in the memory
 //          of the first.
 #pragma once
 

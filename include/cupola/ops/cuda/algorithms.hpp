@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise algorithms and sums on `Cuda`, with the names of tensor/algorithms.hpp. Spans are of the context's
-// device. What changes elements is queued on the context's stream. What returns a number to the host waits for the
-// stream and cannot be captured; it may be called on another device, by one thread at a time. Its form whose name
-// begins with queue_ writes the number to the device and waits for nothing.
+// Element-wise algorithms and sums on `Cuda`, with the names of tensor/algorithms.hpp. Spans are in the memory of the
+// context's device. Functions that change elements are queued on the context's stream. Functions that return a number
+// to the host wait for the stream and cannot be captured; they may be called on another device, by one thread at a
+// time. Their variants named queue_... write the number to the device and wait for nothing.
 //
-// A sum is added in an order that depends on the count alone: the same bits each time, though not `Host`'s. hash_of()
-// is `Host`'s.
+// A sum is added in an order that depends only on the count: the bits are the same each time, but not those of `Host`.
+// hash_of() gives the same value as on `Host`.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ inline void queue_sum_of_squares(const CudaContext& context, std::span<const flo
     return impl::read_result<double>(context);
 }
 
-/// Whether no value is infinite or not a number: 1 if so, else 0.
+/// 1 if every value is finite, else 0.
 inline void queue_all_finite(const CudaContext& context, std::span<const float> values, std::int32_t* to) {
     impl::reduce<std::uint64_t>(context, static_cast<std::int64_t>(values.size()), impl::NotFinite{values.data()},
                                 impl::NoneTo{to});
@@ -79,7 +79,7 @@ inline void queue_all_finite(const CudaContext& context, std::span<const float> 
     return impl::read_result<std::int32_t>(context) != 0;
 }
 
-/// The 64-bit hash of the bits of `values` that `Host` computes.
+/// The 64-bit hash of the bits of `values`, equal to that computed on `Host`.
 inline void queue_hash_of(const CudaContext& context, std::span<const float> values, std::uint64_t* to) {
     impl::reduce<std::uint64_t>(context, static_cast<std::int64_t>(values.size()), impl::HashOf{values.data()},
                                 impl::SumTo<std::uint64_t>{to});

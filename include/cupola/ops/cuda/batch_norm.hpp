@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation on `Cuda`: kernels of our own. In training forward is three: the sums of blocks of rows, all
-// blocks' and what follows from them a channel, and the values; so is backward. cuDNN's cannot be cut in two between
-// the reduction and the rest, which synchronised statistics need, and reads running statistics that it changes.
+// Batch normalisation on `Cuda`, by Cupola's own kernels. In training, forward consists of three kernels: the first
+// sums over blocks of rows, the second merges the blocks' sums and computes the factors per channel, the third writes
+// the values; backward has the same structure. cuDNN's batch normalisation cannot be split after the reduction, which
+// synchronised statistics require, and it updates the running statistics.
 //
-// The sums that replicas all-reduce are in the host's memory: those four functions copy them there and back and wait.
+// The sums that replicas all-reduce are in host memory: those four functions copy them there and back and wait.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Called for each channel: from the running statistics.
+/// Called per channel: computes the factors from the running statistics.
 struct NormFromRunning {
     NormSaved state;
     const float *mean, *variance, *weight;
@@ -30,7 +31,8 @@ struct NormFromRunning {
     }
 };
 
-/// Called for each channel: from the batch's moments. `mean` and `variance` are where the batch's go, or null.
+/// Called per channel: computes the factors from the batch's moments and writes these to `mean` and `variance` where
+/// not null.
 struct NormFromMoments {
     NormSaved state;
     float *mean, *variance;
@@ -45,7 +47,7 @@ struct NormFromMoments {
     }
 };
 
-/// The merged sums of all replicas, of which there may be more than of this one.
+/// Uses the merged sums of all replicas, whose count may exceed this replica's.
 struct NormFromSums {
     NormFromMoments each;
     const double* sums;
@@ -65,7 +67,7 @@ struct NormFactorsFromSums {
     }
 };
 
-/// Where nothing is to be done yet.
+/// Does nothing: the sums are not yet merged.
 struct NormKeepSums {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, const NormMoments&) const {}
 };
@@ -84,7 +86,7 @@ public:
           mask_(relu_ && !build.relu_mask_applied_by_next),
           training_(build.training) {}
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows for each
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: the sums, three rows per
     /// block, and two rows of factors.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = 3 * row_bytes();
@@ -109,7 +111,7 @@ public:
         if (args.input_gradient != nullptr) apply_backward(args);
     }
 
-    // See ops/batch_norm.hpp. The sums are in the host's memory.
+    // See ops/batch_norm.hpp. The sums are in host memory.
     [[nodiscard]] std::int64_t statistics_size() const { return batch_norm_sums(blocks_.channels); }
     static void merge_forward(std::span<const double* const> parts, std::int64_t size, double* merged) {
         merge_moments(parts, size, merged);
@@ -128,7 +130,7 @@ public:
                      impl::NormFromSums{from_moments(args), sums_of(args), blocks_.channels});
         apply(args);
     }
-    /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
+    /// Also writes the gradients of the weight and the bias, which are those of this replica's samples.
     void backward_statistics(const BackwardArgs<Cuda, T>& args, double* sums) const {
         queue_gradient_sums(args);
         fetch(args, sums);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Convolution on `Cuda` by cuDNN's graph interface, with bias and ReLU in the same call. Plans are chosen in the
-// constructor: CudaOptions says by which rules, and may hold the choices of another run.
+// constructor: CudaOptions sets the rules, and may contain the choices of another run.
 //
-// In float, weights and their gradients are used where they lie. In bfloat16 and in half, cuDNN 9.19 wants the weights
-// and the bias in it too, and gives the gradient of the weights in it: `prepare` rounds the former, `backward` widens
-// the latter.
+// In float, weights and their gradients are used in place. In bfloat16 and in half, cuDNN 9.19 requires the weights and
+// the bias in the same type, and returns the gradient of the weights in it: `prepare` rounds the former, `backward`
+// widens the latter.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ public:
         PlanChoices* const choices = context.options().plan_choices.get();
         const auto plan = [&](impl::ConvolutionDirection direction) {
             impl::ConvolutionProblem problem{direction, build.batch, shape, element_type_of<T>, relu_};
-            // cuDNN's engines with a ReLU have a bias before it: without one, zeros.
+            // cuDNN's engines with a ReLU require a bias before it: zeros where there is none.
             problem.shape.bias = adds_bias();
             return std::move(impl::plan_convolution(target, problem, rules, choices).plan);
         };
@@ -64,7 +64,7 @@ public:
                 .scratch = gradient_bytes() + std::max(workspace, shape_.bias ? rows_.partial_bytes() : 0)};
     }
 
-    /// Rounds the weights and the bias. Called once after each change of the parameters.
+    /// Rounds the weights and the bias. Called once per change of the parameters.
     void prepare(const ForwardArgs<Cuda, T>& args) {
         if constexpr (!std::same_as<T, float>) {
             Convert<Cuda>::run(args.context, args.parameters[0], reinterpret_cast<T*>(args.packed), weights_);
@@ -122,7 +122,7 @@ private:
     [[nodiscard]] std::size_t packed_bias_bytes() const {
         return bias_is_packed() ? aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(T)) : 0;
     }
-    /// Where cuDNN writes the weights' gradient when it cannot write it into the arena.
+    /// The place where cuDNN writes the weights' gradient when it cannot write into the arena.
     [[nodiscard]] std::size_t gradient_bytes() const { return aligned(static_cast<std::size_t>(weights_) * sizeof(T)); }
 
     [[nodiscard]] T* packed_bias(const ForwardArgs<Cuda, T>& args) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel of dropout on `Cuda`: a thread takes the four numbers of a block. The numbers are those of every other
-// device, and so are the bits of the result. In a captured step, the step's number is read on the device.
+// The dropout kernel on `Cuda`: each thread uses the four random numbers of one block. The numbers, and so the bits of
+// the result, are those of every other device. In a captured step, the step's number is read on the device.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Called for each four elements of a sample, of which the last of a sample may be fewer. `packed`: they never are, and
-/// can be read at once.
+/// Called per group of four elements of a sample; the last group of a sample may be smaller. With `packed` all groups
+/// are full and are read with one instruction.
 template <class T, bool packed>
 struct DropoutFour {
     DropoutPass dropout;
     const T* from;
     T* to;
-    const std::uint32_t* step_scalar;  // where the step is read instead, if not null
-    Divisor fours;                     // of a sample
+    const std::uint32_t* step_scalar;  // if not null, the step is read from here
+    Divisor fours;                     // groups of four in a sample
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         const auto [sample, four] = fours.divide(i);

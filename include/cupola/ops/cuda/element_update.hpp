@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of an optimiser's formula on `Cuda`: one, or for a formula that measures the measure with its sums, the rate from
-// them, and the update. Nothing waits: the rate stays on the device. The sums are added in an order that depends on the
-// count alone.
+// The kernels of an optimiser's formula on `Cuda`: one kernel or, for a formula with a measure, three: the measure with
+// its sums, the rate computed from them, and the update. The host never waits: the rate stays on the device. The sums
+// are added in an order that depends only on the count.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace ops {
 
 template <>
 struct ElementUpdate<Cuda> {
-    /// In a step that is repeated the constants are read where that step has them on the device, when the kernels run.
+    /// In a captured step, the constants are read from the device when the kernels run.
     template <UpdateFormula F>
     static void run(const CudaContext& context, const UpdateConstants<F>& constants, float* w, const float* gradient,
                     const FormulaState<F>& state, std::int64_t count) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// for_each_element on `Cuda`: one kernel, whose threads take 16 bytes at a time of the array with the smallest elements.
+// for_each_element on `Cuda`: one kernel, in which each thread processes 16 bytes at a time of the array with the
+// smallest elements.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folding a batch normalisation into weights on `Cuda`: a thread a weight, once for each set of parameters.
+// Folds a batch normalisation into weights on `Cuda`: one thread per weight, once per set of parameters.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Called for each weight, and for each channel's bias after them.
+/// Called per weight, and after them per channel's bias.
 struct FoldNorm {
     FoldedBatchNorm n;
     float *weight, *bias;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sum of the squares of a gradient on `Cuda`, in double and in an order that depends on the count alone.
-// sum_of_squares() waits for the stream, and a step that calls it cannot be captured; the others leave what they find
-// on the device.
+// The sum of squares of a gradient on `Cuda`, in double and in an order that depends only on the count.
+// sum_of_squares() waits for the stream, so a step that calls it cannot be captured; the other functions leave their
+// results on the device.
 #pragma once
 
 #include <cstdint>
@@ -31,21 +31,22 @@ struct GradientNorm<Cuda> {
         impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms}, impl::SumTo<double>{to});
     }
 
-    /// The squares of one span of a gradient, after those of the others of which the first sets the sum.
+    /// Adds the squares of one span of a gradient to the sum; the first span sets the sum.
     static void queue_squares(const CudaContext& context, const float* w, const float* gradient, std::int64_t count,
                               const GradientTerms& terms, bool first) {
         impl::reduce<double>(context, count, impl::GradientSquare{w, gradient, terms},
                              impl::AddSumTo{clipping(context), first});
     }
-    /// Where the scale is, on the device, that the update queued next clips by: there is one such place.
+    /// The address, on the device, of the scale that the next queued update clips by; there is only one.
     [[nodiscard]] static const float* clip_scale(const CudaContext& context) { return scale(context); }
-    /// Queues the scale that clips a gradient of those squares to `max_norm`, times *before if that is given.
+    /// Queues the computation of the scale that clips a gradient with that sum of squares to `max_norm`, times *before
+    /// if `before` is not null.
     static void queue_clip_scale(const CudaContext& context, double max_norm, const float* before) {
         impl::launch(context, 1, impl::ClipScaleTo{clipping(context), max_norm, before, scale(context)});
     }
 
 private:
-    /// The last bytes of the context's memory for sums, which no sum and no result of one reaches.
+    /// The last bytes of the context's memory for sums, which neither sums nor their results use.
     [[nodiscard]] static double* clipping(const CudaContext& context) {
         return reinterpret_cast<double*>(context.sums() + CudaContext::sums_bytes) - 2;
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Cuda`: three products by cuBLASLt, with bias and ReLU in the first one's epilogue, and one kernel
-// of our own over the gradient that applies the mask of a fused ReLU and sums the bias gradient. Where cuBLASLt has no
-// algorithm for a shape, or operands lie at odd addresses, a product is a kernel of our own too.
+// Linear layers on `Cuda`: three products by cuBLASLt, with bias and ReLU in the epilogue of the first, and one of
+// Cupola's own kernels over the gradient, which applies the mask of a fused ReLU and sums the bias gradient. Where
+// cuBLASLt has no algorithm for a shape, or operands are not aligned, the product uses Cupola's own kernel too.
 //
-// cuBLASLt's matrices lie column by column, ours row by row: each of ours is to it the transpose, and Y = X W^T + b,
-// with N samples, I inputs and O outputs, becomes
+// cuBLASLt's matrices are column-major, Cupola's row-major: to cuBLASLt, each of Cupola's matrices is its transpose,
+// and Y = X W^T + b, with N samples, I inputs and O outputs, becomes
 //
-//                     what it computes   A, as it lies        B, as it lies         D
-//   forward           Y^T  = W X^T       W: I x O, turned     X: I x N              Y: O x N, a bias for each row
+//                     product            A, in memory         B, in memory          D
+//   forward           Y^T  = W X^T       W: I x O, transposed X: I x N              Y: O x N, one bias per row
 //   input gradient    dX^T = W^T dY^T    W: I x O             dY: O x N             dX: I x N
-//   weight gradient   dW^T = X^T dY      X: I x N             dY: O x N, turned     dW: I x O
+//   weight gradient   dW^T = X^T dY      X: I x N             dY: O x N, transposed dW: I x O
 //
-// In bfloat16 and in half the products read a copy of the weights that `prepare` rounds, and of the bias, which
-// cuBLASLt wants in the output's type; the weights' gradient goes to the arena in float.
+// In bfloat16 and in half the products read a rounded copy of the weights, and of the bias, which cuBLASLt requires in
+// the output's type; `prepare` makes both. The weights' gradient is written to the arena in float.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// y = relu(sum + bias). `bias` may be null. A NaN stays one.
+/// y = relu(sum + bias). `bias` may be null. A NaN is kept.
 template <class T>
 struct LinearOutput {
     T* to;
@@ -67,8 +67,8 @@ template <impl::CudaElement T>
 class Linear<Cuda, T> {
     /// Whether the products read rounded copies of the parameters.
     static constexpr bool rounds = !std::same_as<T, float>;
-    /// Below so many inputs a rounded bias is a fraction of the sum that shows: the product is ours then, which adds it in
-    /// float.
+    /// With fewer inputs than this, the rounding of the bias is a significant part of the sum: the product then uses
+    /// Cupola's own kernel, which adds the bias in float.
     static constexpr std::int64_t few_terms = 16;
     using Product = impl::CublasProduct;
 
@@ -134,12 +134,12 @@ public:
                 .scratch = scratch};
     }
 
-    /// How many of the products are cuBLASLt's: at most three in training.
+    /// The number of products by cuBLASLt: at most three in training.
     [[nodiscard]] int library_products() const {
         return (forward_.found() ? 1 : 0) + (backward_weights_.found() ? 1 : 0) + (backward_data_.found() ? 1 : 0);
     }
 
-    /// Rounds weights and bias. Called once after each change of the parameters.
+    /// Rounds weights and bias. Called once per change of the parameters.
     void prepare(const ForwardArgs<Cuda, T>& args)
         requires(rounds)
     {

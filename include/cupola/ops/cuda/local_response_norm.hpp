@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local response normalisation on `Cuda`, by kernels of our own: cuDNN's fast ones are for windows of 5 channels in
+// Local response normalisation on `Cuda`, by Cupola's own kernels: cuDNN's fast ones are for windows of 5 channels in
 // float. Nothing is kept between forward and backward.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Queues y = normalised x. `y` is not `x`: threads read their neighbours' elements.
+/// Queues y = normalised x. `y` must not be `x`: threads read their neighbours' elements.
 template <class T>
 void norm_forward(const CudaContext& context, const LocalResponseNormShape& shape, std::int64_t pixels, const T* x,
                   T* y) {
@@ -31,7 +31,7 @@ void norm_forward(const CudaContext& context, const LocalResponseNormShape& shap
     }
 }
 
-/// Queues the gradient; with `mask`, 0 where x is not positive. `dx` is neither `x` nor `dy`.
+/// Queues the gradient; with `mask`, 0 where x is not positive. `dx` must be neither `x` nor `dy`.
 template <class T>
 void norm_backward(const CudaContext& context, const LocalResponseNormShape& shape, std::int64_t pixels, const T* x,
                    const T* dy, T* dx, bool mask) {

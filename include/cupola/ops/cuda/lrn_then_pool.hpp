@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm and then MaxPool2d on `Cuda`, one kernel in each direction: the normalised values and their
-// gradients are nowhere but in registers, computed by each thread whose window holds them. Where the kernels for chunks
-// do not fit they go through scratch.
+// LocalResponseNorm followed by MaxPool2d on `Cuda`, one kernel in each direction: the normalised values and their
+// gradients exist only in registers, computed by each thread whose window contains them. For shapes that the kernels
+// for chunks do not support, they are stored in scratch memory.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut of option A on `Cuda`: a thread takes n channels of one pixel. With n > 1 the input's channels begin and end
-// at multiples of n among the output's.
+// The option A shortcut on `Cuda`: a thread processes n channels of one pixel. With n > 1 the input's channels begin
+// and end at multiples of n among the output's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The windows as a pooling's, over `channels` of the output, or of the input.
+/// The windows in the form of a pooling's, over `channels` channels of the output, or of the input.
 [[nodiscard]] inline PoolExtents shortcut_extents(const OptionAShortcutShape& shape, std::int64_t channels,
                                                   int channels_per_thread) {
     return {PoolingShape{shape.height, shape.width, channels, PoolingKind::average}, channels_per_thread};
@@ -52,7 +52,7 @@ struct ShortcutForward {
     }
 };
 
-/// Windows do not overlap, so each input has one gradient.
+/// Windows do not overlap, so each input has only one gradient.
 template <class T, int n>
 struct ShortcutBackward {
     PoolExtents extents;  // of the input's channels

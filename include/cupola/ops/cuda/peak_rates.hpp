@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rates of a `Cuda` device: a large product by cuBLASLt, and a copy of 512 MiB from its memory to its memory; the
-// best of some runs, timed by events. The matrices hold one small number throughout, which takes less power than a
-// network's: the rate is what the GPU reaches at most.
+// The peak rates of a `Cuda` device: a large product by cuBLASLt, and a copy of 512 MiB within its memory; the best of
+// several runs, timed by events. All elements of the matrices are the same small number, which takes less power than a
+// network's values: the rate is the maximum that the GPU reaches.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct MeasurePeakRates<Cuda, T> {
 private:
     static constexpr int runs = 12;
 
-    /// The best run, after one that is not counted: it loads the kernel and wakes the GPU.
+    /// The best run, after an uncounted one that loads the kernel and wakes the GPU.
     template <class Work>
     static double least_seconds(const CudaContext& context, Work&& work) {
         std::array<impl::CudaEvent, 2> events;
@@ -57,8 +57,8 @@ private:
     }
 
     static double operations(const CudaContext& context) {
-        // Square matrices of 64 and 128 MiB: some thousand blocks of the result, so that the last wave of them is a
-        // small part.
+        // Square matrices of 64 and 128 MiB: several thousand blocks of the result, so that the last wave of blocks is
+        // a small part.
         constexpr std::int64_t n = sizeof(T) == 4 ? 4096 : 8192;
         constexpr impl::CublasMatrix matrix{impl::cublas_type<T>, n, n}, transposed{impl::cublas_type<T>, n, n, true};
         impl::CublasProduct product(context, transposed, matrix, matrix, impl::CublasProduct::Epilogue::none, false);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MaxPool2d and then LocalResponseNorm on `Cuda`: forward is one kernel, which saves the pooled values and the places
-// of the maxima; backward makes the gradient of the pooled values in scratch and gathers the input's from there. (In
-// one kernel each pooled value's gradient would be computed by all of the inputs that its window holds.)
+// MaxPool2d followed by LocalResponseNorm on `Cuda`: forward is one kernel, which saves the pooled values and the
+// window offsets of the maxima; backward computes the gradient of the pooled values in scratch memory and gathers the
+// input's from there. (In a single kernel, each pooled value's gradient would be computed by all of the inputs in its
+// window.)
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling on `Cuda`, by kernels of our own: padding that is longer at the end needs no copy, the place of a maximum is
-// a byte where the window has at most 15 x 15 offsets, and a NaN is never lost.
+// Pooling on `Cuda`, by Cupola's own kernels: padding that is larger at the end needs no copy, the window offset of a
+// maximum is one byte where the window has at most 15 x 15 elements, and a NaN is never lost.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The extent of a window that kernels know: 2 or 3 both ways; 0 for every other.
+/// The window extents for which kernels are specialised: 2 or 3 in both directions; 0 for all others.
 [[nodiscard]] constexpr int known_window(const PoolingShape& shape) {
     return shape.height.window == shape.width.window && (shape.height.window == 2 || shape.height.window == 3)
                ? static_cast<int>(shape.height.window)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax cross-entropy on `Cuda`, in double as on every device: some threads a sample compute loss, gradient and
-// whether it is right, and a block of threads adds its samples up. Sums are in an order that depends on the number of
-// samples alone. Logits and labels are in the device's memory.
+// Softmax cross-entropy on `Cuda`, in double as on every device: several threads per sample compute the loss, the
+// gradient and whether the prediction is correct, and a thread block sums its samples. Sums are in an order that
+// depends only on the number of samples. Logits and labels are in the device's memory.
 //
-// `queue` leaves the batch's LossReport where it is told to and waits for nothing; `forward` waits and reads it.
+// `queue` writes the batch's LossReport to the given place and waits for nothing; `forward` waits and reads it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The reports of a warp's lanes added up, in every lane the same: a + b is b + a.
+/// The sum of the reports of a warp's lanes, the same in every lane: a + b equals b + a.
 __device__ inline LossReport warp_report(LossReport report) {
     for (int step = 16; step > 0; step /= 2) {
         const LossReport other{__shfl_xor_sync(0xFFFF'FFFFU, report.sum, step),
@@ -34,7 +34,7 @@ __device__ inline LossReport warp_report(LossReport report) {
     return report;
 }
 
-/// The sum over groups of `lanes` neighbouring lanes, in each of them the same.
+/// The sum over groups of `lanes` neighbouring lanes, the same in each of them.
 template <int lanes>
 __device__ double lanes_sum(double value) {
     for (int step = lanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xFFFF'FFFFU, value, step);
@@ -50,7 +50,7 @@ struct LossArguments {
     double smoothing;
 };
 
-/// `lanes` threads a sample, `samples` samples at a time; writes reports[blockIdx.x].
+/// `lanes` threads per sample, `samples` samples at a time; writes reports[blockIdx.x].
 template <class T, int lanes, int threads, int samples>
 __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArguments<T> a, LossReport* reports) {
     constexpr int at_once = threads / lanes;
@@ -58,13 +58,13 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
     enum : std::uint8_t { wrong, right, no_class };
     __shared__ double losses[samples];
     __shared__ std::uint8_t states[samples];
-    __shared__ LossReport of_lane[32];  // of the first warp's; not in registers, of which there are few
+    __shared__ LossReport of_lane[32];  // of the first warp's lanes; in shared memory because registers are scarce
     const int lane = static_cast<int>(threadIdx.x) % lanes;
     if (threadIdx.x < 32) of_lane[threadIdx.x] = {0, 0, -1, 0};
     for (std::int64_t part = blockIdx.x; part * samples < a.batch; part += gridDim.x) {
         const std::int64_t first = part * samples;
         for (int s = static_cast<int>(threadIdx.x) / lanes; s < samples; s += at_once) {
-            // Lanes without a sample add nothing, and take part in the sums.
+            // Lanes without a sample add nothing, but take part in the sums.
             const std::int64_t n = first + s, classes = n < a.batch ? a.classes : 0;
             const T* const z = a.logits + n * a.classes;
             float largest = -INFINITY;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
                     top = place;
                 }
             }
-            // Of each logit its distance to the largest: log(total) is lost in a sum with logits above 1e15.
+            // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
             const auto below = [&](std::int64_t c) {
                 return static_cast<double>(largest) - static_cast<double>(static_cast<float>(z[c]));
             };
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
             const bool is_class = label >= 0 && label < a.classes;
             const double label_below = is_class ? below(label) : static_cast<double>(NAN);
             losses[s] = log_total + ((1.0 - a.smoothing) * label_below + a.smoothing * mean_below);
-            // Among logits with a NaN none is the largest.
+            // If a logit is NaN, none is the largest.
             states[s] = !is_class ? no_class : top == label && !isnan(log_total) ? right : wrong;
         }
         __syncthreads();
@@ -127,14 +127,14 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
             const std::int32_t label = bad ? a.labels[first + s] : 0;
             add_report(of_lane[threadIdx.x], {losses[s], states[s] == right ? 1 : 0, bad ? first + s : -1, label});
         }
-        __syncthreads();  // before the next samples' losses
+        __syncthreads();  // before the losses of the next samples
     }
     if (threadIdx.x >= 32) return;
     const LossReport report = warp_report(of_lane[threadIdx.x]);
     if (threadIdx.x == 0) reports[blockIdx.x] = report;
 }
 
-/// The blocks' reports in their order, by one warp.
+/// Sums the blocks' reports in order, in one warp.
 template <int threads>
 __global__ void __launch_bounds__(threads)
     add_loss_reports_kernel(const LossReport* reports, std::int64_t count, LossReport* to) {
@@ -154,8 +154,9 @@ class SoftmaxCrossEntropy<Cuda, T> {
 public:
     SoftmaxCrossEntropy(std::int64_t classes, float smoothing) : classes_(classes), smoothing_(smoothing) {}
 
-    /// Queues the loss of `batch` rows of logits; `gradient`, where given, is written. `report` is written when that is
-    /// done: it is in the device's memory, or in pinned memory of the host. Partial sums lie in the context's memory.
+    /// Queues the loss of `batch` rows of logits; `gradient` is written if it is not null. `report` is written when the
+    /// work is complete: it is in the device's memory, or in pinned memory of the host. Partial sums are in the
+    /// context's memory.
     void queue(const CudaContext& context, const T* logits, const std::int32_t* labels, std::int64_t batch, T* gradient,
                LossReport* report) const {
         const auto smoothing = static_cast<double>(smoothing_);
@@ -171,10 +172,10 @@ public:
         }
     }
 
-    /// What a report that is there says. Throws InvalidArgument for a label that is no class.
+    /// Converts a completed report. Throws InvalidArgument for a label outside [0, classes).
     [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
 
-    /// Waits for the result. A step that is captured uses `queue`.
+    /// Waits for the result. A captured step uses `queue`.
     LossResult forward(const CudaContext& context, const T* logits, const std::int32_t* labels, std::int64_t batch,
                        T* gradient) const {
         queue(context, logits, labels, batch, gradient, impl::result_of_sum<LossReport>(context));
@@ -182,7 +183,7 @@ public:
     }
 
 private:
-    /// The most blocks: their reports lie in the context's memory before a result.
+    /// The maximum number of blocks: their reports are in the context's memory before a result.
     static constexpr std::int64_t max_blocks = static_cast<std::int64_t>(impl::results_offset / sizeof(LossReport));
 
     template <int lanes, int threads, int samples>

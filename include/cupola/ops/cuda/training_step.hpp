@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step on `Cuda` queues beside its network and its optimiser: numbers that change from step to step,
-// the batch, the gradients' weighted sum and mean, and what the host is to read. Each is one kernel on the context's
-// stream, and waits for nothing.
+// The work of a training step on `Cuda` beside its network and its optimiser: numbers that change from step to step,
+// the batch, the gradients' weighted sum and mean, and the values that the host reads. Each function queues one kernel
+// on the context's stream, and waits for nothing.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +25,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// *to = value, which travels as a kernel's argument: the host may change its own at once.
+/// *to = value, which is passed as a kernel's argument, so that the host may change its own copy at once.
 template <class V>
 void queue_set(const CudaContext& context, V* to, const V& value) {
     static_assert(std::is_trivially_copyable_v<V> && sizeof(V) <= SetBytes::max_bytes);
     launch(context, 1, SetTo<V>{to, value});
 }
 
-/// The step's constants to where they are taken from, the same way.
+/// Copies the step's constants to the place from which kernels read them, in the same way.
 inline void queue_constants(const CudaContext& context, const StepConstants& constants) {
     const std::span<const std::byte> values = constants.values();
     for (std::size_t begin = 0; begin < values.size(); begin += SetBytes::max_bytes) {
@@ -44,7 +44,8 @@ inline void queue_constants(const CudaContext& context, const StepConstants& con
     }
 }
 
-/// Samples and labels of a batch, in the device's memory or pinned, into `samples` and `labels`, unless *healthy is 0.
+/// Copies the samples and labels of a batch, in the device's memory or pinned, to `samples` and `labels`, unless
+/// *healthy is 0.
 inline void queue_take_batch(const CudaContext& context, const BatchView& batch, std::int64_t features, float* samples,
                              std::int32_t* labels, const std::int32_t* healthy) {
     const auto take = [&]<int n>(TakeBatch<n> each) { launch(context, each.threads(), each); };
@@ -56,8 +57,8 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
     }
 }
 
-/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros where there is none. `to` may be one of them.
-/// A single row of weight 1 keeps its bits.
+/// to = the sum of weights[r] * rows[r], in the order of the rows; zeros without rows. `to` may be one of them. A
+/// single row of weight 1 keeps its bits.
 inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
                                std::span<const float> weights, std::span<float> to) {
     require(rows.size() <= WeightedSumAt::max_rows && rows.size() == weights.size(), "a sum on Cuda is of at most ",
@@ -74,14 +75,14 @@ inline void queue_weighted_sum(const CudaContext& context, std::span<const float
     launch_elementwise<float>(context, static_cast<std::int64_t>(to.size()), packs, sum);
 }
 
-/// Makes the gradient not finite if the loss is not: a label that is no class, or a logit of -infinity, leaves a
-/// gradient of numbers.
+/// Makes the gradient not finite if the loss is not: an invalid label, or a logit of -infinity, may leave a finite
+/// gradient.
 inline void queue_poison(const CudaContext& context, const double* loss, float* gradient) {
     launch(context, 1, PoisonBy{loss, gradient});
 }
 
-/// mean = sums / *count, of the same bits where that is 1; `mean` may be `sums`. *healthy becomes 0 if an element or the
-/// count is not finite, and otherwise stays what it is.
+/// mean = sums / *count, with the same bits where *count is 1; `mean` may be `sums`. *healthy becomes 0 if an element
+/// or the count is not finite, and otherwise is unchanged.
 inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
                        std::span<float> mean, std::int32_t* healthy) {
     launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()),
@@ -89,7 +90,8 @@ inline void queue_mean(const CudaContext& context, std::span<const float> sums, 
                               MeanAt{sums.data(), count, mean.data(), healthy});
 }
 
-/// `bytes` from the device to pinned memory of the host, which reads them once an event after this has happened.
+/// Copies `bytes` from the device to pinned memory of the host, which may read them once an event recorded after this
+/// has completed.
 inline void queue_copy_to_pinned(const CudaContext& context, const void* from, void* pinned_to, std::size_t bytes) {
     const auto either = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(pinned_to) | bytes;
     const auto copy = [&]<class Unit>(const Unit* units) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of batch normalisation are made of, without CUDA's syntax, so that a test can run it on the host:
-// how a tensor is cut, which part of it is a thread's, and what is computed for a channel.
+// The parts of the batch normalisation kernels without CUDA syntax, so that tests can run them on the host: the
+// partition of a tensor, a thread's part of it, and the computations per channel.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace impl {
 
 inline constexpr int norm_threads = 256;
 
-/// How a tensor of rows x channels is cut.
+/// The partition of a tensor of rows x channels.
 struct NormBlocks {
     std::int64_t rows = 0, channels = 0;
-    /// Channels of a block of threads, a power of two; rows of one, and how many blocks of them there are.
+    /// Channels per thread block (a power of two), rows per block, and the number of blocks of rows.
     std::int64_t tile = 1, block_rows = 1, blocks = 1;
 
     static constexpr std::int64_t max_tile = 32, enough_blocks = 512, fewest_rows = 64;
@@ -43,13 +43,13 @@ struct NormBlocks {
 /// A thread's part of a block.
 template <int V>
 struct NormThread {
-    /// Threads that share the channels of a tile, and rows that a block of threads takes at a time.
+    /// Threads that share the channels of a tile, and rows that a thread block processes at a time.
     int lanes, step;
     int lane, row;
-    /// Its first channel; whether the tensor has it.
+    /// The thread's first channel, and whether the tensor has that channel.
     std::int64_t channel;
     bool there;
-    /// Its block's first element of that channel, and how many rows there are.
+    /// The block's first element of that channel, and its number of rows.
     std::int64_t first;
     std::int64_t rows;
 
@@ -64,7 +64,7 @@ struct NormThread {
           rows(b.rows_of(block)) {}
 };
 
-/// What backward keeps of forward, a value a channel each; `scale` is weight / sqrt(variance + epsilon).
+/// Values that forward saves for backward, one per channel each; `scale` is weight / sqrt(variance + epsilon).
 struct NormSaved {
     float *mean, *inverse, *scale;
 
@@ -77,7 +77,7 @@ struct NormSaved {
     }
 };
 
-/// A count, a mean and the sum of squared deviations from it: the update of Chan, Golub and LeVeque (1979).
+/// A count, a mean and the sum of squared deviations from it, with the update of Chan, Golub and LeVeque (1979).
 struct NormMoments {
     double count = 0, mean = 0, squares = 0;
 
@@ -88,14 +88,14 @@ struct NormMoments {
         squares += other.squares + delta * delta * count * fraction;
         count = all;
     }
-    /// Of a block, from the value near its mean and the sums of the deviations from that.
+    /// The moments of a block, from a value near its mean and the sums of the deviations from that value.
     [[nodiscard]] CUPOLA_HOST_DEVICE static NormMoments of(double count, float near, float rest, float squares) {
         const auto sum = static_cast<double>(rest);
         return {count, static_cast<double>(near) + sum / count, static_cast<double>(squares) - sum * sum / count};
     }
 };
 
-/// What becomes of a channel's sums of backward; a null pointer is not written.
+/// Converts a channel's sums of backward to gradients and factors; a null pointer is not written.
 struct NormGradients {
     NormSaved state;
     float *weight, *bias, *offset, *slope;
@@ -106,7 +106,7 @@ struct NormGradients {
         write(weight[c], product);
         write(bias[c], sum);
     }
-    /// The factors of norm_backward_kernel. Statistics that are constants have no gradient.
+    /// The factors of norm_backward_kernel. Outside training the statistics are constants and have no gradient.
     CUPOLA_HOST_DEVICE void write_factors(std::int64_t c, double sum, double product) const {
         const double scale = training ? static_cast<double>(state.scale[c]) / count : 0.0;
         offset[c] = static_cast<float>(scale * sum);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernels of batch normalisation: over blocks of rows, a row being the channels of one pixel, as on `Host`.
+// The kernels of batch normalisation over blocks of rows, where a row is the channels of one pixel, as on `Host`.
 //
-// A block of 256 threads takes up to 32 channels of a block of rows; a thread takes V neighbouring channels, 4 or 1,
-// of rows that lie as far apart as the block has rows of threads. Threads of a row read neighbours in memory. Each
-// block's sums are added over its threads by halves, then the blocks' sums in double: each in a fixed order, which
-// depends on the shape alone. Deviations are from a value near the block's mean, so nothing cancels, whatever the mean.
+// A block of 256 threads processes up to 32 channels of a block of rows. A thread processes V neighbouring channels (4
+// or 1) of every step-th row, where step is the number of rows of threads. The threads of a row read adjacent memory.
+// Each block's sums are added over its threads by a binary tree, then the blocks' sums in double; both orders are fixed
+// and depend only on the shape. Deviations are from a value near the block's mean, so nothing cancels, whatever the
+// mean.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where a normalised value is positive, forward and backward have to agree: the product is rounded with the sum, in
-/// both.
+/// Forward and backward must agree on whether a normalised value is positive: the product and the sum are rounded
+/// together (fused) in both.
 [[nodiscard]] __device__ inline float norm_value(float x, float mean, float scale, float bias) {
     return fmaf(x - mean, scale, bias);
 }
 
-/// What a thread has to know of its V channels.
+/// A thread's values for its V channels.
 template <int V>
 struct NormChannels {
     float mean[V], scale[V], shift[V];
@@ -40,18 +41,18 @@ struct NormChannels {
     [[nodiscard]] __device__ float normalised(int k, float x) const {
         return norm_value(x, mean[k], scale[k], shift[k]);
     }
-    /// dy, 0 where a fused ReLU was.
+    /// dy, or 0 where a fused ReLU's output was 0.
     [[nodiscard]] __device__ float masked(int k, float x, float dy, bool relu) const {
         return !relu || normalised(k, x) > 0.0F ? dy : 0.0F;
     }
 };
 
-/// Each thread's values added over the rows of threads, for each lane in its first row; `shared` is of norm_threads for
-/// each of the values. Called by all threads of the block.
+/// Adds each thread's values over the rows of threads; the first row receives the sum per lane. `shared` has
+/// norm_threads elements per value. Called by all threads of the block.
 template <int values>
 __device__ void norm_block_sums(float (&value)[values], float (&shared)[values][norm_threads], int lanes, int step) {
     const int t = static_cast<int>(threadIdx.x);
-    __syncthreads();  // what the last call wrote has been read
+    __syncthreads();  // the values of the previous call have been read
     CUPOLA_UNROLL
     for (int k = 0; k < values; ++k) shared[k][t] = value[k];
     for (int half = step / 2; half > 0; half /= 2) {
@@ -66,14 +67,14 @@ __device__ void norm_block_sums(float (&value)[values], float (&shared)[values][
     for (int k = 0; k < values; ++k) value[k] = shared[k][t % lanes];
 }
 
-/// Three rows for each block: a value near each channel's mean, the sum of the deviations from it, and the sum of their
+/// Three rows per block: a value near each channel's mean, the sum of the deviations from it, and the sum of their
 /// squares.
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_moments_kernel(const T* __restrict__ x, NormBlocks b, float* partial) {
     __shared__ float shared[2 * V][norm_threads];
     const NormThread<V> me(b, static_cast<int>(threadIdx.x), blockIdx.x, blockIdx.y);
-    // The mean of the first rows; of so few that the sum is as good as its terms.
+    // The mean of the first rows, which are few enough for an accurate sum.
     float near[2 * V] = {};
     const std::int64_t few = me.rows < me.step ? me.rows : me.step;
     if (me.there && me.row < few) load_floats<V>(x + me.first + me.row * b.channels, near);
@@ -105,10 +106,10 @@ __global__ void __launch_bounds__(norm_threads)
     }
 }
 
-/// Channels and threads a channel of the kernels that add the blocks' sums.
+/// Channels per block, and threads per channel, of the kernels that add the blocks' sums.
 inline constexpr int merged_channels = 8, merging_threads = norm_threads / merged_channels;
 
-/// sums = [count, means, squares] of all blocks; finish(channel, moments) for each.
+/// sums = [count, means, squares] over all blocks; finish(channel, moments) is called per channel.
 template <class Finish>
 __global__ void __launch_bounds__(norm_threads)
     norm_merge_moments_kernel(const float* partial, NormBlocks b, double* sums, Finish finish) {
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(norm_threads)
     }
 }
 
-/// Two rows for each block: the sums of dy and of dy (x - mean), dy masked where a ReLU is fused.
+/// Two rows per block: the sums of dy and of dy (x - mean), with dy masked where a ReLU is fused.
 template <class T, int V>
 __global__ void __launch_bounds__(norm_threads)
     norm_gradient_sums_kernel(const T* __restrict__ x, const T* __restrict__ dy, NormBlocks b, NormSaved state,
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(norm_threads)
     }
 }
 
-/// sums = [count, sums of dy, sums of dy xhat] of all blocks, and what NormGradients makes of them.
+/// sums = [count, sums of dy, sums of dy xhat] over all blocks, and the results of NormGradients.
 template <class Gradients>
 __global__ void __launch_bounds__(norm_threads)
     norm_merge_gradients_kernel(const float* partial, NormBlocks b, double* sums, Gradients to) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bias_gradient[c] = (or +=) the sum over the rows of gradient[r, c], in a fixed order; where `output` is given,
+// bias_gradient[c] = (or +=) the sum over the rows of gradient[r, c], in a fixed order. Where `output` is given,
 // gradient is first set to zero where output is not positive: the mask of a fused ReLU.
 //
-// A block of threads takes eight columns, which are a sector of memory or two to a row, and 128 rows at a time.
+// A thread block processes eight columns, which are in one or two memory sectors per row, and 128 rows at a time.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ template <class T>
 __global__ void __launch_bounds__(bias_columns* bias_rows)
     bias_gradient_kernel(const T* output, T* gradient, float* bias_gradient, std::int64_t rows, std::int64_t columns,
                          bool accumulate) {
-    constexpr int at_once = 4;  // reads in flight a thread
+    constexpr int at_once = 4;  // reads in flight per thread
     __shared__ float sums[bias_rows][bias_columns];
     const int lane = static_cast<int>(threadIdx.x) % bias_columns, row = static_cast<int>(threadIdx.x) / bias_columns;
     for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * bias_columns; first < columns;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(bias_columns* bias_rows)
         if (row == 0 && column < columns && bias_gradient != nullptr) {
             bias_gradient[column] = accumulate ? bias_gradient[column] + sums[0][lane] : sums[0][lane];
         }
-        __syncthreads();  // before the next columns' sums
+        __syncthreads();  // before the sums of the next columns
     }
 }
 

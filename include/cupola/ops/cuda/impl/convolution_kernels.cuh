@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuDNN leaves to do in a convolution's backward: the mask of the fused ReLU on the gradient of the output and, in
-// the same pass over it, its sum over all positions, which is the gradient of the bias. The sum is added in one order
-// whatever the GPU: within slabs of rows, whose number depends on the rows alone, and then over the slabs.
+// The part of a convolution's backward that cuDNN does not compute: the mask of the fused ReLU on the gradient of the
+// output and, in the same pass, its sum over all positions, which is the gradient of the bias. The sum is added in an
+// order that does not depend on the GPU: within slabs of rows, whose number depends only on the rows, and then over the
+// slabs.
 #pragma once
 
 #include <algorithm>
@@ -64,8 +65,8 @@ __global__ void __launch_bounds__(row_sum_threads)
     }
 }
 
-/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block takes `slab_lanes` channels, with as many
-/// lanes for each.
+/// sum[channel] = the sum over the slabs, or sum[channel] += it. A block processes `slab_lanes` channels, with
+/// `slab_lanes` threads per channel.
 template <int slab_lanes>
 __global__ void __launch_bounds__(slab_lanes* slab_lanes)
     add_slabs_kernel(const float* partial, std::int64_t slabs, std::int64_t channels, bool accumulate, float* sum) {
@@ -98,7 +99,7 @@ void launch_sum_slabs(const CudaContext& context, const RowSlabs& rows, const T*
 }
 
 /// Queues: gradient = 0 where there is an `output` and it is not positive; sum[channel] = the sum of gradient over the
-/// rows, added to what is there where `accumulate` is set. `gradient` and `output` are at multiples of 16 bytes;
+/// rows, added to the previous value where `accumulate` is set. `gradient` and `output` are aligned to 16 bytes;
 /// `partial` has rows.partial_bytes() bytes.
 template <class T>
 void mask_and_sum_rows(const CudaContext& context, const RowSlabs& rows, const T* output, T* gradient, bool accumulate,

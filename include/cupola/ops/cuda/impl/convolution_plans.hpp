@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The three directions of a convolution as graphs of cuDNN's, and the plans chosen for them:
+// The three directions of a convolution as cuDNN graphs, and the plans chosen for them:
 //
-//   forward           y  = relu(x * w + b), without what it has not      tensors x, w, y, and b where there is one
+//   forward           y  = relu(x * w + b), relu and b where present      tensors x, w, y, and b where present
 //   backward data     dx from dy and w                                    tensors dx, w, dy
 //   backward weights  dw from x and dy                                    tensors x, dw, dy
 //
-// All tensors, the weights and the bias too, are of the activations' element type: cuDNN 9.19 has no engine for weight
-// gradients in float from bfloat16 or half, and for a float bias among those only ones compiled at run time. Sums are
-// float.
+// All tensors, including the weights and the bias, have the activations' element type: cuDNN 9.19 has no engine for
+// weight gradients in float from bfloat16 or half, and for a float bias with those types only engines compiled at run
+// time. Sums are in float.
 #pragma once
 
 #include <array>
@@ -28,18 +28,19 @@ namespace impl {
 
 enum class ConvolutionDirection : std::uint8_t { forward, backward_data, backward_weights };
 
-/// One graph: what a plan is for.
+/// One graph: the key of a plan.
 struct ConvolutionProblem {
     ConvolutionDirection direction = ConvolutionDirection::forward;
     std::int64_t batch = 1;
     ConvolutionShape shape;
     ElementType element = ElementType::float32;
-    /// In forward, after it: `shape.bias` says whether a bias is added.
+    /// The activation after forward; `shape.bias` says whether a bias is added.
     bool relu = false;
 };
 
 /// "forward, bias, ReLU of a convolution in float32: 128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1,
-/// padding 2 2 2 2": a sentence's subject, and a choice's key. Padding is of height before and after, then of width.
+/// padding 2 2 2 2": used in messages, and as the key of a choice. Padding is given for height before and after, then
+/// for width.
 [[nodiscard, gnu::cold]] inline std::string describe(const ConvolutionProblem& problem) {
     const auto& [h, w, in, out, bias] = problem.shape;
     const bool forward = problem.direction == ConvolutionDirection::forward;
@@ -58,7 +59,7 @@ struct ConvolutionProblem {
                                              : CUDNN_DATA_FLOAT;
 }
 
-/// The graph; its tensors are numbered in the order of this file's head.
+/// The graph; its tensors are numbered in the order given at the head of this file.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor convolution_graph(const CudnnTarget& target,
                                                                   const ConvolutionProblem& problem) {
     const ConvolutionShape& shape = problem.shape;
@@ -95,7 +96,7 @@ struct ConvolutionProblem {
     return {.rounded_factors = element != ElementType::float32 || tf32, .deterministic = deterministic};
 }
 
-/// What a choice is kept under: cuDNN, the device, the rules, and the problem.
+/// The key under which a choice is kept: cuDNN's version, the device, the rules, and the problem.
 [[nodiscard, gnu::cold]] inline std::string plan_key(const CudnnTarget& target, const ConvolutionProblem& problem,
                                                      const EngineRules& rules) {
     const bool tf32 = problem.element == ElementType::float32 && rules.rounded_factors;
@@ -103,7 +104,7 @@ struct ConvolutionProblem {
                 tf32 ? "TF32, " : "", rules.deterministic ? "deterministic, " : "", describe(problem));
 }
 
-/// Throws DeviceError with the problem and what was passed over where no engine is left.
+/// Throws DeviceError with the problem and the rejected engines where no engine is left.
 [[nodiscard, gnu::cold]] inline ChosenPlan plan_convolution(const CudnnTarget& target,
                                                             const ConvolutionProblem& problem, const EngineRules& rules,
                                                             PlanChoices* choices = nullptr) {

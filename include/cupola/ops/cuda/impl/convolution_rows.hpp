@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the sum over the rows of a matrix of rows x channels is cut up for a GPU: the part of a convolution's kernels
-// that the host can run.
+// The partition of the sum over the rows of a rows x channels matrix for a GPU: the part of the convolution kernels
+// that can also run on the host.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace impl {
 /// Threads of a block that sums rows.
 inline constexpr int row_sum_threads = 256;
 
-/// The rows in slabs of equal size, the last ones shorter or empty. A block takes one slab of up to 32 packs of n
-/// channels.
+/// The rows in slabs of equal size, the last ones shorter or empty. A block processes up to 32 packs of n channels of
+/// one slab.
 struct RowSlabs {
-    /// Two blocks for each of a large GPU's multiprocessors, with room.
+    /// More than two blocks per multiprocessor of a large GPU.
     static constexpr std::int64_t max_slabs = 512;
     static constexpr std::int64_t fewest_rows = 32;
 
@@ -36,13 +36,13 @@ struct RowSlabs {
         const std::int64_t end = (slab + 1) * rows_per_slab;
         return end < rows ? end : rows;
     }
-    /// Threads side by side, each with n channels: a power of two, so that the lanes are one too.
+    /// Threads per row, each with n channels: a power of two, so that the number of lanes is one too.
     [[nodiscard]] CUPOLA_HOST_DEVICE int columns(int n) const {
         int result = 1;
         while (result < 32 && static_cast<std::int64_t>(result) * n < channels) result *= 2;
         return result;
     }
-    /// Blocks side by side.
+    /// Blocks per row.
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t column_blocks(int n) const {
         const std::int64_t width = static_cast<std::int64_t>(columns(n)) * n;
         return (channels + width - 1) / width;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One matrix product by cuBLASLt, set up once and run many times: D = op(A) op(B), with a bias and a ReLU where they
-// are asked for, or D = D + op(A) op(B).
+// One matrix product by cuBLASLt, set up once and run many times: D = op(A) op(B), with an optional bias and ReLU, or D
+// = D + op(A) op(B).
 //
-// Matrices are as cuBLASLt has them, column by column without gaps; what lies in memory row by row is such a matrix
-// transposed. The bias has an element for each row of D, of D's type. Sums split over thread blocks are added in a
-// fixed order, so the bits are the same each time.
+// Matrices are column-major without gaps, as in cuBLASLt; a row-major matrix is the transpose of such a matrix. The
+// bias has one element per row of D, in D's type. Sums split over thread blocks are added in a fixed order, so the bits
+// are the same each time.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline constexpr cudaDataType_t cublas_type<Float16> = CUDA_R_16F;
 
 struct CublasMatrix {
     cudaDataType_t type;
-    /// As it lies, before `transposed`.
+    /// The extents in memory, before `transposed`.
     std::int64_t rows, columns;
     bool transposed = false;
 };
@@ -47,19 +47,19 @@ using CublasPreference = CudaHandle<cublasLtMatmulPreference_t, &cublasLtMatmulP
 
 class CublasProduct {
 public:
-    /// What the addresses of all operands have to be multiples of: what vector loads and tensor maps want.
+    /// The alignment of the addresses of all operands, as vector loads and tensor maps require.
     static constexpr std::size_t operand_alignment = 16;
-    /// Of the memory for split sums: what cuBLASLt asks for, and the most that it is given, what NVIDIA advises for
-    /// Hopper.
+    /// The memory for split sums: the alignment that cuBLASLt requires, and the maximum size, which NVIDIA recommends
+    /// for Hopper.
     static constexpr std::size_t workspace_alignment = 256, max_workspace = std::size_t{32} << 20;
 
     enum class Epilogue : std::uint8_t { none, bias, relu, bias_relu };
 
-    /// None: found() is false.
+    /// No product: found() is false.
     CublasProduct() = default;
 
-    /// Asks cuBLASLt for an algorithm. One that has an epilogue is chosen as if it had a ReLU too, so that a fused ReLU
-    /// changes no other bits.
+    /// Requests an algorithm from cuBLASLt. An algorithm with an epilogue is chosen as if it had a ReLU too, so that
+    /// fusing a ReLU changes no other bits.
     [[gnu::cold]] CublasProduct(const CudaContext& context, const CublasMatrix& a, const CublasMatrix& b,
                                 const CublasMatrix& d, Epilogue epilogue, bool rectifiable) {
         const cublasComputeType_t compute =
@@ -68,7 +68,7 @@ public:
         set(CUBLASLT_MATMUL_DESC_TRANSA, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
         set(CUBLASLT_MATMUL_DESC_TRANSB, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
         has_bias_ = epilogue == Epilogue::bias || epilogue == Epilogue::bias_relu;
-        // The address says how the bias will be aligned; nothing is read there.
+        // The address only gives the alignment of the bias; nothing is read from it.
         if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(operand_alignment));
         make(a_, a);
         make(b_, b);
@@ -85,15 +85,16 @@ public:
 
     /// Whether cuBLASLt has an algorithm for these matrices.
     [[nodiscard]] bool found() const { return found_; }
-    /// Bytes of memory that `run` is given, at any address.
+    /// Bytes of the memory to pass to `run`, at any address.
     [[nodiscard]] std::size_t workspace_bytes() const { return workspace_ == 0 ? 0 : workspace_ + workspace_alignment; }
-    /// Whether `run` takes operands at these addresses.
+    /// Whether `run` accepts operands at these addresses.
     template <class... Operands>
     [[nodiscard]] static bool takes(const Operands*... operands) {
         return ((reinterpret_cast<std::uintptr_t>(operands) % operand_alignment == 0) && ...);
     }
 
-    /// `bias` is null where there is none; `add`: to what D holds, which is not for a product with an epilogue.
+    /// `bias` is null where there is none. With `add` the product is added to D, which a product with an epilogue does
+    /// not support.
     void run(const CudaContext& context, const void* a, const void* b, void* d, const void* bias, bool add,
              std::byte* workspace) {
         if (has_bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -125,7 +126,7 @@ private:
                      "cublasLtMatrixLayoutCreate");
     }
 
-    /// The first algorithm that cuBLASLt's heuristic thinks of, if any.
+    /// The first algorithm in the order of cuBLASLt's heuristic, if any.
     [[gnu::cold]] bool search(const CudaContext& context) {
         CublasPreference preference;
         check_cublas(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
@@ -134,7 +135,7 @@ private:
                          "cublasLtMatmulPreferenceSetAttribute");
         };
         prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{max_workspace});
-        // Of the schemes that split a sum, the one that keeps its parts in float and adds them in order.
+        // Of the schemes that split a sum, only the one that keeps its parts in float and adds them in order.
         prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
         for (const auto attribute :
              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -157,7 +158,7 @@ private:
         }
         return false;
     }
-    /// Whether the algorithm does what the description now says.
+    /// Whether the algorithm supports the current description.
     [[gnu::cold]] bool usable(const CudaContext& context) {
         cublasLtMatmulHeuristicResult_t result{};
         if (cublasLtMatmulAlgoCheck(context.cublas(), description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of one of the engines that cuDNN offers for a graph: the first of those that it ranks for the device, then
-// of those that it falls back to, that keeps the rules and becomes a plan.
+// The choice of one of the engines that cuDNN offers for a graph: the first that satisfies the rules and becomes a
+// plan, in the order in which cuDNN ranks them for the device, followed by cuDNN's fallbacks.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,20 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What an engine must not do; never may it add in less than float.
+/// The rules for an engine. An engine that accumulates in less than float is never allowed.
 struct EngineRules {
-    /// Whether it may round the factors of a product to fewer bits than they have.
+    /// Whether it may round the factors of a product to fewer bits.
     bool rounded_factors = true;
     /// Whether it must give the same bits each time.
     bool deterministic = false;
-    /// Whether it may be compiled when the plan is made, by a compiler that has to be there, for tenths of a second.
+    /// Whether it may be compiled at run time when the plan is made, which needs an installed compiler and tenths of a
+    /// second.
     bool compiled_at_run_time = false;
-    /// An engine that unfolds its input wants many times the tensors' own size.
+    /// The largest workspace. An engine that unfolds its input needs many times the tensors' own size.
     std::size_t max_workspace = std::size_t{1} << 30;
 };
 
-/// An engine's configuration, and what cuDNN says of it.
+/// An engine's configuration, with the properties that cuDNN reports for it.
 struct CudnnEngine {
     CudnnDescriptor config;
     EngineChoice choice;
@@ -50,7 +51,7 @@ struct CudnnEngine {
     }
 };
 
-/// What `config` says of itself.
+/// Reads the properties of `config`.
 [[nodiscard, gnu::cold]] inline CudnnEngine describe_engine(CudnnDescriptor config) {
     CudnnEngine result;
     const CudnnDescriptor engine =
@@ -71,8 +72,8 @@ struct CudnnEngine {
     return result;
 }
 
-/// The engines that cuDNN offers, the best first. None where it has no heuristics of this mode for the graph;
-/// `refusal`, if given, then says why.
+/// The engines that cuDNN offers, the best first. Empty where cuDNN has no heuristics of this mode for the graph;
+/// `refusal`, if given, then receives the reason.
 [[nodiscard, gnu::cold]] inline std::vector<CudnnEngine> cudnn_engines(const CudnnTarget& target,
                                                                        const CudnnDescriptor& graph,
                                                                        cudnnBackendHeurMode_t mode,
@@ -93,7 +94,7 @@ struct CudnnEngine {
     return result;
 }
 
-/// The engine of a choice that was kept. Nothing where this cuDNN has no such engine or knob for the graph.
+/// The engine of a kept choice. Empty where this version of cuDNN has no such engine or knob for the graph.
 [[nodiscard, gnu::cold]] inline std::optional<CudnnEngine> cudnn_engine(const CudnnTarget& target,
                                                                         const CudnnDescriptor& graph,
                                                                         const EngineChoice& choice) {
@@ -121,11 +122,11 @@ struct CudnnEngine {
     }
 }
 
-/// How many engines were passed over, and why: for the message where none is left.
+/// The number of rejected engines, and the reasons: for the message where none is left.
 struct EnginesDropped {
     int tensor_core = 0, down_convert = 0, short_sums = 0, nondeterministic = 0, compiled_at_run_time = 0,
         workspace = 0, refused = 0;
-    /// cuDNN's words for the last one that it refused, or for offering none.
+    /// cuDNN's message for the last engine that it rejected, or for offering none.
     std::string refusal;
 
     [[nodiscard, gnu::cold]] std::string to_text() const {
@@ -145,7 +146,7 @@ struct EnginesDropped {
     }
 };
 
-/// Whether the rules allow an engine; what they do not is counted.
+/// Whether the rules allow an engine; disallowed engines are counted.
 [[nodiscard]] inline bool allowed(const CudnnEngine& engine, const EngineRules& rules, EnginesDropped& dropped) {
     if (!rules.rounded_factors && engine.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return ++dropped.tensor_core, false;
     if (!rules.rounded_factors && engine.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
@@ -158,21 +159,21 @@ struct EnginesDropped {
     return true;
 }
 
-/// A plan and the engine that it was made of.
+/// A plan and the engine from which it was made.
 struct ChosenPlan {
     CudnnPlan plan;
     EngineChoice choice;
     std::vector<cudnnBackendNumericalNote_t> numerical_notes;
     std::vector<cudnnBackendBehaviorNote_t> behavior_notes;
-    /// What was passed over before it, or, without a plan, altogether.
+    /// The engines rejected before it or, without a plan, all rejected engines.
     EnginesDropped dropped;
 
     explicit operator bool() const { return static_cast<bool>(plan); }
 };
 
-/// The plan that `choices` has for `key`; without one, or where cuDNN or the rules no longer allow it, the first engine
-/// that the rules allow and that becomes a plan, which is then kept in `choices`. `choices` may be null. Without any,
-/// what is returned has no plan.
+/// The plan that `choices` has for `key`. Without one, or where cuDNN or the rules no longer allow it, the first engine
+/// that the rules allow and that becomes a plan, which is then kept in `choices`. `choices` may be null. If there is no
+/// such engine, the result has no plan.
 [[nodiscard, gnu::cold]] inline ChosenPlan choose_plan(const CudnnTarget& target, const CudnnDescriptor& graph,
                                                        const EngineRules& rules, PlanChoices* choices,
                                                        const std::string& key) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuDNN's graph interface, owned: descriptors, and the tensors and operations of a graph. Tensors are channels last:
-// extents are given as cuDNN has them, {n, c, h, w}, and the strides are those of n h w c.
+// Owning wrappers of cuDNN's graph interface: descriptors, and the tensors and operations of a graph. Tensors are
+// channels last: extents are given in cuDNN's order, {n, c, h, w}, and the strides are those of n h w c.
 //
-// A graph is made for a handle, whose device must be there, or from a description of a device, which need not be: the
-// plans of such a graph can be made and asked, not run.
+// A graph is made for a handle, whose device must be present, or from a description of a device, which need not be
+// present: the plans of such a graph can be made and queried, but not run.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One object of the interface. Its attributes are set, then it is finalised, then it can be used and asked.
+/// One object of the interface. Its attributes are set, then it is finalised, then it can be used and queried.
 class CudnnDescriptor {
 public:
     CudnnDescriptor() = default;
@@ -54,7 +54,7 @@ public:
         set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(objects), objects.data());
     }
     void finalize() { check_cudnn(cudnnBackendFinalize(get()), "cudnnBackendFinalize"); }
-    /// Whether cuDNN takes it, where a refusal is an answer.
+    /// Finalises without throwing; for callers that handle rejection by cuDNN.
     [[nodiscard]] cudnnStatus_t try_finalize() { return cudnnBackendFinalize(get()); }
 
     template <class V>
@@ -64,7 +64,7 @@ public:
         check_cudnn(cudnnBackendGetAttribute(get(), name, type, 1, &count, &value), "cudnnBackendGetAttribute");
         return value;
     }
-    /// At most `most` values.
+    /// At most `max_count` values.
     template <class V>
     [[nodiscard]] std::vector<V> get_all(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                          std::int64_t max_count) const {
@@ -82,7 +82,7 @@ public:
         const std::vector<char> characters = get_all<char>(name, CUDNN_TYPE_CHAR, size);
         return {characters.begin(), characters.end()};
     }
-    /// The descriptors behind an attribute, of which there are at most `most`; all there are where it is 0.
+    /// The descriptors of an attribute, at most `max_count`, or all of them if that is 0.
     [[nodiscard]] std::vector<CudnnDescriptor> get_descriptors(cudnnBackendAttributeName_t name,
                                                                cudnnBackendDescriptorType_t type,
                                                                std::int64_t max_count = 0) const {
@@ -106,12 +106,12 @@ private:
     CudaHandle<cudnnBackendDescriptor_t, &cudnnBackendDestroyDescriptor> object_;
 };
 
-/// What a plan is made for: a handle, or the description of a device that is not there.
+/// The target of a plan: a handle, or the description of a device that is not present.
 struct CudnnTarget {
     cudnnHandle_t handle = nullptr;
     /// Null where there is a handle.
     const CudnnDescriptor* device = nullptr;
-    /// Of the device, as part of the key under which a choice is kept.
+    /// The device's part of the key under which a choice is kept.
     std::string device_name;
 };
 
@@ -122,7 +122,7 @@ struct CudnnTarget {
     return properties.name;
 }
 
-/// A device from what cuDNN wrote of it, JSON text: CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
+/// A device from cuDNN's JSON description of it: CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_device(std::string_view description) {
     CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::ssize(description), description.data());
@@ -130,7 +130,7 @@ struct CudnnTarget {
     return device;
 }
 
-/// What cuDNN writes of a handle's device, for cudnn_device.
+/// cuDNN's JSON description of a handle's device, for cudnn_device.
 [[nodiscard, gnu::cold]] inline std::string cudnn_device_description(cudnnHandle_t handle) {
     CudnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     device.set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, handle);
@@ -138,10 +138,10 @@ struct CudnnTarget {
     return device.get_text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
 }
 
-/// Bytes that each pointer handed to a plan is a multiple of: what cuDNN's vector loads want.
+/// The alignment in bytes of each pointer passed to a plan, as cuDNN's vector loads require.
 inline constexpr std::int64_t cudnn_alignment = 16;
 
-/// A tensor of extents {n, c, h, w} in memory as n h w c. A virtual one exists within a graph only.
+/// A tensor of extents {n, c, h, w}, stored as n h w c. A virtual tensor exists within a graph only.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_tensor(std::int64_t id, cudnnDataType_t type,
                                                              const std::array<std::int64_t, 4>& extents,
                                                              bool is_virtual = false) {
@@ -158,7 +158,7 @@ inline constexpr std::int64_t cudnn_alignment = 16;
     return tensor;
 }
 
-/// A convolution of two axes, height first: strides, and what is padded before and after.
+/// A convolution over two axes, height first: strides, and padding before and after.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_convolution(const std::array<std::int64_t, 2>& strides,
                                                                   const std::array<std::int64_t, 2>& before,
                                                                   const std::array<std::int64_t, 2>& after) {
@@ -174,7 +174,7 @@ inline constexpr std::int64_t cudnn_alignment = 16;
     return convolution;
 }
 
-/// The attributes that the three operations of a convolution name differently.
+/// The attributes whose names differ between the three operations of a convolution.
 struct CudnnConvolutionNames {
     cudnnBackendDescriptorType_t operation;
     cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
@@ -203,7 +203,7 @@ inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 
-/// One of the three. Its result is written where `beta` is 0, and added to what is there where it is 1.
+/// One of the three operations. Its result is written where `beta` is 0, and added to the previous value where it is 1.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_convolution_operation(const CudnnConvolutionNames& names,
                                                                             const CudnnDescriptor& convolution,
                                                                             const CudnnDescriptor& x,
@@ -238,7 +238,7 @@ inline constexpr CudnnConvolutionNames cudnn_backward_weights_names{
     return operation;
 }
 
-/// Operations that are run as one. Which tensors they share is known by the tensors' numbers.
+/// Operations that run as one. The tensors' numbers say which tensors they share.
 [[nodiscard, gnu::cold]] inline CudnnDescriptor cudnn_operation_graph(const CudnnTarget& target,
                                                                       std::span<const CudnnDescriptor> operations) {
     CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan of cuDNN's: a graph for which an engine and its knobs have been chosen, so that it runs. It knows its
-// workspace, and runs on pointers that it does not own.
+// A cuDNN plan: a graph with a chosen engine and knobs, ready to run. It knows its workspace size, and runs on pointers
+// that it does not own.
 #pragma once
 
 #include <algorithm>
@@ -22,18 +22,18 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The last call's failure in cuDNN's words.
+/// cuDNN's message for the last failed call.
 [[nodiscard, gnu::cold]] inline std::string cudnn_words(cudnnStatus_t status) {
     char last[256] = "";
     cudnnGetLastErrorString(last, sizeof last);
     return text(cudnnGetErrorString(status), last[0] != '\0' ? ": " : "", last);
 }
 
-/// A graph that an engine with its knobs has been chosen for: it runs.
+/// A graph with a chosen engine and knobs, ready to run.
 class CudnnPlan {
 public:
     CudnnPlan() = default;
-    /// The plan, or nothing where cuDNN refuses it; `refusal` then says why.
+    /// The plan, or nothing where cuDNN rejects it; `refusal` then receives the reason.
     [[nodiscard, gnu::cold]] static std::optional<CudnnPlan> make(const CudnnTarget& target,
                                                                   const CudnnDescriptor& engine_config,
                                                                   std::string& refusal) {
@@ -55,13 +55,13 @@ public:
 
     explicit operator bool() const { return static_cast<bool>(plan_); }
     [[nodiscard]] std::size_t workspace_bytes() const { return workspace_; }
-    /// The graph, the engine and what cuDNN made of them, as JSON text.
+    /// The graph, the engine and cuDNN's plan for them, as JSON text.
     [[nodiscard, gnu::cold]] std::string description() const {
         return plan_.get_text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
     }
 
-    /// Queues it on the handle's stream. `pointers[i]` is the tensor of number i. The pointers of the last few calls
-    /// are remembered in cuDNN's form, so that a step with the same arenas makes nothing new.
+    /// Queues it on the handle's stream. `pointers[i]` is tensor number i. The pointers of the last few calls are kept
+    /// in cuDNN's form, so that a step with the same arenas creates no new objects.
     void run(cudnnHandle_t handle, std::byte* workspace, std::span<const void* const> pointers) {
         const CudnnDescriptor& pack = pack_of(workspace, pointers);
         check_cudnn(cudnnBackendExecute(handle, plan_.get(), pack.get()), "cudnnBackendExecute");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Division by a number that is the same for a whole kernel, by a product and a shift: a GPU's own integer division is
-// some twenty instructions for 32 bits, and a hundred for 64. Source: Granlund, Montgomery, "Division by invariant
+// Division by a number that is constant during a kernel, as a product and a shift: a GPU's own integer division takes
+// about twenty instructions for 32 bits, and a hundred for 64. Source: Granlund, Montgomery, "Division by invariant
 // integers using multiplication", PLDI 1994.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace impl {
 class Divisor {
 public:
     Divisor() = default;
-    /// Of a divisor in [1, 2^31).
+    /// The divisor must be in [1, 2^31).
     explicit Divisor(std::int64_t divisor) : divisor_(static_cast<std::uint32_t>(divisor)) {
         std::uint32_t bits = 0;
         while ((std::int64_t{1} << bits) < divisor) ++bits;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel does with a formula of ops/elementwise.hpp for n elements from one on.
+// Applies a formula of ops/elementwise.hpp to n consecutive elements in a kernel.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How our own kernels are queued: one over `count` elements, and sums that are the same bits each time.
+// Launches of Cupola's own kernels: over `count` elements, and sums that have the same bits each time.
 //
 // A kernel is a functor with `__device__ void operator()(std::int64_t i) const`, called once for each i in [0, count),
-// in no order, by a grid of a few blocks a multiprocessor that strides over them. A sum is added within each of a fixed
-// number of blocks, in a fixed order, and then over the blocks in theirs: it depends on the count alone, not on the
-// GPU.
+// in no specified order, by a grid with a few blocks per multiprocessor that strides over the elements. A sum is added
+// within each of a fixed number of blocks, in a fixed order, and then over the blocks in order: the result depends only
+// on the count, not on the GPU.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 inline constexpr int block_threads = 256;
-/// 2,048 threads, all that a multiprocessor holds.
+/// 2,048 threads, the maximum per multiprocessor.
 inline constexpr int blocks_per_multiprocessor = 8;
 
-/// How many blocks of `threads` a grid over `count` elements has where each thread takes one at a time.
+/// The number of blocks of `threads` in a grid over `count` elements where each thread processes one at a time.
 [[nodiscard]] inline unsigned grid_of(const CudaContext& context, std::int64_t count, int threads = block_threads) {
     const std::int64_t limit =
         std::int64_t{context.multiprocessors()} * blocks_per_multiprocessor * block_threads / threads;
@@ -47,7 +47,7 @@ void launch(const CudaContext& context, std::int64_t count, Functor functor) {
     launch_kernel(strided_kernel<Functor>, grid_of(context, count), block_threads, context.stream(), count, functor);
 }
 
-/// The value of the thread `by` further on in the warp. A struct goes by words of 8 bytes.
+/// The value of the thread `by` lanes higher in the warp. A struct is transferred in words of 8 bytes.
 template <class V>
 __device__ V shuffled_down(V value, unsigned by) {
     if constexpr (std::is_arithmetic_v<V>) {
@@ -63,15 +63,15 @@ __device__ V shuffled_down(V value, unsigned by) {
     }
 }
 
-/// The sum of the block's values of `value`, in thread 0: a tree over the threads of each warp, then over the warps.
-/// Called by all threads of the block, of which there are `threads`, a multiple of 32.
+/// The sum of `value` over the block, in thread 0: a tree over the threads of each warp, then over the warps. Called by
+/// all `threads` threads of the block, a multiple of 32.
 template <int threads, class V>
 __device__ V block_sum(V value) {
     static_assert(threads % 32 == 0 && threads <= 1024);
     for (unsigned step = 16; step > 0; step /= 2) value += shuffled_down(value, step);
     if constexpr (threads == 32) return value;
     __shared__ V of_warp[threads / 32];
-    __syncthreads();  // the last call's values have been read
+    __syncthreads();  // the values of the previous call have been read
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -81,19 +81,19 @@ __device__ V block_sum(V value) {
     return value;
 }
 
-/// The most partial sums that a sum over a whole array has.
+/// The maximum number of partial sums of a sum over a whole array.
 inline constexpr std::int64_t max_partial_sums = 1024;
-/// The elements that each thread takes before another block is worth it.
+/// The number of elements per thread from which another block pays off.
 inline constexpr std::int64_t elements_per_thread = 4;
 
-/// How many partial sums a sum over `count` elements has: the same on each GPU.
+/// The number of partial sums of a sum over `count` elements: the same on each GPU.
 [[nodiscard]] constexpr std::int64_t partial_sums(std::int64_t count) {
     const std::int64_t blocks =
         (count + block_threads * elements_per_thread - 1) / (block_threads * elements_per_thread);
     return blocks < 1 ? 1 : blocks > max_partial_sums ? max_partial_sums : blocks;
 }
 
-/// Bytes of scratch that `reduce` of values `V` needs for `sums` sums of at most `count` elements each.
+/// Bytes of scratch memory that `reduce` of values `V` needs for `sums` sums of at most `count` elements each.
 template <class V>
 [[nodiscard]] constexpr std::size_t reduce_scratch(std::int64_t count, std::int64_t sums = 1) {
     return static_cast<std::size_t>(partial_sums(count) * sums) * sizeof(V);
@@ -120,9 +120,9 @@ __global__ void __launch_bounds__(block_threads)
     if (threadIdx.x == 0) finish(static_cast<std::int64_t>(blockIdx.x), sum);
 }
 
-/// Queues finish(s, sum of functor(i, s) over i in [0, count)) for each s in [0, sums), by one thread each. `V` is an
-/// arithmetic type, or a trivial struct with +=; `scratch` is of reduce_scratch<V>(count, sums)
-/// bytes, aligned for V. `sums` is at most 65,535, the second extent of a grid.
+/// Queues finish(s, sum of functor(i, s) over i in [0, count)) for each s in [0, sums), each in one thread. `V` is an
+/// arithmetic type, or a trivial struct with +=; `scratch` has reduce_scratch<V>(count, sums) bytes, aligned for V.
+/// `sums` is at most 65,535, the largest second extent of a grid.
 template <class V, class Functor, class Finish>
 void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, Functor functor, Finish finish,
             std::byte* scratch) {
@@ -135,7 +135,7 @@ void reduce(const CudaContext& context, std::int64_t count, std::int64_t sums, F
                   blocks, partial, finish);
 }
 
-/// Where in the context's memory for sums the results lie: behind the partial sums of values of up to 16 bytes.
+/// The offset of the results in the context's memory for sums: after the partial sums of values of up to 16 bytes.
 inline constexpr std::size_t results_offset = static_cast<std::size_t>(max_partial_sums) * 16;
 static_assert(results_offset < CudaContext::sums_bytes);
 
@@ -146,13 +146,13 @@ void reduce(const CudaContext& context, std::int64_t count, Functor functor, Fin
     reduce<V>(context, count, 1, functor, finish, context.sums());
 }
 
-/// A result in the context's own memory, for what is queued next.
+/// The address of a result in the context's own memory, for kernels that are queued next.
 template <class V>
 [[nodiscard]] V* result_of_sum(const CudaContext& context) {
     return reinterpret_cast<V*>(context.sums() + results_offset);
 }
 
-/// Waits for it.
+/// Waits for the stream and reads the result.
 template <class V>
 [[nodiscard]] V read_result(const CudaContext& context) {
     V result{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A launch over elements that each thread takes 16 bytes of.
+// A launch over elements in which each thread processes 16 bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Queues body.at for [0, count), n elements per thread where `packs` says that all arrays are aligned for that.
+/// Queues body.at for [0, count), n elements per thread where `packs` says that all arrays are aligned.
 template <int n, class Body>
 void launch_packs(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
     if (packs) {
@@ -23,7 +23,7 @@ void launch_packs(const CudaContext& context, std::int64_t count, bool packs, co
     }
 }
 
-/// The same by 16 bytes of T.
+/// The same with 16 bytes of T per thread.
 template <CudaElement T, class Body>
 void launch_elementwise(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
     launch_packs<pack_size<T>>(context, count, packs, body);

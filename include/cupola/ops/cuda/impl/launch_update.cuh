@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an optimiser's passes are queued, in a step that is repeated (see device/step_constants.hpp) and outside one.
+// Launches of an optimiser's passes, in a captured step (see device/step_constants.hpp) and outside one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The constants as the launches of an update take them: by value, or in a step that is repeated where it has them on the
+/// The constants as passed to the launches of an update: by value or, in a captured step, by their address on the
 /// device.
 template <class K>
 [[nodiscard]] ConstantsOf<K> placed_constants(const CudaContext& context, const K& constants) {
@@ -23,13 +23,14 @@ template <class K>
     return step->take<K>();
 }
 
-/// Queues body.at for [0, count) by 16 bytes where `packs`, to do nothing once the training is no longer healthy.
+/// Queues body.at for [0, count), by 16 bytes where `packs`; the kernel does nothing if the training is no longer
+/// healthy.
 template <class Body>
 void launch_update(const CudaContext& context, std::int64_t count, bool packs, const Body& body) {
     launch_elementwise<float>(context, count, packs, WhileHealthy<Body>{body, context.step_scalars().healthy});
 }
 
-/// The same for a sum whose elements change something.
+/// The same for a sum whose functor also changes elements.
 template <class V, class Functor, class Finish>
 void reduce_update(const CudaContext& context, std::int64_t count, const Functor& functor, const Finish& finish) {
     reduce<V>(context, count, WhileHealthy<Functor>{functor, context.step_scalars().healthy}, finish);

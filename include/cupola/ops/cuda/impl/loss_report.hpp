@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a loss on `Cuda` leaves of a batch, for the host to read later.
+// The report of a loss on `Cuda` for one batch, which the host reads later.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of local response normalisation do for 8 channels of a pixel. A thread reads the neighbours that its
-// windows hold too, from the first-level cache, and computes their powers anew: nothing is shared, nothing waits. That
-// is for windows of 5 and 9 channels and for channels in eights; a slower kernel takes everything else.
+// The computations of local response normalisation for 8 channels of a pixel, as the kernels perform them. A thread
+// reads the neighbouring channels in its windows from the first-level cache and recomputes their powers, so threads
+// share nothing and do not synchronise. This is for windows of 5 and 9 channels and for multiples of 8 channels; a
+// slower kernel handles all other shapes.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Channels a thread.
+/// Channels per thread.
 inline constexpr int norm_chunk = 8;
 
-/// Whether the kernels for chunks take this.
+/// Whether the kernels for chunks support this shape.
 [[nodiscard]] constexpr bool norm_in_chunks(const LocalResponseNormShape& shape) {
     return shape.channels % norm_chunk == 0 && (shape.radius == 2 || shape.radius == 4);
 }
 
-/// sum[k] = values[k] + ... + values[k + 2 radius], of sums of 2, 4 and 8: each value enters the sums that hold it
-/// alone, so a NaN goes no further.
+/// sum[k] = values[k] + ... + values[k + 2 radius], made of sums of 2, 4 and 8: each value enters only the sums that
+/// contain it, so a NaN does not spread further.
 template <int radius, int n>
 CUPOLA_HOST_DEVICE inline void window_sums(const float (&values)[n + 2 * radius], float (&sum)[n]) {
     static_assert(radius == 2 || radius == 4);
@@ -42,7 +43,7 @@ CUPOLA_HOST_DEVICE inline void window_sums(const float (&values)[n + 2 * radius]
     }
 }
 
-/// The channels [c - halo, c + 8 + halo) of a pixel, 0 outside of its channels.
+/// The channels [c - halo, c + 8 + halo) of a pixel, 0 outside the pixel's channels.
 template <int halo, class T>
 CUPOLA_HOST_DEVICE inline void load_chunk(const T* pixel, std::int64_t c, std::int64_t channels,
                                           float (&to)[norm_chunk + 2 * halo]) {
@@ -53,7 +54,7 @@ CUPOLA_HOST_DEVICE inline void load_chunk(const T* pixel, std::int64_t c, std::i
     if (c + norm_chunk < channels) load_floats<halo>(pixel + c + norm_chunk, to + halo + norm_chunk);
 }
 
-/// y of 8 channels, from theirs and `radius` on both sides.
+/// y of 8 channels, from their values and those of `radius` channels on both sides.
 template <int radius>
 CUPOLA_HOST_DEVICE inline void normed_chunk(const NormFormula& formula, const float (&x)[norm_chunk + 2 * radius],
                                             float (&y)[norm_chunk]) {
@@ -68,8 +69,8 @@ CUPOLA_HOST_DEVICE inline void normed_chunk(const NormFormula& formula, const fl
     }
 }
 
-/// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels,
-/// of a pixel whose channels begin with them, or end; with `mask`, 0 where x is not positive.
+/// dx[c] = dy[c] scale[c]^-beta - factor x[c] sum over the window of dy[c'] x[c'] scale[c']^(-beta - 1) for 8 channels
+/// that may be the first or the last of a pixel; with `mask`, 0 where x is not positive.
 template <int radius>
 CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormFormula& formula,
                                                    const float (&x)[norm_chunk + 4 * radius],
@@ -85,7 +86,7 @@ CUPOLA_HOST_DEVICE inline void norm_gradient_chunk(const NormFormula& formula,
         float next;
         const float here = formula.power(sum[k], next);
         if (k >= radius && k < radius + norm_chunk) power[k - radius] = here;
-        // Outside of the channels it is 0 even if the power there is not finite.
+        // Outside the channels the value is 0 even if the power is not finite.
         const bool outside = (begins && k < radius) || (ends && k >= radius + norm_chunk);
         product[k] = outside ? 0.0F : dy[k] * x[radius + k] * next;
     }
@@ -139,7 +140,7 @@ struct NormBackward {
     }
 };
 
-/// Any window and any number of channels, an element a thread.
+/// Any window and any number of channels, one element per thread.
 template <class T>
 struct AnyNorm {
     NormFormula formula;

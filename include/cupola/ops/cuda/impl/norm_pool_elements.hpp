@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of a maximum over windows with a local response normalisation beside it do for 8 channels of a
-// pixel: what lies between the two is in registers, computed by each thread whose windows hold it. norm_elements.hpp
-// says for which shapes.
+// The computations of a max pooling fused with an adjacent local response normalisation, for 8 channels of a pixel: the
+// intermediate values are in registers, computed by each thread whose windows contain them. norm_elements.hpp states
+// the supported shapes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// MaxPool2d and then LocalResponseNorm. Null `pooled` and `offsets` are not written.
+/// MaxPool2d followed by LocalResponseNorm. Null `pooled` and `offsets` are not written.
 template <class T, int radius, int window>
 struct PoolThenLrnForward {
     PoolExtents extents;  // in chunks
@@ -51,7 +51,7 @@ struct PoolThenLrnForward {
     }
 };
 
-/// The normalised channels of a pixel, as window_maxima takes them: rounded as if they had been stored.
+/// The normalised channels of a pixel, as window_maxima reads them: rounded as if they had been stored.
 template <class T, int radius>
 struct NormedChannelsOf {
     NormFormula formula;
@@ -67,7 +67,7 @@ struct NormedChannelsOf {
     }
 };
 
-/// LocalResponseNorm and then MaxPool2d. Null `offsets` are not written.
+/// LocalResponseNorm followed by MaxPool2d. Null `offsets` are not written.
 template <class T, int radius, int window>
 struct LrnThenPoolForward {
     PoolExtents extents;  // in chunks
@@ -87,7 +87,7 @@ struct LrnThenPoolForward {
     }
 };
 
-/// Gathers the gradient of the normalised values and makes the input's of it.
+/// Gathers the gradient of the normalised values and converts it to that of the input.
 template <class T, int radius>
 struct LrnThenPoolBackward {
     PoolExtents extents;  // in chunks

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements that a thread reads and writes together, up to 16 bytes by one instruction, and computes with in float.
+// Packs: elements that a thread reads and writes together, up to 16 bytes in one instruction, and computes with in
+// float.
 //
-// What a kernel does for one index is a function of its own in a header without CUDA's syntax: any C++ compiler reads it.
+// The computation of a kernel for one index is a separate function in a header without CUDA syntax, so that any C++
+// compiler can compile it.
 #pragma once
 
 #include <concepts>
@@ -12,7 +14,7 @@
 #include <cupola/core/abi.hpp>
 #include <cupola/core/element_type.hpp>
 
-// An array whose indices are constants lives in registers. A loop that runs for the last few elements alone is worth none.
+// Arrays with constant indices stay in registers. A loop over the few remaining elements is not unrolled.
 #ifdef __CUDA_ARCH__
 #define CUPOLA_UNROLL _Pragma("unroll")
 #define CUPOLA_NO_UNROLL _Pragma("unroll 1")
@@ -28,7 +30,7 @@ namespace impl {
 template <class T>
 concept CudaElement = std::same_as<T, float> || std::same_as<T, BFloat16> || std::same_as<T, Float16>;
 
-/// The elements of 16 bytes.
+/// The number of elements in 16 bytes.
 template <class T>
 inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
 
@@ -37,7 +39,7 @@ struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
     T element[n];
 };
 
-/// Whether packs of 16 bytes may be read at each of these.
+/// Whether packs of 16 bytes may be read at each of these addresses.
 template <class... P>
 [[nodiscard]] bool aligned_for_packs(const P*... pointers) {
     return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
@@ -57,7 +59,7 @@ CUPOLA_HOST_DEVICE inline void store_floats(T* to, const float* values) {
     Pack<T, n> pack;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     if constexpr (!std::same_as<T, float> && n % 2 == 0) {
-        // The processor's own rounding, two at a time; it makes one and the same NaN of every NaN.
+        // Uses the hardware's rounding, two values at a time; it converts every NaN to the same NaN.
         CUPOLA_UNROLL
         for (int k = 0; k < n; k += 2) {
             std::uint32_t both;
@@ -78,13 +80,13 @@ CUPOLA_HOST_DEVICE inline void store_floats(T* to, const float* values) {
     *reinterpret_cast<Pack<T, n>*>(to) = pack;
 }
 
-/// What is left of a value when it is stored.
+/// The value after it has been rounded for storage.
 template <class T>
 [[nodiscard]] CUPOLA_HOST_DEVICE inline float as_stored(float value) {
     return static_cast<float>(T(value));
 }
 
-/// `body.at<n>(begin)` for each n elements of [0, count), and `body.at<1>(i)` for the rest.
+/// Calls `body.at<n>(begin)` for each full group of n elements of [0, count), and `body.at<1>(i)` for the rest.
 template <int n, class Body>
 struct InPacks {
     std::int64_t count;
@@ -99,7 +101,7 @@ struct InPacks {
             for (; begin < count; ++begin) body.template at<1>(begin);
         }
     }
-    /// How many indices there are.
+    /// The number of indices.
     [[nodiscard]] std::int64_t size() const { return (count + n - 1) / n; }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of pooling do for n channels of one pixel. The place of a maximum in its window, the first of equal
-// ones in row order, is kept for backward, which gathers: each input's gradient is written once, its sum in the order
-// of the windows. A NaN is larger than everything.
+// The computations of pooling for n channels of one pixel. The window offset of a maximum (the first of equal values in
+// row order) is kept for backward, which gathers: each input's gradient is written once, with its sum in the order of
+// the windows. A NaN is larger than everything.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A pooling's extents as a kernel takes them, for threads of `n` channels each.
+/// The extents of a pooling in the form for kernels, for threads of `n` channels each.
 struct PoolExtents {
     PoolExtents() = default;
     PoolExtents(const PoolingShape& shape, int channels_per_thread)
@@ -45,7 +45,7 @@ struct PoolExtents {
         Divisor by_input, by_output, by_stride;
     };
 
-    /// Where a thread stands.
+    /// The position of a thread.
     struct Place {
         std::int64_t image, channel;
         int row, column;
@@ -63,7 +63,7 @@ struct PoolExtents {
     [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t input_pixel(std::int64_t image, int row, int column) const {
         return (image * height.input + row) * width.input + column;
     }
-    /// How many threads there are.
+    /// The number of threads.
     [[nodiscard]] std::int64_t outputs(std::int64_t batch) const {
         return batch * height.output * width.output * (channels / n);
     }
@@ -85,14 +85,14 @@ private:
     }
 };
 
-/// A maximum that is not positive has this place where its gradient ends at a ReLU before.
+/// The offset stored for a maximum that is not positive where the gradient then ends at a preceding ReLU.
 template <class Offset>
 inline constexpr Offset no_offset = static_cast<Offset>(255);
 template <>
 inline constexpr std::int32_t no_offset<std::int32_t> = -1;
 
-/// The maxima of n channels over the window of `at`, and their offsets. source(pixel, values) gives the channels of a
-/// pixel of the input. `window` is the window's extent both ways where it is known, else 0.
+/// The maxima of n channels over the window of `at`, and their offsets. source(pixel, values) returns the channels of a
+/// pixel of the input. `window` is the window's extent in both directions if known at compile time, else 0.
 template <int n, int window, class Source>
 CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExtents::Place& at, const Source& source,
                                              float (&best)[n], int (&offset)[n]) {
@@ -133,7 +133,7 @@ CUPOLA_HOST_DEVICE inline void window_maxima(const PoolExtents& e, const PoolExt
     }
 }
 
-/// n channels from `channel` on of an input, as window_maxima takes them.
+/// n channels from `channel` on of an input, as window_maxima reads them.
 template <int n, class T>
 struct ChannelsOf {
     const T* x;
@@ -154,7 +154,7 @@ CUPOLA_HOST_DEVICE inline void store_offsets(Offset* to, const float (&best)[n],
     *reinterpret_cast<Pack<Offset, n>*>(to) = pack;
 }
 
-/// The gradients of n channels of input `at` from the gradients and offsets of the maxima whose windows hold it.
+/// The gradients of n channels of input `at` from the gradients and offsets of the maxima whose windows contain it.
 template <int n, class Offset, class T>
 CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExtents::Place& at, std::int64_t channel,
                                              const T* dy, const Offset* offsets, float* sum) {
@@ -176,7 +176,7 @@ CUPOLA_HOST_DEVICE inline void gather_maxima(const PoolExtents& e, const PoolExt
     }
 }
 
-/// A thread's part of a maximum's forward: null `offsets` are not written.
+/// A thread's part of the forward pass of a maximum: null `offsets` are not written.
 template <class T, int n, int window, class Offset>
 struct MaxPoolForward {
     PoolExtents extents;
@@ -210,7 +210,7 @@ struct MaxPoolBackward {
     }
 };
 
-/// The mean of the part of a window that is inside the image.
+/// The mean over the part of a window that is inside the image.
 template <class T, int n>
 struct MeanPoolForward {
     PoolExtents extents;
@@ -239,7 +239,7 @@ struct MeanPoolForward {
     }
 };
 
-/// With a `y`, gradients count only where it is positive.
+/// With a `y`, only gradients where y is positive count.
 template <class T, int n>
 struct MeanPoolBackward {
     PoolExtents extents;

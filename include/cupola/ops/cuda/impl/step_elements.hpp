@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the small kernels of a training's step do: ops/cuda/training_step.hpp queues them.
+// The small kernels of a training step, which ops/cuda/training_step.hpp queues.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Neither infinite nor a NaN, whose exponents are all ones.
+/// Neither infinite nor a NaN, in both of which all exponent bits are ones.
 [[nodiscard]] CUPOLA_HOST_DEVICE inline bool is_finite_number(float value) {
     return (__builtin_bit_cast(std::uint32_t, value) & 0x7F80'0000U) != 0x7F80'0000U;
 }
@@ -23,7 +23,7 @@ namespace impl {
     return (__builtin_bit_cast(std::uint64_t, value) & exponent) != exponent;
 }
 
-/// a * b + c, rounded once, whatever the compiler makes of products and sums.
+/// a * b + c with a single rounding, however the compiler treats products and sums.
 [[nodiscard]] CUPOLA_HOST_DEVICE inline float multiply_add(float a, float b, float c) {
 #ifdef __CUDA_ARCH__
     return __fmaf_rn(a, b, c);
@@ -40,7 +40,7 @@ struct SetTo {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t) const { *to = value; }
 };
 
-/// Bytes that travel as a kernel's argument, 16 of them a thread.
+/// Bytes passed as a kernel's argument, 16 of them per thread.
 struct SetBytes {
     static constexpr std::size_t max_bytes = 2048;
     struct alignas(16) Unit {
@@ -53,8 +53,8 @@ struct SetBytes {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
 };
 
-/// A batch into the buffers that a captured step reads: `n` floats of the samples per thread, then a label per thread. A
-/// batch that failed stays there: nothing is taken once *healthy is 0.
+/// Copies a batch into the buffers that a captured step reads: `n` floats of the samples per thread, then one label per
+/// thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
 template <int n>
 struct TakeBatch {
     const float* samples;
@@ -106,8 +106,8 @@ struct WeightedSumAt {
     }
 };
 
-/// A NaN into the gradient of a loss that is not finite, whatever backward made of it: the check of the average finds
-/// it.
+/// Writes a NaN into the gradient if the loss is not finite, whatever backward computed: the check of the average then
+/// detects it.
 struct PoisonBy {
     const double* loss;
     float* gradient;
@@ -117,7 +117,7 @@ struct PoisonBy {
     }
 };
 
-/// mean = sums / count. Takes the soundness away where one of them is not finite, and never gives it back.
+/// mean = sums / count. Sets *healthy to 0 if a result or the count is not finite; otherwise leaves it unchanged.
 struct MeanAt {
     const float *sums, *count;
     float* mean;
@@ -139,7 +139,7 @@ struct MeanAt {
     }
 };
 
-/// To memory of the host, `Unit` a thread.
+/// Copies to host memory, one `Unit` per thread.
 template <class Unit>
 struct CopyToPinned {
     const Unit* from;

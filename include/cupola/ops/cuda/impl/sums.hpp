@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of ops/cuda/algorithms.hpp compute for one element, and where a sum goes.
+// The functors of the kernels of ops/cuda/algorithms.hpp: the value of an element, and the destination of a sum.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct SquareOf {
     }
 };
 
-/// 1 for an infinity or a NaN, whose exponent is all ones.
+/// 1 for an infinity or a NaN, whose exponent bits are all ones.
 struct NotFinite {
     const float* values;
 
@@ -29,7 +29,7 @@ struct NotFinite {
     }
 };
 
-/// The finaliser of splitmix64 over the bits and the place, as hash_of on `Host` has it.
+/// The finaliser of splitmix64 over the bits and the index, as in hash_of on `Host`.
 struct HashOf {
     const float* values;
 
@@ -48,7 +48,7 @@ struct SumTo {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t which, V sum) const { to[which] = sum; }
 };
 
-/// 1 where nothing was counted, else 0.
+/// 1 where the count is 0, else 0.
 struct NoneTo {
     std::int32_t* to;
 

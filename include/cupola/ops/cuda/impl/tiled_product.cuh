@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A matrix product for shapes that cuBLASLt has nothing for: sum over k of left(row, k) right(k, column), in float.
+// A matrix product for shapes that cuBLASLt does not support: sum over k of left(row, k) right(k, column), in float.
 //
-// A block of threads computes a square of 32 x 32 sums; where there are few squares, the depth is cut in pieces whose
-// sums are added in their order. What becomes of a sum is up to `Finish`: called once as finish(row, column, sum).
+// A thread block computes a square of 32 x 32 sums. Where there are few squares, the depth is split into pieces whose
+// sums are added in order. `Finish` receives each sum: it is called once as finish(row, column, sum).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// How the two factors lie: how far apart, in elements, neighbours in each direction are.
+/// The layout of the two factors: the distance, in elements, between neighbours in each direction.
 struct ProductLayout {
     std::int64_t rows = 0, columns = 0, depth = 0;
     std::int64_t left_row = 0, left_depth = 0, right_depth = 0, right_column = 0;
@@ -29,7 +29,7 @@ public:
     static constexpr int threads = 256;
 
     TiledProduct() = default;
-    /// `alone`: whether memory is asked for, so that the depth can be cut.
+    /// `alone`: whether scratch memory may be used, so that the depth can be split.
     TiledProduct(const ProductLayout& layout, bool alone) : layout_(layout) {
         if (!alone) return;
         const std::int64_t wanted = std::min(enough_blocks / squares(), layout.depth / fewest_terms);
@@ -44,8 +44,8 @@ public:
     void run(const CudaContext& context, const L* left, const R* right, std::byte* scratch, Finish finish) const;
 
 private:
-    /// Blocks of threads that keep a large GPU busy, and the fewest terms of a sum that are worth one. The same on each
-    /// GPU, so that the sums are.
+    /// Thread blocks that occupy a large GPU, and the fewest terms of a sum that justify one. They are the same on each
+    /// GPU, so that the sums are too.
     static constexpr std::int64_t enough_blocks = 256, fewest_terms = 128, max_pieces = 64;
 
     [[nodiscard]] std::int64_t squares() const {
@@ -56,8 +56,8 @@ private:
     std::int64_t pieces_ = 1;
 };
 
-/// Where a square's element number `e` of [0, side * side) is, such that threads in a row read neighbours in memory: a
-/// factor's index across the sums is `across`, that along them `along`.
+/// The position of element `e` of [0, side * side) in a square, such that neighbouring threads read neighbouring
+/// memory: `across` is a factor's index across the sums, `along` that along them.
 struct SquarePlace {
     int across, along;
 };
@@ -70,7 +70,7 @@ template <class L, class R, class Finish>
 __global__ void __launch_bounds__(TiledProduct::threads)
     tiled_product_kernel(const L* left, const R* right, ProductLayout p, std::int64_t pieces, Finish finish) {
     constexpr int side = TiledProduct::side, threads = TiledProduct::threads;
-    // [across][along] and [along][across]; one more in a row against conflicts of banks.
+    // [across][along] and [along][across]; one extra element per row avoids bank conflicts.
     __shared__ float l[side][side + 1], r[side][side + 1];
     const int t = static_cast<int>(threadIdx.x), row = t / 16, column = t % 16;
     const std::int64_t across = (p.columns + side - 1) / side, squares = across * ((p.rows + side - 1) / side);
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(TiledProduct::threads)
     }
 }
 
-/// Of a depth that is not cut.
+/// For a depth that is not split.
 template <class Finish>
 struct FinishSum {
     Finish finish;
@@ -117,7 +117,7 @@ struct FinishSum {
         finish(row, column, sum);
     }
 };
-/// Of one that is: the sums of each piece one after another.
+/// For a depth that is split: stores the sums of each piece one after another.
 struct KeepPiece {
     float* to;
     std::int64_t rows, columns;
@@ -125,7 +125,7 @@ struct KeepPiece {
         to[(piece * rows + row) * columns + column] = sum;
     }
 };
-/// Called for each sum.
+/// Called per sum.
 template <class Finish>
 struct AddPieces {
     const float* from;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of an optimiser's formula, and of clipping by a norm, do for n parameters from one on.
+// The computations of an optimiser's formula, and of clipping by a norm, for n consecutive parameters in a kernel.
 #pragma once
 
 #include <cmath>
@@ -16,19 +16,20 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The constants of a pass: a kernel's arguments, or on the device, where a captured step can change them.
+/// The constants of a pass: passed as a kernel's arguments, or read from the device, where a captured step can change
+/// them.
 template <class K>
 struct ConstantsOf {
     K value{};
     const K* on_device = nullptr;
 
-    ConstantsOf(const K& constants) : value(constants) {}      // NOLINT: either is what a pass is given
+    ConstantsOf(const K& constants) : value(constants) {}      // NOLINT: callers pass either
     ConstantsOf(const K* constants) : on_device(constants) {}  // NOLINT
 
     [[nodiscard]] CUPOLA_HOST_DEVICE K get() const { return on_device != nullptr ? *on_device : value; }
 };
 
-/// Body, or nothing where *healthy is 0. A null `healthy` is never 0.
+/// Runs the body, or does nothing where *healthy is 0. A null `healthy` counts as healthy.
 template <class Body>
 struct WhileHealthy {
     Body body;
@@ -38,13 +39,13 @@ struct WhileHealthy {
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
         if (healthy == nullptr || *healthy != 0) body.template at<n>(i);
     }
-    /// For a sum, in which nothing is 0.
+    /// For a sum, to which nothing then contributes 0.
     CUPOLA_HOST_DEVICE auto operator()(std::int64_t i, std::int64_t which) const {
         return healthy == nullptr || *healthy != 0 ? body(i, which) : decltype(body(i, which)){};
     }
 };
 
-/// The formula F for n parameters from one on.
+/// Applies the formula F to n consecutive parameters.
 template <class F>
 struct UpdateAt {
     using Arguments = UpdateArguments<F>;
@@ -55,7 +56,7 @@ struct UpdateAt {
     float* w;
     const float* gradient;
     FormulaState<F> state;
-    /// Of a formula that measures: what the measure has made of the rate.
+    /// For a formula with a measure: the rate computed from the measure.
     const float* rate;
 
     template <int n>
@@ -100,7 +101,7 @@ private:
     }
 };
 
-/// The sums of the squares of a parameter and of what a formula measures along it.
+/// The sums of the squares of a parameter and of the value that a formula measures with it.
 struct TwoSums {
     double of_w, of_measured;
 
@@ -111,7 +112,7 @@ struct TwoSums {
     }
 };
 
-/// The first pass of a formula that measures.
+/// The first pass of a formula with a measure.
 template <class F>
 struct MeasureAt {
     ConstantsOf<UpdateConstants<F>> constants;
@@ -150,7 +151,7 @@ struct RateTo {
     }
 };
 
-/// The square of an element of the gradient that clipping sees.
+/// The square of an element of the gradient, with the terms that clipping includes.
 struct GradientSquare {
     const float *w, *gradient;
     ConstantsOf<GradientTerms> terms;
@@ -161,7 +162,7 @@ struct GradientSquare {
     }
 };
 
-/// A sum over several spans, one after another: the first sets it.
+/// A sum over several spans in sequence: the first sets it.
 struct AddSumTo {
     double* to;
     bool first;
@@ -169,8 +170,8 @@ struct AddSumTo {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t, double sum) const { *to = (first ? 0.0 : *to) + sum; }
 };
 
-/// What clipping to a norm multiplies the gradient by, as optim/clipped.hpp has it, times *before where it has been
-/// clipped already. `before` may be `to`.
+/// The factor by which clipping to a norm multiplies the gradient, as in optim/clipped.hpp, times *before where it has
+/// been clipped already. `before` may be `to`.
 struct ClipScaleTo {
     const double* squares;
     double max_norm;
