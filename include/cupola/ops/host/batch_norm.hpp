@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batch normalisation on `Host`: loops of our own over blocks of rows, a row being the channels of one pixel. oneDNN's
-// primitive cannot be cut in two between its reduction and the rest, which synchronised statistics need, and its sums
-// depend on the number of threads; these have the same bits for any. Within a block, deviations are from the block's
-// own mean, and blocks are merged in double: nothing cancels, whatever the mean.
+// Batch normalisation on `Host`: Cupola's own loops over blocks of rows, where a row is the channels of one pixel.
+// oneDNN's primitive cannot be split between its reduction and the rest, which synchronised statistics require, and its
+// sums depend on the number of threads; these loops have the same bits for any number. Within a block, deviations are
+// from the block's own mean, and blocks are merged in double: nothing cancels, whatever the mean.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The most channels that a loop takes at once. Rows of memory are then read as a whole, or in large pieces: pieces of
-/// 16 channels would be read at the speed of memory's latency where there are more.
+/// The maximum number of channels that a loop processes at once. Rows of memory are then read as a whole, or in large
+/// pieces: pieces of 16 channels would be limited by memory latency where there are more channels.
 inline constexpr std::int64_t norm_lanes = 64;
 
-/// Calls f(first channel, how many): with a constant for whole groups of lanes, so that their loops have no counter.
+/// Calls f(first channel, count): count is a constant for whole groups of lanes, so that their loops are unrolled.
 template <class Function>
 void for_norm_lanes(std::int64_t channels, Function&& f) {
     constexpr std::integral_constant<std::int64_t, norm_lanes> many;
@@ -36,8 +36,8 @@ void for_norm_lanes(std::int64_t channels, Function&& f) {
     if (c < channels) f(c, channels - c);
 }
 
-/// Three rows for each channel over `rows` rows: the mean as rounding leaves it, the sum of the deviations from that,
-/// and the sum of their squares.
+/// Three rows per block, with one element per channel: the mean as rounded, the sum of the deviations from it, and the
+/// sum of their squares.
 template <HostElement T>
 void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* to) {
     for_norm_lanes(channels, [=](std::int64_t first, auto lanes) {
@@ -67,7 +67,7 @@ void norm_moments(const T* x, std::int64_t rows, std::int64_t channels, float* t
     });
 }
 
-/// Where a normalised value is positive: forward and backward have to agree, so both compute it here.
+/// Forward and backward must agree on whether a normalised value is positive, so both compute it here.
 [[nodiscard]] inline float normalized(float x, float mean, float scale, float bias) {
     return (x - mean) * scale + bias;
 }
@@ -95,12 +95,12 @@ void norm_apply(const T* x, T* y, std::int64_t rows, std::int64_t channels, cons
     });
 }
 
-/// What backward keeps of forward, a value a channel each; `scale` is weight / sqrt(variance + epsilon).
+/// Values that forward saves for backward, one per channel each; `scale` is weight / sqrt(variance + epsilon).
 struct NormState {
     const float *mean, *scale, *bias;
 };
 
-/// The sums of dy and of dy (x - mean), dy masked where `relu` is fused.
+/// The sums of dy and of dy (x - mean), with dy masked where `relu` is fused.
 template <HostElement T>
 void norm_gradient_sums(const T* x, const T* dy, std::int64_t rows, std::int64_t channels, const NormState& state,
                         bool relu, float* sums, float* products) {
@@ -177,7 +177,7 @@ public:
           mask_(relu_ && !build.relu_mask_applied_by_next),
           training_(build.training) {}
 
-    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows for each block, the
+    /// Saved: the mean, 1 / sqrt(variance + epsilon), and the scale of forward. Scratch: three rows per block, the
     /// sums, and two rows of factors.
     [[nodiscard]] MemoryNeeds needs() const {
         const std::size_t saved = 3 * row_bytes();
@@ -220,7 +220,7 @@ public:
         for_each_rows(args.context, [=, this](std::int64_t block, std::int64_t first, std::int64_t rows) {
             impl::norm_moments(args.input + first * channels_, rows, channels_, partial + block * 3 * channels_);
         });
-        // Blocks in their order, each channel by itself: merge_moments would want doubles.
+        // Blocks in order, each channel separately: merge_moments would require doubles.
         std::fill(sums, sums + statistics_size(), 0.0);
         double *const mean = sums + 1, *const squares = mean + channels_;
         for (std::int64_t block = 0; block < blocks_; ++block) {
@@ -249,7 +249,7 @@ public:
         apply(args, state);
     }
 
-    /// Writes the gradients of the weight and the bias too, which are of this replica's samples.
+    /// Also writes the gradients of the weight and the bias, which are those of this replica's samples.
     void backward_statistics(const BackwardArgs<Host, T>& args, double* sums) const {
         const State state = state_of(args);
         float* const partial = partials(args);
@@ -279,7 +279,7 @@ public:
         float *const offset = partials(args), *const slope = offset + channels_;
         const auto count = static_cast<double>(rows_);
         for (std::int64_t c = 0; c < channels_; ++c) {
-            // Statistics that are constants have no gradient.
+            // Outside training the statistics are constants and have no gradient.
             const double scale = args.training ? static_cast<double>(state.scale[c]) / count : 0.0;
             offset[c] = static_cast<float>(scale * sums[1 + c]);
             slope[c] = static_cast<float>(scale * static_cast<double>(state.inverse[c]) * sums[1 + channels_ + c]);
@@ -292,7 +292,7 @@ public:
     }
 
 private:
-    /// Elements of a block: 64 KB, which stay in a second-level cache while they are read twice.
+    /// Elements per block: 64 KB, which stay in a second-level cache while they are read twice.
     static constexpr std::int64_t block_elements = 16384, fewest_rows = 32;
 
     struct State {
@@ -326,7 +326,7 @@ private:
         });
     }
 
-    /// Calls f(block, first row, rows) for each block.
+    /// Calls f(block, first row, rows) per block.
     template <class Function>
     void for_each_rows(const HostContext& context, Function&& f) const {
         parallel_for(context, blocks_, [&](std::int64_t block) {

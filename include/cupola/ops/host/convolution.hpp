@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction;
-// handed a plain layout it falls to reference code (seconds instead of milliseconds). So weights are packed in
-// `prepare`, once per step, and weight gradients are unpacked into the arena's own layout. Where a kernel of our own is
-// the faster one for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's is not made.
+// Convolution on `Host` by oneDNN. oneDNN chooses the packing of the weights, a different one for each direction; with
+// a plain layout it uses its reference code (seconds instead of milliseconds). So weights are packed in `prepare`, once
+// per step, and weight gradients are unpacked into the arena's own layout. Where one of Cupola's own kernels is faster
+// for a weight gradient (ops/host/weight_gradient.hpp), oneDNN's primitive is not created.
 #pragma once
 
 #include <concepts>
@@ -66,7 +66,7 @@ public:
         const auto attributes = impl::dnnl_attributes();
         weight_gradient_ = make_weight_gradient(build, shape);
         if (!weight_gradient_) {
-            // The gradient of the weights is a sum: float, whatever the activations are.
+            // The gradient of the weights is a sum, so it is float for any type of activations.
             const auto packed_sums =
                 impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
             impl::DnnlPrimitiveDesc weights_description;
@@ -110,7 +110,7 @@ public:
         return {.packed = packed_forward_bytes_ + packed_backward_bytes_, .scratch = scratch};
     }
 
-    /// Packs the weights. Called once after each change of the parameters.
+    /// Packs the weights. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host, T>& args) {
         if constexpr (std::same_as<T, float>) {
             if (other_) return other_->prepare(args);
@@ -171,9 +171,9 @@ private:
         return aligned(static_cast<std::size_t>(shape_.out_channels) * sizeof(float));
     }
 
-    /// What computes it instead, where the device was asked for another algorithm that knows the shape.
+    /// The algorithm used instead of oneDNN, where the device's options request one that supports the shape.
     std::unique_ptr<HostConvolution> other_;
-    /// What computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
+    /// The kernel that computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
     std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
     ConvolutionShape shape_;
     bool relu_, mask_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A choice for `HostOptions::convolution`: an algorithm that computes convolutions in float instead of oneDNN's direct
-// one, where it knows their shape. It is named by a pointer, so that who does not ask for it does not compile it.
+// A choice for `HostOptions::convolution`: an algorithm that computes float convolutions of the shapes that it
+// supports, instead of oneDNN's direct algorithm. It is selected by a pointer, so that programs that do not use it do
+// not compile it.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One convolution by such an algorithm: an operation.
+/// A convolution by such an algorithm, as an operation.
 class HostConvolution {
 public:
     HostConvolution() = default;
@@ -28,7 +29,7 @@ public:
 
 struct ConvolutionAlgorithm {
     std::string_view name;
-    /// Null where the convolution is better left to oneDNN: one of another shape, or one that this makes no faster.
+    /// Null where oneDNN should compute the convolution: the shape is not supported, or the algorithm is not faster.
     std::unique_ptr<HostConvolution> (*make)(const BuildContext<Host>& build, const ConvolutionShape& shape);
 };
 

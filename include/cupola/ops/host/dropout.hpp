@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of dropout on `Host`: a sample at a time.
+// The dropout loop on `Host`: one sample at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops of an optimiser's formula on `Host`.
+// The loops over an optimiser's formula on `Host`.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// An optimiser's formula with the gradient's terms before it, for for_each_element.
+/// An optimiser's formula preceded by the gradient's terms, for for_each_element.
 template <class F, class Gradient>
 struct UpdateElement {
     F formula;
@@ -35,7 +35,7 @@ struct UpdateElement {
     }
 };
 
-/// The measure of one element; its state in registers, and stored once.
+/// The measure of one element; its state is in registers and stored once.
 template <class F, class... State, class... Float>
 [[nodiscard, gnu::always_inline]] inline double measure_element(FormulaArguments<float, State...>, const F& formula,
                                                                 float w, float g, Float&... state) {
@@ -47,8 +47,8 @@ template <class F, class... State, class... Float>
     (state...);
 }
 
-/// The sum of the squares of what the first pass measures. Not inlined: g++ reads what a lambda captured anew in each turn
-/// of a loop with a sum, and then gathers.
+/// The sum of the squares that the first pass measures. Not inlined: in a loop with a sum, g++ reloads a lambda's
+/// captures in each iteration, and then uses gather instructions.
 template <class F, class Gradient, std::size_t... k>
 [[nodiscard, gnu::noinline]] double sum_of_measures(F formula, Gradient g_at, const float* w, const float* gradient,
                                                     FormulaState<F> state, std::int64_t begin, std::int64_t end,
@@ -83,7 +83,8 @@ struct ElementUpdate<Host> {
             const double of_w = sum_of_squares(context, {w, static_cast<std::size_t>(count)});
             formula.rate = formula.trusted_rate(of_w, of_measured);
         }
-        // A formula without state has so few operations that the gradient's terms take half of the time in the cache.
+        // A formula without state has so few operations that the gradient's terms take half of the time when data is in
+        // the cache.
         if constexpr (formula_states<F> == 0 && std::same_as<Gradient, GradientAt>) {
             if (RegularizedGradientAt::suffices(constants.gradient)) {
                 update<RegularizedGradientAt>(context, constants, formula, w, gradient, state, count, Places<F>{});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// for_each_element on `Host`: blocks of elements are handed to the device's threads in a static partition, and each is
-// computed by one loop of vector instructions.
+// for_each_element on `Host`: blocks of elements are distributed to the device's threads in a static partition, and
+// each block is computed by one vectorised loop.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ template <class Formula, class... Loaded>
     (loaded.store(), ...);
 }
 
-/// Everything is inlined, however long a formula is: a loop with a call is scalar code.
+/// Everything is inlined, however long a formula is: a loop with a call is not vectorised.
 template <class Formula, class... E>
 [[gnu::flatten]] void compute_elements(std::int64_t begin, std::int64_t end, const Formula formula, E*... arrays) {
     constexpr bool elements = takes_elements<Formula, E...>;
@@ -45,7 +45,7 @@ template <class Formula, class... E>
     }
 }
 
-/// A copy is the standard library's: it writes whole cache lines without reading them first.
+/// A copy uses the standard library's: it writes whole cache lines without reading them first.
 template <class T>
 void compute_elements(std::int64_t begin, std::int64_t end, CopyElement, T* to, const T* from) {
     std::copy(from + begin, from + end, to + begin);

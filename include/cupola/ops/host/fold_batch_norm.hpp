@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folding a batch normalisation into weights on `Host`: once for each set of parameters, so simple rather than fast.
+// Folds a batch normalisation into weights on `Host`: once per set of parameters, so the code is simple rather than
+// fast.
 #pragma once
 
 #include <cmath>

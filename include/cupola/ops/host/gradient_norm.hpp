@@ -19,7 +19,7 @@ struct GradientNorm<Host> {
                                                std::int64_t count, const GradientTerms& terms);
 
 private:
-    // A function of its own: g++ reads what a lambda captured anew in each turn of a loop with a sum, and then gathers.
+    // A separate function: in a loop with a sum, g++ reloads a lambda's captures in each iteration, and then gathers.
     [[nodiscard]] static double sum_of_span(const float* w, const float* gradient, std::int64_t count, GradientAt g_at);
 };
 

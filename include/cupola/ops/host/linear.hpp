@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear layers on `Host`: three oneDNN matrix products on the arena in place (outside training few samples go forward
-// by a kernel of our own), and one pass over the gradient that applies the mask of a fused ReLU and sums the bias
-// gradient. In bfloat16 the products read a copy of the weights that `prepare` rounds, and write the weights' gradient
-// to the arena in float.
+// Linear layers on `Host`: three oneDNN matrix products in place on the arena (outside training, small batches use one
+// of Cupola's own kernels in forward), and one pass over the gradient that applies the mask of a fused ReLU and sums
+// the bias gradient. In bfloat16 the products read a copy of the weights that `prepare` rounds, and write the weights'
+// gradient to the arena in float.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// bias_gradient[c] = (or +=) the sum of gradient over the rows, in row order whatever the threads; where `output` is
-/// given, gradient is first set to zero where output is not positive.
+/// bias_gradient[c] = (or +=) the sum of gradient over the rows, in row order for any number of threads; where `output`
+/// is given, gradient is first set to zero where output is not positive.
 template <HostElement T>
 void bias_backward(const HostContext& context, const T* output, T* gradient, float* bias_gradient, std::int64_t rows,
                    std::int64_t columns, bool accumulate) {
@@ -55,13 +55,13 @@ template <impl::HostElement T>
 class Linear<Host, T> {
     /// Whether the products read a rounded copy of the weights.
     static constexpr bool rounds = !std::same_as<T, float>;
-    /// The largest batch that goes forward by rows, outside training: there a sample's outputs may not depend on how
-    /// many are beside it, or replicas with a small batch would part from one with a large. Measured with sixteen
-    /// lanes: 2.4 times as fast as oneDNN's product for 1 sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's code is for
-    /// the processor, this is for what the file is compiled for.
+    /// The largest batch whose forward is computed by rows, outside training only: in training a sample's outputs must
+    /// not depend on the batch size, because otherwise replicas with small and large batches would diverge. Measured
+    /// with sixteen lanes: 2.4 times as fast as oneDNN's product for 1 sample, 1.7 for 8, 1.1 to 1.2 for 16. oneDNN's
+    /// code is for the processor, this code for the instruction set for which the file is compiled.
     static constexpr std::int64_t few_samples = impl::lane_count * impl::lane_count / 16;
-    /// The multiply-adds up to which one thread has a product done before a team has met and parted. A step of 32
-    /// samples of 784-128-10 takes 0.90 of the time so, with two threads.
+    /// The multiply-adds up to which one thread computes a product faster than a team that has to synchronise. A step
+    /// of 32 samples of 784-128-10 takes 0.90 of the time this way, with two threads.
     static constexpr std::int64_t small_product = 1 << 18;
 
 public:
@@ -106,7 +106,7 @@ public:
                 .scratch = scratch};
     }
 
-    /// Rounds the weights. Called once after each change of the parameters.
+    /// Rounds the weights. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host, T>& args)
         requires(rounds)
     {
@@ -155,7 +155,7 @@ private:
                                                 const_dnnl_memory_desc_t right, const_dnnl_memory_desc_t bias,
                                                 const_dnnl_memory_desc_t result, bool relu, bool sum, bool small) {
         const auto attributes = impl::dnnl_attributes(relu, sum);
-        // A primitive keeps the number of threads that it is made with.
+        // A primitive keeps the number of threads with which it was made.
         const HostContext::Team team(small ? 1 : context.threads());
         impl::DnnlPrimitiveDesc description;
         const dnnl_status_t status = dnnl_matmul_primitive_desc_create(description.out(), context.engine(), left, right,

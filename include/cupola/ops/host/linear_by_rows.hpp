@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A linear layer's outputs for a small batch: every row of the samples times every row of the weights.
+// A linear layer's outputs for a small batch: the product of every row of the samples with every row of the weights.
 //
 //   y[n, o] = relu(sum over k of x[n, k] w[o, k] + b[o])
 //
-// Both are read along their rows, as they lie; a matrix product has to turn one of them round first, which for few
-// samples takes as long as the products. A sum has the same order whatever the threads: each lane adds every
-// lane_count-th product, then the lanes are added by halves.
+// Both are read along their rows, as stored; a matrix product has to transpose one of them first, which for few samples
+// takes as long as the products. A sum has the same order for any number of threads: each lane adds every lane_count-th
+// product, then the lanes are added by a binary tree.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +22,20 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// [u's groups, v's groups], each of half the size: its lower half plus its upper one.
+/// [u's groups, v's groups], each of half the size: the sum of its lower and upper halves.
 template <std::size_t groups>
 [[gnu::always_inline]] inline Lanes add_halves(Lanes u, Lanes v) {
     constexpr std::size_t lanes = lane_count, size = lanes / groups, half = size / 2;
     return [&]<std::size_t... i>(std::index_sequence<i...>) __attribute__((always_inline)) {
-        // Lane i of the result belongs to group i / half; the first `groups` of them are u's, whose lanes count from 0.
+        // Lane i of the result belongs to group i / half; the first `groups` of them belong to u, whose lanes count
+        // from 0.
         return __builtin_shufflevector(u, v, static_cast<int>(i / half * size + i % half)...) +
                __builtin_shufflevector(u, v, static_cast<int>(i / half * size + i % half + half)...);
     }
     (std::make_index_sequence<lanes>{});
 }
 
-/// The sums over the lanes of `count` vectors, one a lane; count is a power of two and at most lane_count.
+/// The sums over the lanes of `count` vectors, one per lane; count is a power of two and at most lane_count.
 template <std::size_t count = std::size_t{lane_count}>
 [[gnu::always_inline]] inline Lanes lane_sums(const Lanes* vectors) {
     if constexpr (count == 1) {
@@ -44,7 +45,7 @@ template <std::size_t count = std::size_t{lane_count}>
     }
 }
 
-/// 4 x 4 products of rows of `length`; rows that are not there repeat the last one.
+/// 4 x 4 products of rows of `length`; missing rows repeat the last one.
 struct RowProducts {
     static constexpr std::size_t side = 4, lanes = lane_count;
 
@@ -96,7 +97,7 @@ inline void linear_by_rows(const HostContext& context, const float* x, const flo
             for (std::int64_t i = 0; i < std::min(side, batch - n); ++i) {
                 for (std::int64_t j = 0; j < std::min(side, out - o); ++j) {
                     const float value = sums[i * side + j] + (bias != nullptr ? bias[o + j] : 0.0F);
-                    // Not std::max, which would make 0 of a NaN.
+                    // Not std::max, which would convert a NaN to 0.
                     y[(n + i) * out + o + j] = relu && value <= 0.0F ? 0.0F : value;
                 }
             }

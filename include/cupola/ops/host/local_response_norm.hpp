@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Local response normalisation on `Host`: one pass over each pixel's channels, nothing kept between forward and
-// backward. oneDNN's own keeps a workspace of twice the activation's size, and without AVX-512 has only reference code
-// for channels last.
+// Local response normalisation on `Host`: one pass over each pixel's channels, with nothing kept between forward and
+// backward. oneDNN's implementation keeps a workspace of twice the activation's size, and without AVX-512 has only
+// reference code for channels last.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm and then MaxPool2d on `Host`, a row of the output at a time: of the normalised values only the rows
-// of one window exist, in each thread's own memory. Backward gathers a row of the normalised values' gradient and turns
-// it into that of the input in place, normalising the input anew.
+// LocalResponseNorm followed by MaxPool2d on `Host`, one row of the output at a time: only the normalised rows of one
+// window exist at a time, in each thread's own memory. Backward gathers a row of the normalised values' gradient and
+// converts it to that of the input in place, recomputing the normalisation of the input.
 #pragma once
 
 #include <algorithm>
@@ -38,12 +38,12 @@ public:
     }
 
     void forward(const ForwardArgs<Host, T>& args) const {
-        // Each thread has a run of rows of the batch's output.
+        // Each thread has a contiguous range of rows of the batch's output.
         parallel_for(args.context, threads_, [this, &args](std::int64_t thread) {
             T* const ring = reinterpret_cast<T*>(args.scratch + static_cast<std::size_t>(thread) * ring_bytes_);
             const auto slot = [&](std::int64_t a) { return ring + a % pool_.window_rows() * pool_.input_row(); };
             const std::int64_t rows = batch_ * pool_.outputs(), end = rows * (thread + 1) / threads_;
-            std::int64_t normed = 0;  // rows of the image that are in the ring, or were
+            std::int64_t normed = 0;  // the image's rows below this one are or were in the ring
             for (std::int64_t at = rows * thread / threads_, begin = at; at < end; ++at) {
                 const std::int64_t image = at / pool_.outputs(), i = at % pool_.outputs();
                 const T* const x = args.input + image * pool_.inputs() * pool_.input_row();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A maximum over windows on `Host`, with a byte saved for the place of each. What ops::Pooling uses where such a place
-// is a byte.
+// A maximum over windows on `Host`, with one byte saved for the window offset of each. ops::Pooling uses it where such
+// an offset fits a byte.
 #pragma once
 
 #include <cstddef>

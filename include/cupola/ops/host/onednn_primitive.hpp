@@ -26,8 +26,8 @@ inline constexpr dnnl_data_type_t dnnl_type<float> = dnnl_f32;
 template <>
 inline constexpr dnnl_data_type_t dnnl_type<BFloat16> = dnnl_bf16;
 
-/// For T = BFloat16, whether oneDNN computes in it on this processor by instructions and not by emulation or reference
-/// code; throws DeviceError where it does not. `what` begins the message: "bfloat16 convolutions need".
+/// For T = BFloat16, requires that oneDNN computes in it on this processor by instructions and not by emulation or
+/// reference code; throws DeviceError otherwise. `what` begins the message: "bfloat16 convolutions need".
 template <class T>
 [[gnu::cold]] void require_instructions(std::string_view what) {
     if constexpr (dnnl_type<T> == dnnl_bf16) {
@@ -49,7 +49,7 @@ template <class T>
     return description;
 }
 
-/// Attributes that every primitive has (scratch memory is the caller's), with a ReLU or a sum after it if asked for.
+/// The attributes of every primitive (the caller provides scratch memory), followed by a ReLU or a sum if requested.
 [[gnu::cold]] inline DnnlAttributes dnnl_attributes(bool relu = false, bool sum = false) {
     DnnlAttributes attributes;
     check_dnnl(dnnl_primitive_attr_create(attributes.out()), "dnnl_primitive_attr_create");
@@ -77,8 +77,8 @@ class DnnlCall {
 public:
     DnnlCall() = default;
 
-    /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation
-    /// that oneDNN itself calls a reference is refused: it runs a thousand times slower than the others.
+    /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation that
+    /// oneDNN itself calls a reference is rejected: it is a thousand times slower than the others.
     [[gnu::cold]] DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description,
                            std::string_view what) {
         require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ",
@@ -103,14 +103,14 @@ public:
     [[nodiscard]] const_dnnl_memory_desc_t query(dnnl_query_t what) const {
         return dnnl_primitive_desc_query_md(state_->description.get(), what, 0);
     }
-    /// The bytes of an argument's tensor, 0 if it has none, or if the call is empty.
+    /// The bytes of an argument's tensor; 0 if there is none, or if the call is empty.
     [[nodiscard]] std::size_t bytes(dnnl_query_t what) const {
         const const_dnnl_memory_desc_t md = state_ == nullptr ? nullptr : query(what);
         return md == nullptr ? 0 : dnnl_memory_desc_get_size(md);
     }
     [[nodiscard]] std::size_t scratch_bytes() const { return bytes(dnnl_query_scratchpad_md); }
 
-    /// Declares argument `id` with its layout; its pointer is given to `run` in the order of declaration.
+    /// Declares argument `id` with its layout; pointers are passed to `run` in the order of declaration.
     [[gnu::cold]] void add(int id, const_dnnl_memory_desc_t layout) {
         State& s = *state_;
         require<DeviceError>(s.count < max_arguments, "a oneDNN call has more than ", max_arguments, " arguments");
@@ -120,7 +120,7 @@ public:
         ++s.count;
     }
 
-    /// Runs on these pointers: the scratch memory first if the primitive has any, then those declared, in order.
+    /// Runs on these pointers: first the scratch memory if the primitive has any, then those declared, in order.
     void run(std::byte* scratch, std::initializer_list<const void*> pointers) {
         State& s = *state_;
         int i = 0;
@@ -142,7 +142,7 @@ private:
     };
 
     void set(int i, const void* pointer) {
-        // oneDNN's interface has one pointer type for what it reads and what it writes.
+        // oneDNN's interface has the same pointer type for its inputs and its outputs.
         check_dnnl(dnnl_memory_set_data_handle(state_->memories[i].get(), const_cast<void*>(pointer)),
                    "dnnl_memory_set_data_handle");
     }

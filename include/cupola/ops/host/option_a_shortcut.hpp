@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shortcut of option A on `Host`, a row of outputs at a time.
+// The option A shortcut on `Host`, one row of outputs at a time.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ public:
         });
     }
 
-    /// Windows do not overlap, so each input has one gradient.
+    /// Windows do not overlap, so each input has only one gradient.
     void backward(const BackwardArgs<Host, T>& args) const {
         if (args.input_gradient == nullptr) return;
         const OptionAShortcutShape& s = shape_;

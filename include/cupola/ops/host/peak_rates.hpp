@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rates of a `Host` device: a product of two 1024 x 1024 matrices by oneDNN, and a copy of 16 MiB; the best of some
-// runs on the device's threads. The matrices hold nothing but ones and fit the caches as a convolution's blocks do.
+// The peak rates of a `Host` device: a product of two 1024 x 1024 matrices by oneDNN, and a copy of 16 MiB; the best of
+// several runs on the device's threads. All elements of the matrices are ones, and they fit the caches as a
+// convolution's blocks do.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@ struct MeasurePeakRates<Host, T> {
 private:
     static constexpr int runs = 12;
 
-    /// The best run: a rate is what the device reaches when nobody else has it.
+    /// The best run: a rate is the one that the device reaches when nothing else uses it.
     template <class Work>
     static double least_seconds(Work&& work) {
         double least = 0;

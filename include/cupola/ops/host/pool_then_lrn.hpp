@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MaxPool2d and then LocalResponseNorm on `Host`, a row of the output at a time: a row is normalised while it is in a
-// first-level cache. The pooled values and the places of the maxima are saved; backward turns the gradient of a row
-// into that of the pooled row in place and gathers the input rows that are then complete.
+// MaxPool2d followed by LocalResponseNorm on `Host`, one row of the output at a time: a row is normalised while it is
+// in a first-level cache. The pooled values and the window offsets of the maxima are saved; backward converts the
+// gradient of a row to that of the pooled row in place and gathers the input rows that are then complete.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ public:
             const std::int64_t first = image * pool_.outputs() * pool_.output_row();
             T* const dy = args.output_gradient + first;
             T* const dx = args.input_gradient + image * pool_.inputs() * pool_.input_row();
-            std::int64_t rows = 0;  // of the pooled gradient that are there
+            std::int64_t rows = 0;  // rows of the pooled gradient computed so far
             for (std::int64_t at = 0; at < pool_.inputs(); ++at) {
                 for (; rows <= pool_.last_output(at); ++rows) {
                     T* const row = dy + rows * pool_.output_row();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling on `Host`: a maximum by kernels of our own, which keep its place in a byte and lose no NaN, means and windows
-// of more than 15 by oneDNN.
+// Pooling on `Host`: maxima by Cupola's own kernels, which keep the window offset in a byte and never lose a NaN;
+// means, and windows with an extent of more than 15, by oneDNN.
 #pragma once
 
 #include <cstdint>

@@ -20,16 +20,16 @@ class SoftmaxCrossEntropy<Host, float> {
 public:
     SoftmaxCrossEntropy(std::int64_t classes, float smoothing) : classes_(classes), smoothing_(smoothing) {}
 
-    /// `batch` rows of logits; `gradient`, where given, is written.
+    /// `batch` rows of logits; `gradient` is written if it is not null.
     LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
                        float* gradient) const;
-    /// The same for a step: a label that is no class is in the report, and the gradient is then not written.
+    /// The same for a step: an invalid label is reported, and the gradient is then not written.
     void queue(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
                float* gradient, LossReport* report) const;
     [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
 
 private:
-    /// The first sample whose label is no class; -1 if there is none.
+    /// The first sample whose label is not a valid class; -1 if there is none.
     [[nodiscard]] std::int64_t bad_sample(const std::int32_t* labels, std::int64_t batch) const;
     double sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const;
 
@@ -94,7 +94,7 @@ CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, st
     for (std::int64_t c = 0; c < classes_; ++c) {
         if (z[c] > z[top]) top = c;
     }
-    // Of each logit its distance to the largest: log(total) is lost in a sum with logits above 1e15.
+    // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
     const float largest = z[top];
     const auto below = [&](std::int64_t c) { return static_cast<double>(largest) - static_cast<double>(z[c]); };
     double total = 0, mean_below = 0;
@@ -104,7 +104,7 @@ CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, st
     }
     mean_below /= static_cast<double>(classes_);
     const double log_total = std::log(total);
-    correct = top == label && !std::isnan(log_total);  // among logits with a NaN none is the largest
+    correct = top == label && !std::isnan(log_total);  // if a logit is NaN, none is the largest
     if (gradient != nullptr) {
         const double fraction = 1.0 / static_cast<double>(batch);
         const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradients of a convolution's weight and bias from activations in bfloat16, by a kernel of our own where the
-// machine has one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float, in an
-// order that depends on the shape and on the number of threads.
+// The gradients of a convolution's weight and bias from activations in bfloat16, by one of Cupola's own kernels where
+// the processor has one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float,
+// in an order that depends on the shape and on the number of threads.
 #pragma once
 
 #include <concepts>
@@ -26,7 +26,7 @@ public:
     virtual ~HostWeightGradient() = default;
 
     [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
-    /// Writes or adds to both parameters' gradients, from the pass' input and a gradient of the output that is masked.
+    /// Writes or adds to both parameters' gradients, from the pass's input and a masked gradient of the output.
     virtual void run(const BackwardArgs<Host, T>& args) const = 0;
 };
 
@@ -51,7 +51,7 @@ private:
 
 }  // namespace impl
 
-/// Null where the convolution is better left to oneDNN.
+/// Null where oneDNN should compute the convolution.
 template <class T>
 [[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(
     [[maybe_unused]] const BuildContext<Host, T>& build, [[maybe_unused]] const ConvolutionShape& shape) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution on `Host` by Winograd's minimal filtering (Lavin, Gray 2015), forward and backward: the input in tiles
-// that overlap, each transformed to points where a convolution is a product.
+// Convolution on `Host` by Winograd's minimal filtering (Lavin, Gray 2015), forward and backward: the input is divided
+// into overlapping tiles, each transformed to points at which a convolution is a product.
 //
-//   F(4x4, 5x5)   8 x 8 points: 64 multiplications for 16 outputs, an input and an output channel, instead of 400
+//   F(4x4, 5x5)   8 x 8 points: 64 multiplications per 16 outputs, input channel and output channel, instead of 400
 //   F(4x4, 3x3)   6 x 6 points: 36 instead of 144
 //
-// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms cost digits: an error of
-// 1e-6 to 5e-6 of the norm, ten times a direct convolution's. A NaN spreads over its tile. Results do not depend on the
-// number of threads. Asked for with
+// For stride 1, square filters of 3 or 5 taps, and channels in multiples of 16. The transforms lose accuracy: the error
+// is 1e-6 to 5e-6 of the norm, ten times that of a direct convolution. A NaN spreads over its tile. Results do not
+// depend on the number of threads. It is selected with
 //
 //   HostOptions{.convolution = &winograd}
 #pragma once
@@ -30,7 +30,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-/// By tiles of `Tile` x `Tile` outputs.
+/// The algorithm with tiles of `Tile` x `Tile` outputs.
 template <std::size_t Tile, std::size_t Kernel>
 class WinogradConvolution final : public HostConvolution {
 public:
@@ -67,7 +67,7 @@ public:
         return needs;
     }
 
-    /// Transforms the filters. Called once after each change of the parameters.
+    /// Transforms the filters. Called once per change of the parameters.
     void prepare(const ForwardArgs<Host>& args) override {
         impl::pack_winograd_filters<W>(args.context, args.parameters[0], map_.in, map_.out, floats(args.packed));
         if (!input_gradient_) return;
@@ -86,7 +86,7 @@ public:
         if (args.input_gradient != nullptr) backward_data(args);
     }
 
-    /// The two parts of backward, for an output gradient that is masked.
+    /// The two parts of backward, for a masked output gradient.
     void backward_weights(const BackwardArgs<Host>& args) {
         weights_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, floats(args.scratch));

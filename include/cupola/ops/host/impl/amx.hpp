@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AMX: eight tiles of 16 rows of 64 bytes, and the product of two of them in bfloat16 that is added to a third in
+// AMX has eight tiles of 16 rows of 64 bytes. It multiplies two of them in bfloat16 and adds the product to a third in
 // float,
 //
 //   C[m][n] += sum over p < 16 of A[m][2p] B[p][2n] + A[m][2p + 1] B[p][2n + 1]     16 cycles
 //
-// so A has 32 values of the sum's index in a row and B has pairs of them. Written as assembly, because a file need not
-// be compiled for AMX: whether the machine has it is asked when the program runs. Denormal numbers count as zero.
+// so each row of A contains 32 values of the summation index and B contains pairs of them. The instructions are written
+// as assembly, so that a file need not be compiled for AMX: the support is queried at run time. Denormal numbers count
+// as zero.
 #pragma once
 
 #include <cupola/ops/host/impl/avx512.hpp>
@@ -25,11 +26,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Rows of a tile; values of the sum's index in one; bytes.
+/// Rows of a tile; values of the summation index per row; bytes.
 inline constexpr std::int64_t tile_rows = 16, tile_depth = 32, tile_bytes = 1024;
 
-/// Whether the processor has the tiles, the system lets this process use them, and oneDNN was not told to do without
-/// (ONEDNN_MAX_CPU_ISA): what computes is then as `Host::library_isa` says.
+/// Whether the processor has the tiles, the system lets this process use them, and oneDNN is not restricted to a lower
+/// ISA (ONEDNN_MAX_CPU_ISA), so that the computation matches `Host::library_isa`.
 [[nodiscard]] inline bool has_amx() {
     static const bool has = [] {
         constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -39,8 +40,8 @@ inline constexpr std::int64_t tile_rows = 16, tile_depth = 32, tile_bytes = 1024
     return has;
 }
 
-/// While one of these lives, this thread's eight tiles have 16 rows of 64 bytes. oneDNN sets what it needs at each
-/// call.
+/// During the lifetime of one of these, this thread's eight tiles have 16 rows of 64 bytes. oneDNN configures the tiles
+/// at each of its calls.
 class AmxTiles {
 public:
     AmxTiles() {

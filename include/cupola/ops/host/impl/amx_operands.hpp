@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What AMX's products read, written from rows of up to 32 images whose sum is wanted: a column of 32 images for each
-// element, or for each pair of images their elements side by side. A missing image is one of zeros.
+// The operands of AMX's products, written from rows of up to 32 images over which the products sum: a column of 32
+// images per element, or columns of image pairs with their elements interleaved. Missing images count as zeros.
 #pragma once
 
 #include <cupola/ops/host/impl/amx.hpp>
@@ -43,13 +43,13 @@ namespace impl {
     });
 }
 
-/// The images whose rows are read: `count` of them, at most 32, `stride` elements apart.
+/// The images whose rows are read: `count` of them (at most 32), `stride` elements apart.
 struct AmxImages {
     std::int64_t count, stride;
 };
 
-/// Columns of 32 images for each of the `elements` of a row, 64 bytes each. Sixteen of them are a tile; tile i is
-/// written at (i % period) * long_step + (i / period) * 1024 bytes.
+/// Writes columns of 32 images, 64 bytes per column, for each of the `elements` of a row. Sixteen columns are a tile;
+/// tile i is written at (i % period) * long_step + (i / period) * 1024 bytes.
 inline void write_columns(const BFloat16* row, const AmxImages& images, std::int64_t elements, std::byte* to,
                           std::int64_t period, std::int64_t long_step) {
     const auto tile = [&](std::int64_t i) { return to + i % period * long_step + i / period * tile_bytes; };
@@ -65,7 +65,7 @@ inline void write_columns(const BFloat16* row, const AmxImages& images, std::int
             low[pair] = _mm512_unpacklo_epi16(even, odd);
             high[pair] = _mm512_unpackhi_epi16(even, odd);
         }
-        // Lane j of `low` has element j / 4 * 8 + j % 4, that of `high` the one four later.
+        // Lane j of `low` contains element j / 4 * 8 + j % 4, that of `high` the one four later.
         transpose16(low);
         transpose16(high);
         std::byte* const tiles[2]{tile(first / 16), here > 16 ? tile(first / 16 + 1) : nullptr};
@@ -78,8 +78,8 @@ inline void write_columns(const BFloat16* row, const AmxImages& images, std::int
     }
 }
 
-/// For each of `pixels` pixels of a row and each 16 of its channels a tile of 16 pairs of images. Adds the sum of the
-/// row's pixels in all images to `sums`, a float for each channel (of whole tiles).
+/// Writes a tile of 16 pairs of images for each of `pixels` pixels of a row and each 16 of its channels. Adds the sum
+/// of the row's pixels in all images to `sums`, one float per channel (of whole tiles).
 inline void write_pairs(const BFloat16* row, const AmxImages& images, std::int64_t pixels, std::int64_t channels,
                         std::byte* to, std::int64_t pixel_step, std::int64_t tile_step, float* sums) {
     for (std::int64_t pair = 0; pair < 16; ++pair) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of a convolution's weights on AMX, a product of tiles [in, images] x [images, out] for each tap and each
-// pixel whose tap lies inside the image:
+// The gradient of a convolution's weights on AMX: a product of tiles [in, images] x [images, out] for each tap (window
+// offset) and each pixel whose tap lies inside the image:
 //
 //   dw[o,a,b,c] = sum over i, j, then n of x[n, i s + a - pad, j s + b - pad, c] dy[n,i,j,o]
 //
 // The sum within a tile is over 32 images, so no pixel is padded and a tap is a shift by whole tiles. The taps of one
-// axis, the inner, are added up for together: what one of them read lies in a tile or a first-level cache for the next.
+// axis, called the inner axis, are accumulated together: the operand of one tap is reused by the next from a tile or
+// the first-level cache.
 //
 //   channels    multiples of 16 input channels: a tile's rows are channels, the inner axis is the width
-//   windows     others: a tile's rows are 16 of the taps of a row of the filter times channels, which lie one after another;
+//   windows     others: a tile's rows are 16 of the taps of a row of the filter times channels, which are contiguous;
 //               the inner axis is the height, and the rows are padded with zeros at their ends
 //
-// A block is 32 images by as many output rows as stay in a second-level cache when they are written as tiles want them.
-// Each thread does its share of the blocks, with sums of its own, because what one thread has written is slow to read
-// for another. The sums are added in the order of the threads, so bits depend on the shape and on the number of
-// threads.
+// A block is 32 images by the number of output rows whose tiles fit a second-level cache. Each thread processes its
+// share of the blocks and has its own sums, because data that another thread has written is slow to read. The sums are
+// added in the order of the threads, so the bits depend on the shape and on the number of threads.
 #pragma once
 
 #include <cupola/ops/host/impl/amx_operands.hpp>
@@ -34,19 +34,19 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where the operands of a call of `add_products` lie, a step of bytes for each place; the outputs on the outer axis;
-/// and on the inner axis the outputs, where the first one's window begins, and the input's extent.
+/// The location of the operands of a call of `add_products`, with strides in bytes; the number of outputs on the outer
+/// axis; and for the inner axis the number of outputs, the start of the first window, and the input's extent.
 struct AmxWalk {
     const std::byte *inputs, *gradients;
     std::int64_t input_step, outer_input_step, gradient_step, outer_gradient_step;
     std::int64_t outer_count, count, start, stride, extent;
 };
 
-/// Adds for the two or three `taps` of the inner axis from w.start on. A tap's input is the next output's for the tap
-/// before, so in this order each product loads one tile and keeps one. That takes few tiles, which is what counts:
-/// measured on a Sapphire Rapids whose cores others use too, loops over 8 tiles take up to four times as long at one
-/// time as at another, over 4 or 5 twice as long. It is as if the tiles that registers are renamed to, some 12 for all
-/// of them, were shared.
+/// Accumulates the two or three `taps` of the inner axis from w.start on. The input of a tap is the input of the
+/// preceding tap at the next output, so in this order each product loads one tile and keeps one. Using few tiles
+/// matters: measured on a Sapphire Rapids processor whose cores were shared, the time of loops over 8 tiles varied by
+/// up to a factor of four between measurements, and that of loops over 4 or 5 tiles by a factor of two. This would be
+/// explained by the physical tiles for register renaming, about 12 in all, being shared.
 template <int taps>
 inline void add_products(const AmxWalk& w, std::byte* sums, std::int64_t tap_step, bool first) {
     constexpr int input_tile = taps, gradient_tile = taps + 1;
@@ -76,9 +76,9 @@ inline void add_products(const AmxWalk& w, std::byte* sums, std::int64_t tap_ste
 
 class AmxWeightGradient {
 public:
-    /// Whether it is the faster one. It needs 2 taps or more on the inner axis and takes as long for a batch as for the
-    /// next multiple of 32: with 64 input channels and more it is 1.4 times as fast as oneDNN at half of that, with
-    /// others at 7/8. Each thread has sums of its own, which must not become too many.
+    /// Whether it is faster than oneDNN. It needs 2 taps or more on the inner axis and takes as long for a batch as for
+    /// the next multiple of 32: with 64 input channels and more it is 1.4 times as fast as oneDNN at half of that
+    /// multiple, with other numbers of channels at 7/8. Each thread has its own sums, whose total size is limited.
     [[nodiscard]] static bool suits(const ConvolutionShape& shape, std::int64_t batch, int threads) {
         const std::int64_t places = (batch + tile_depth - 1) / tile_depth * tile_depth;
         const bool full = by_channels(shape) && shape.in_channels >= 64 ? 2 * batch >= places : 8 * batch >= 7 * places;
@@ -112,7 +112,7 @@ public:
 
     [[nodiscard]] std::size_t scratch_bytes() const { return static_cast<std::size_t>(parts_ * part_bytes()); }
 
-    /// `bias_gradient` may be null. Both gradients are written, or added to if `add`.
+    /// `bias_gradient` may be null. Both gradients are written, or added to if `add` is set.
     void run(const HostContext& context, const BFloat16* input, const BFloat16* output_gradient, float* weight_gradient,
              float* bias_gradient, bool add, std::byte* scratch) const {
         parallel_for(context, parts_, [=, this](std::int64_t part) {
@@ -132,10 +132,11 @@ public:
 private:
     /// 128 MB.
     static constexpr std::int64_t max_sums = 1 << 25;
-    /// 768 KB for the operands of a block, in a second-level cache of 2 MB beside the sums and what is read.
+    /// 768 KB for the operands of a block, in a second-level cache of 2 MB together with the sums and the data being
+    /// read.
     static constexpr std::int64_t block_budget = 3 << 18;
 
-    /// Images and rows of the output gradient, and where their tiles lie.
+    /// Images and rows of the output gradient, and the location of their tiles.
     struct Block {
         std::int64_t image, images, row, rows;
         std::byte *inputs, *gradients;
@@ -147,13 +148,13 @@ private:
     }
 
     [[nodiscard]] std::int64_t band_rows() const { return (height_.output + bands_ - 1) / bands_; }
-    /// A tile more than there are, because rows that are a multiple of 4 KB apart share the same places of a cache.
+    /// One tile more than needed, because rows whose distance is a multiple of 4 KB map to the same sets of a cache.
     [[nodiscard]] std::int64_t gradient_row_bytes() const { return (width_.output * out_tiles_ + 1) * tile_bytes; }
     [[nodiscard]] std::int64_t input_bytes() const {
         return std::min((band_rows() - 1) * height_.stride + height_.window, height_.input) * input_row_bytes_;
     }
     [[nodiscard]] std::int64_t gradient_bytes() const { return band_rows() * gradient_row_bytes(); }
-    /// Groups of `lines_` rows of sums: a tap each, or a row of taps.
+    /// Groups of `lines_` rows of sums: one group per tap, or per row of taps.
     [[nodiscard]] std::int64_t groups() const { return taps_ * outer_taps_; }
     [[nodiscard]] std::int64_t sum_bytes() const { return groups() * row_tiles_ * out_tiles_ * tile_bytes; }
     [[nodiscard]] std::int64_t bias_bytes() const { return out_tiles_ * 64; }
@@ -172,7 +173,7 @@ private:
         return std::max<std::int64_t>(0, std::min(end, height_.input) - first_input_row(b));
     }
 
-    /// What one thread does: the sums over some blocks.
+    /// The work of one thread: the sums over some of the blocks.
     void add_up(const BFloat16* input, const BFloat16* output_gradient, std::int64_t first, std::int64_t end,
                 std::byte* sums) const {
         const AmxTiles tiles;
@@ -223,7 +224,7 @@ private:
                              b.row * height_.stride - height_.pad_begin - first_row, height_.stride, input_rows(b)},
                             to, tap_step, first);
         }
-        // The output rows whose tap lies inside the image.
+        // The output rows whose tap is inside the image.
         const std::int64_t offset = tap - height_.pad_begin, s = height_.stride;
         const std::int64_t begin = std::max(b.row, offset >= 0 ? 0 : (s - 1 - offset) / s);
         const std::int64_t end =
@@ -244,7 +245,7 @@ private:
         }
     }
 
-    /// The parts' sums of up to 16 rows, for all output channels, into the gradient's own layout.
+    /// Adds up to 16 rows of the parts' sums, for all output channels, and writes them to the gradient's own layout.
     void write_weights(const std::byte* sums, std::int64_t tile, bool add, float* weight_gradient) const {
         const std::int64_t group = tile / row_tiles_, line = tile % row_tiles_ * 16, row = groups() * lines_;
         const __mmask16 valid = first_lanes(lines_ - line);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sixteen floats in a register, from and to tensors of either element type. Only where a file is compiled for AVX-512;
-// elsewhere nothing is defined here and the kernels have plain loops of the same meaning.
+// Sixteen floats in a register, loaded from and stored to tensors of either element type. Defined only where a file is
+// compiled for AVX-512; elsewhere the kernels use equivalent plain loops.
 #pragma once
 
 #include <cupola/core/abi.hpp>
@@ -27,13 +27,13 @@ inline constexpr std::int64_t vector_lanes = 16;
     return static_cast<__mmask16>(count >= vector_lanes ? 0xFFFFU : (1U << count) - 1U);
 }
 
-// g++ 12 warns of what its own headers leave undefined where an intrinsic has no mask: some have one here that selects
-// all.
+// g++ 12 warns about undefined values in its own headers where an intrinsic has no mask, so some intrinsics here have a
+// mask that selects all lanes.
 
 [[nodiscard]] inline __m512 widened(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, bits), 16));
 }
-/// To the nearest, ties to even; a NaN stays one.
+/// Rounds to nearest, ties to even; a NaN is kept.
 [[nodiscard]] inline __m256i narrowed(__m512 v) {
 #if CUPOLA_ISA >= CUPOLA_ISA_AVX512_BF16
     return (__m256i)_mm512_cvtneps_pbh(v);  // NOLINT: a cast between vectors of one size
@@ -59,7 +59,7 @@ inline void store16(float* p, __m512 v, __mmask16 m) { _mm512_mask_storeu_ps(p, 
 inline void store16(BFloat16* p, __m512 v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrowed(v)); }
 inline void store16(BFloat16* p, __m512 v, __mmask16 m) { _mm256_mask_storeu_epi16(p, m, narrowed(v)); }
 
-/// f(0), f(1), ... f(n - 1) with the number in the type, so that an array indexed by it stays in registers.
+/// Calls f(0), f(1), ... f(n - 1) with the number in the type, so that an array indexed by it stays in registers.
 template <int n, class Function>
 [[gnu::always_inline]] inline void unrolled(Function&& f) {
     [&]<int... i>(std::integer_sequence<int, i...>) {

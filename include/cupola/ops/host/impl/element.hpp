@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element types that the operations of `Host` are made for, and how a loop reads and writes one: it computes in
-// float and rounds where it stores. g++ makes vector instructions of a store to a number and none of a copy of a class,
-// so a BFloat16 is written through its bits.
+// The element types of the operations of `Host`, and how a loop reads and writes them: it computes in float and rounds
+// when it stores. g++ vectorises a store to a number but not a copy of a class, so a BFloat16 is written through its
+// bits.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ concept HostElement = std::same_as<T, float> || std::same_as<T, BFloat16>;
 [[gnu::always_inline]] inline void put(BFloat16& to, float value) { to.bits = BFloat16(value).bits; }
 [[gnu::always_inline]] inline void put(BFloat16& to, BFloat16 value) { to.bits = value.bits; }
 
-/// An element as a `Value`: itself, or a float.
+/// An element as a `Value`: unchanged, or converted to float.
 template <class Value>
 [[nodiscard, gnu::always_inline]] inline std::remove_const_t<Value> get(const float& from) {
     return from;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One vector register of floats, by the compilers' vector extension: as wide as the instruction set that the file is
-// compiled for has them, so that the same code is AVX-512, AVX2 or plain, and no width is passed that has no register.
+// One vector register of floats, by the compilers' vector extension. Its width is that of the instruction set for which
+// the file is compiled, so that the same code is AVX-512, AVX2 or plain, and no width without a register is used.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ typedef float Lanes __attribute__((vector_size(sizeof(float) * lane_count)));
 
 [[gnu::always_inline]] inline void store_lanes(float* to, Lanes value) { __builtin_memcpy(to, &value, sizeof value); }
 
-/// Calls f(i) for i in [0, Count), each a constant: arrays of vectors that are only indexed so live in registers.
+/// Calls f(i) for i in [0, Count), each a constant: arrays of vectors that are only indexed this way stay in registers.
 template <std::size_t Count, class Function>
 [[gnu::always_inline]] inline void for_each_index(Function f) {
     [&]<std::size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {

@@ -2,8 +2,8 @@
 //
 // Local response normalisation of neighbouring pixels, for the operations that contain one: forward, and the gradient
 // from the input alone (nothing is kept between them). With AVX-512, windows of 5 and of 9 channels and the power 3/4
-// stay in registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only the
-// windows that hold it and a NaN goes no further. Everything else takes the rows in a first-level cache.
+// are computed in registers: a window's sum is made of sums of 2, 4 and 8 by shifts, so that each element enters only
+// the windows that contain it and a NaN does not spread further. All other cases use rows in the first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -115,7 +115,7 @@ private:
     }
 
 #if defined(CUPOLA_HOST_AVX512)
-    /// The lanes of `now` moved up by `by`, those of `before` behind them.
+    /// The lanes of `now` shifted up by `by`, with the last lanes of `before` shifted in.
     template <int by>
     static __m512 shifted(__m512 now, __m512 before) {
         if constexpr (by == vector_lanes) {
@@ -126,8 +126,8 @@ private:
         }
     }
 
-    /// Sums over windows of a row that comes vector by vector: next(v) gives the sums around the elements of the vector
-    /// before v.
+    /// Sums over windows of a row that is read vector by vector: next(v) returns the sums around the elements of the
+    /// vector before v.
     template <int radius>
     struct Window {
         static_assert(radius == 2 || radius == 4);
@@ -145,7 +145,7 @@ private:
         }
     };
 
-    /// s^(-1/4) by a step of Newton's from the processor's guesses, each good to 2^-14.
+    /// s^(-1/4) by a Newton step from the processor's approximations, each with a relative error of 2^-14.
     static __m512 inverse_fourth_root(__m512 s) {
         const __m512 root = _mm512_maskz_rsqrt14_ps(0xFFFF, s);  // s^(-1/2)
         const __m512 r = _mm512_mul_ps(root, _mm512_maskz_rsqrt14_ps(0xFFFF, root));
@@ -158,7 +158,7 @@ private:
         return _mm512_fmadd_ps(_mm512_set1_ps(shape_.alpha), sum, _mm512_set1_ps(shape_.bias));
     }
 
-    /// `known`: how many vectors a pixel has, all of them full; 0 if that is known only when the program runs.
+    /// `known`: the number of vectors per pixel, all of them full; 0 if it is known only at run time.
     template <int radius, int known, class T>
     void forward_in_registers(const T* x, T* y, std::int64_t pixels) const {
         const std::int64_t channels = known > 0 ? known * vector_lanes : shape_.channels,
@@ -189,7 +189,7 @@ private:
         const __mmask16 all = mask ? 0 : 0xFFFF;
         for (; pixels > 0; --pixels, x += channels, dy += channels, dx += channels) {
             Window<radius> squares, products;
-            __m512 x1 = zero, x2 = zero, dy2 = zero, power2 = zero;  // of the vector before, and of the one before that
+            __m512 x1 = zero, x2 = zero, dy2 = zero, power2 = zero;  // of the previous vector, and of the one before it
             for_each_vector<known, 2>(
                 count, [&](std::int64_t v) __attribute__((always_inline)) {
                     const __m512 now = v < count ? load(x, v, count, last) : zero;
@@ -215,7 +215,7 @@ private:
         }
     }
 
-    /// f(0) to f(count + more - 1); without a loop where the number is known.
+    /// Calls f(0) to f(count + more - 1); without a loop where the number is known at compile time.
     template <int known, int more, class Function>
     [[gnu::always_inline]] static void for_each_vector(std::int64_t count, Function f) {
         if constexpr (known > 0) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maxima over windows, a row of an image at a time, for the operations that contain such a pooling. The place of a
-// maximum in its window, the first of equal ones in row order, is kept in a byte. A NaN is larger than everything.
-// Backward gathers: each row of the input gradient is written once, its sums in the order of the windows.
+// Maxima over windows, one row of an image at a time, for the operations that contain such a pooling. The window offset
+// of a maximum (the first of equal values in row order) is kept in a byte and called its place. A NaN is larger than
+// everything. Backward gathers: each row of the input gradient is written once, with its sums in the order of the
+// windows.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +19,14 @@ namespace impl {
 
 class PoolRows {
 public:
-    /// Takes what place_is_a_byte() says yes to.
+    /// Requires a shape for which place_is_a_byte() is true.
     explicit PoolRows(const PoolingShape& shape)
         : height_(shape.height), width_(shape.width), channels_(shape.channels) {}
 
     /// The rows [first, last) of the input that lie in the windows of output row i.
     [[nodiscard]] std::int64_t first_input(std::int64_t i) const { return window_begin(height_, i); }
     [[nodiscard]] std::int64_t last_input(std::int64_t i) const { return window_end(height_, i); }
-    /// The last row of the output whose windows hold input row `at`, or one below the first if there is none.
+    /// The last row of the output whose windows contain input row `at`, or one below the first if there is none.
     [[nodiscard]] std::int64_t last_output(std::int64_t at) const { return cupola::last_output(height_, at); }
     [[nodiscard]] std::int64_t channels() const { return channels_; }
     [[nodiscard]] std::int64_t inputs() const { return height_.input; }
@@ -36,9 +37,9 @@ public:
     [[nodiscard]] std::int64_t output_width() const { return width_.output; }
     [[nodiscard]] std::int64_t window_rows() const { return height_.window; }
 
-    /// Output row i and its places, from `row(a)`, the pointer to input row a. Null `places` are not written. With
-    /// `mask`, a maximum that is not positive has its place nowhere, so that its gradient reaches no input: the
-    /// gradient of a ReLU before. Calls then(j) when pixel j of the row is there.
+    /// Computes output row i and its places, where `row(a)` returns the pointer to input row a. Null `places` are not
+    /// written. With `mask`, a maximum that is not positive has the place `nowhere`, so that its gradient reaches no
+    /// input: the gradient of a preceding ReLU. Calls then(j) when pixel j of the row is complete.
     template <class T, class Row, class Then>
     void forward(std::int64_t i, Row row, T* y, std::uint8_t* places, bool mask, Then then) const {
         const std::int64_t top = first_input(i), bottom = last_input(i);
@@ -60,7 +61,7 @@ public:
         }
     }
 
-    /// Row `at` of the gradient of an image's input, from the gradients and places of its whole output.
+    /// Computes row `at` of the gradient of an image's input, from the gradients and places of its whole output.
     template <class T>
     void backward(std::int64_t at, const T* dy, const std::uint8_t* places, T* dx) const {
         const std::int64_t bottom = last_output(at);
@@ -72,7 +73,7 @@ public:
         outputs.offset_across = static_cast<int>(width_.stride);
         outputs.rows = static_cast<int>(std::max(std::int64_t{0}, bottom - top + 1));
         const std::int64_t offset_row = (at - window_start(height_, top)) * width_.window;
-        std::int64_t left = 0, right = -1;  // the columns of the output whose windows hold x
+        std::int64_t left = 0, right = -1;  // the columns of the output whose windows contain x
         for (std::int64_t x = 0; x < width_.input; ++x) {
             while (window_start(width_, left) + width_.window <= x) ++left;
             while (right + 1 < width_.output && window_start(width_, right + 1) <= x) ++right;
@@ -94,9 +95,10 @@ private:
         const T* rows[max_rows];
         int count, columns = 0;
         std::int64_t at = 0, stride;
-        int first = 0, across;  // the place of the first, and what a row adds to it
+        int first = 0, across;  // the place of the first, and the increment per row
     };
-    /// The windows that one input lies in: `rows` x `columns` of them from element `at`, and its place in the first.
+    /// The windows that contain one input: `rows` x `columns` of them from element `at`, and the input's place in the
+    /// first.
     template <class T>
     struct ContributingOutputs {
         const T* dy;
@@ -180,12 +182,12 @@ private:
     }
 
 #if defined(CUPOLA_HOST_AVX512)
-    /// n vectors of channels from c, the last of them with the lanes of `last`.
+    /// n vectors of channels from c; the last vector has the lanes of `last`.
     template <int n, class T>
     static void maxima(const Window<T>& window, std::int64_t c, __mmask16 last, T* y, std::uint8_t* places, bool mask) {
         __m512 best[n];
         __m128i place[n];
-        __mmask16 numbers = 0xFFFF;  // no NaN so far; two vectors are looked at by one comparison
+        __mmask16 numbers = 0xFFFF;  // no NaN so far; one comparison covers two vectors
         const T* x = window.rows[0] + window.at + c;
         unrolled<n>([&](auto k) {
             best[k] = load<n>(x, k, last);

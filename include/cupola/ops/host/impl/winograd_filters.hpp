@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Filters on their way to the points of Winograd's transform, G g G', as the products' right operand.
+// Filters transformed to the points of Winograd's algorithm, G g G', as the right operand of the products.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Transforms the filter in `taps` and writes vector `to[point]`, with `stride` floats from point to point.
+/// Transforms the filter in `taps` and writes vector `to[point]`, with a stride of `stride` floats between points.
 template <class W>
 [[gnu::always_inline]] inline void transform_filter(const Lanes (&taps)[W::kernel][W::kernel], float* to,
                                                     std::int64_t stride) {
@@ -68,7 +68,7 @@ void pack_winograd_filters(const HostContext& context, const float* weight, std:
 }
 
 /// packed[point][block of product_columns input channels][output channel][input channel of the block], each filter
-/// turned by half a circle: for the gradient of the input.
+/// rotated by 180 degrees: for the gradient of the input.
 template <class W>
 void pack_winograd_turned_filters(const HostContext& context, const float* weight, std::int64_t in, std::int64_t out,
                                   float* packed) {

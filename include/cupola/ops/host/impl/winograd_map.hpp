@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A convolution over tiles, as it is in forward and, with turned filters, in the input gradient:
+// A convolution over tiles, as in forward and, with rotated filters, in the input gradient:
 //
 //   y = At [sum over c of (G g G') * (Bt d B)] A        for each tile, * element by element
 //
-// which is one matrix product of [tiles, in] x [in, out] for each point. Each thread has a strip of the tiles and goes
-// over it in blocks that stay in its second-level cache from the first transform to the last. A result does not depend
-// on the number of threads or on the blocks: each tile's sums are in the order of the input's channels.
+// which is one matrix product of [tiles, in] x [in, out] per point. Each thread has a contiguous range of the tiles and
+// processes it in blocks that stay in its second-level cache from the first transform to the last. A result does not
+// depend on the number of threads or on the blocks: each tile's sums are in the order of the input's channels.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Floats between the matrices of two points: a cache line more than they need, or their lines would share a few sets.
+/// Floats between the matrices of two points: one cache line more than needed, because otherwise their lines would map
+/// to few sets of the cache.
 [[nodiscard]] constexpr std::int64_t point_stride(std::int64_t rows, std::int64_t columns) {
     return rows * columns + 16;
 }
 
-/// Tiles a block, so that what a tile needs stays in `budget` floats.
+/// Tiles per block, so that the data of a block takes at most `budget` floats.
 [[nodiscard]] constexpr std::int64_t tiles_per_block(std::int64_t tiles, int threads, std::int64_t floats_per_tile,
                                                      std::int64_t budget, std::int64_t multiple) {
     const std::int64_t fitting = std::max<std::int64_t>(budget / floats_per_tile / multiple, 1) * multiple;
@@ -36,7 +37,7 @@ namespace impl {
     return std::min(fitting, fraction);
 }
 
-/// to[point] = M d M' for the square d of pixels in `rows`, channels c and on.
+/// to[point] = M d M' for the square d of pixels in `rows`, from channel c on.
 template <class M, std::size_t Count>
 [[gnu::always_inline]] inline void transform_tile(const TileRows<Count>& rows, std::int64_t channels, std::int64_t c,
                                                   float* to, std::int64_t stride) {
@@ -75,7 +76,7 @@ public:
           block_(tiles_per_block(tiles_.count, threads, points * (map.in + product_columns), block_budget,
                                  product_rows)) {}
 
-    /// Of the transformed filters.
+    /// The size of the transformed filters.
     [[nodiscard]] std::size_t packed_floats() const {
         return static_cast<std::size_t>(points * point_stride(map_.in, map_.out));
     }
@@ -83,7 +84,7 @@ public:
         return static_cast<std::size_t>(zero_floats() + threads_ * (transformed_floats() + product_floats()));
     }
 
-    /// `filters`: as pack_winograd_filters wrote them. `bias` may be null.
+    /// `filters` must have been written by pack_winograd_filters. `bias` may be null.
     void run(const HostContext& context, const float* input, const float* filters, const float* bias, bool relu,
              float* output, float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
@@ -113,7 +114,8 @@ public:
 private:
     static constexpr auto side = static_cast<std::int64_t>(W::points), points = side * side;
     static constexpr auto tile = static_cast<std::int64_t>(W::tile);
-    /// 384 KiB: with the filters of 64 x 64 channels (1 MiB) two threads find place in a second-level cache of 2 MiB.
+    /// 384 KiB: with the filters of 64 x 64 channels (1 MiB), the blocks of two threads fit a second-level cache of 2
+    /// MiB.
     static constexpr std::int64_t block_budget = 98304;
 
     [[nodiscard]] std::int64_t zero_floats() const { return side * map_.in; }

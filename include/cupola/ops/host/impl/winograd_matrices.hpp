@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrices of Winograd's minimal filtering F(m, r) (Lavin, Gray 2015; by the construction of Toom and Cook), made
-// by the compiler for the points 0, 1, -1, 1/2, -1/2, 2, -2, infinity, of which the first m + r - 2 and infinity are
-// taken:
+// The matrices of Winograd's minimal filtering F(m, r) (Lavin, Gray 2015; by the construction of Toom and Cook),
+// computed at compile time for the points 0, 1, -1, 1/2, -1/2, 2, -2, infinity, of which the first m + r - 2 and
+// infinity are used:
 //
 //   y = At [(G g) * (Bt d)]      m outputs of a filter of r taps over n = m + r - 1 inputs, with n multiplications
 //
-// Bt and At are exact in binary. Two rows of Bt, G and A at points p and -p have the same even columns and opposite odd
-// ones, which the transforms use. These points have the smallest error of those tried (norms of single precision
-// against double, 64 channels, F(4x4, 5x5)): 3e-6; with 3/2 and 2/3 in the place of 2 and 1/2 4e-6, with 3/4 and 4/3
-// 2e-5.
+// Bt and At are exact in binary. The rows of Bt, G and A at points p and -p have equal even columns and opposite odd
+// columns, which the transforms use. These points have the smallest error of those tried (norm of the difference
+// between single and double precision, 64 channels, F(4x4, 5x5)): 3e-6; with 3/2 and 2/3 instead of 2 and 1/2 it is
+// 4e-6, with 3/4 and 4/3 2e-5.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct Winograd {
     static constexpr std::size_t tile = Tile, kernel = Kernel, points = Tile + Kernel - 1;
     static_assert(points % 2 == 0 && points <= 8, "the points are zero, pairs of opposite ones, and infinity");
 
-    /// Row p: 1, p, p^2, ...; the row of infinity has only the last power. A tile's outputs at the points.
+    /// Row p: 1, p, p^2, ...; the row of infinity has only the last power. It evaluates a tile's outputs at the points.
     template <std::size_t Powers>
     [[nodiscard]] static constexpr WinogradMatrix<points, Powers> powers() {
         WinogradMatrix<points, Powers> result{};

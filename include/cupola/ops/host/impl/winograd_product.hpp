@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The matrix products between Winograd's transforms: blocks of rows x vectors whose sums stay in registers, over
-// operands that lie in the caches already. A library's product costs more to call than these take: 64 x 64 x 16 is 0.6
-// us.
+// operands that are already in the caches. The call overhead of a library's product exceeds the time of these products:
+// 64 x 64 x 16 takes 0.6 us.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,18 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Rows and vectors of a block: as many sums as hide the latency of two multiply-adds a cycle, within the registers.
-/// Measured with AVX-512 on 64 x 64 x 64: 134 GFLOP/s a thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88 to
-/// 118.
+/// Rows and vectors of a block: enough sums to hide the latency of two multiply-adds per cycle, within the registers.
+/// Measured with AVX-512 on 64 x 64 x 64: 134 GFLOP/s per thread with 8 x 2; 6 x 4, 9 x 3, 12 x 2 and 14 x 2 reach 88
+/// to 118.
 inline constexpr std::int64_t product_rows = lane_count == 16 ? 8 : 4, product_vectors = 2;
-/// Columns of a block. Matrices have a multiple of 16 columns, so what is left of a row is one vector or none.
+/// Columns of a block. Matrices have a multiple of 16 columns, so the remainder of a row is one vector or none.
 inline constexpr std::int64_t product_columns = product_vectors * lane_count;
 
-/// How the left operand lies: a[row, k], or a[k, row].
+/// The layout of the left operand: a[row, k], or a[k, row].
 enum class LeftOperand { plain, transposed };
 
-/// c[row, :] = the sum over k of a[row, k] b[k, :], added to what is there if `add`. It is added as a whole: a long sum
-/// that is made of calls has the error of two short ones.
+/// c[row, :] = the sum over k of a[row, k] b[k, :], added to the previous value if `add` is set. The sum is added as a
+/// whole, so that a long sum split over calls has the error of short sums.
 template <LeftOperand Left, std::int64_t Rows, std::int64_t Vectors>
 inline void product_block(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
                           std::int64_t c_stride, std::int64_t depth, bool add) {
@@ -52,8 +52,8 @@ inline void product_block(const float* a, std::int64_t a_stride, const float* b,
     (std::make_index_sequence<count>{});
 }
 
-/// c[:, block of `columns`] for all `rows`, which are a multiple of product_rows. `columns`: product_columns, or fewer
-/// vectors.
+/// c[:, block of `columns`] for all `rows`, which must be a multiple of product_rows. `columns`: product_columns, or
+/// fewer vectors.
 template <LeftOperand Left>
 inline void product_rows_of(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, float* c,
                             std::int64_t c_stride, std::int64_t rows, std::int64_t columns, std::int64_t depth,

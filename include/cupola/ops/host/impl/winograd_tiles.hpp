@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a tile of a convolution lies: its outputs in the image that is written, the inputs they need in the one that is
-// read, and which of both are outside.
+// The location of a convolution's tiles: the outputs in the image that is written, the inputs that they need in the
+// image that is read, and which of both are outside.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A convolution of stride 1 from `in` to `out` channels. The input gradient of one is another, of its output's
-/// gradient.
+/// A convolution of stride 1 from `in` to `out` channels. Its input gradient is another such convolution, of the
+/// gradient of its output.
 struct TiledMap {
     WindowAxis height, width;
     std::int64_t batch = 0, in = 0, out = 0;
@@ -29,21 +29,21 @@ struct TiledMap {
     }
 };
 
-/// `count` pixels from `first` on, of which [begin, end) lie inside an axis of `size` pixels.
+/// `count` pixels from `first` on, of which [begin, end) are inside an axis of `size` pixels.
 struct TileSpan {
     std::int64_t first, begin, end;
     constexpr TileSpan(std::int64_t from, std::int64_t count, std::int64_t size)
         : first(from), begin(std::clamp<std::int64_t>(-from, 0, count)), end(std::clamp(size - from, begin, count)) {}
 };
 
-/// The rows of a square of `Size` x `Size` pixels of an image, with zeros for those outside. Columns outside are the
-/// caller's: [columns.begin, columns.end) are inside.
+/// The rows of a square of `Size` x `Size` pixels of an image, with zeros for those outside. The caller handles columns
+/// outside: [columns.begin, columns.end) are inside.
 template <std::size_t Size>
 struct TileRows {
     TileSpan columns;
     std::array<const float*, Size> row{};  // at column columns.begin
 
-    /// `zeros`: as many pixels as a tile is wide.
+    /// `zeros` must contain as many pixels as a tile is wide.
     TileRows(const float* image, std::int64_t height, std::int64_t width, std::int64_t channels, std::int64_t y,
              std::int64_t x, const float* zeros)
         : columns(x, Size, width) {

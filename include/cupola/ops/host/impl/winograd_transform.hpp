@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of one of Winograd's small matrices with a few vectors, unrolled by the compiler: zeros are left out, ones
-// are not multiplied by, and the rows (or columns) of points p and -p share their even and odd halves.
+// Products of one of Winograd's small matrices with a few vectors, unrolled at compile time: zeros are skipped, ones
+// are not multiplied, and the rows (or columns) of points p and -p share their even and odd halves.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ template <class M, std::size_t Row, std::size_t From, std::size_t Step, std::siz
     }
 }
 
-/// out = M in, for a matrix with one row a point: Bt, G, A.
+/// out = M in, for a matrix with one row per point: Bt, G, A.
 template <class M, std::size_t Count, std::size_t Points>
 [[gnu::always_inline]] inline void to_points(const Lanes (&in)[Count], Lanes (&out)[Points]) {
     static_assert(M::matrix.size() == Points && M::matrix[0].size() == Count);
@@ -62,7 +62,7 @@ template <class M, std::size_t Count, std::size_t Points>
     out[Points - 1] = row_product<M, Points - 1, 0, 1>(in);
 }
 
-/// A matrix with one column a point, with the columns of p and -p made one.
+/// A matrix with one column per point, in which the columns of p and -p are combined.
 template <class M>
 struct Folded {
     static constexpr std::size_t rows = M::matrix.size(), points = M::matrix[0].size();
@@ -76,7 +76,7 @@ struct Folded {
     }();
 };
 
-/// out = M in, for a matrix with one column a point: At, Gt.
+/// out = M in, for a matrix with one column per point: At, Gt.
 template <class M, std::size_t Points, std::size_t Count>
 [[gnu::always_inline]] inline void from_points(const Lanes (&in)[Points], Lanes (&out)[Count]) {
     static_assert(M::matrix.size() == Count && M::matrix[0].size() == Points);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradient of the filters, the adjoint of the tiles' convolution:
+// The gradient of the filters, the adjoint of the convolution over tiles:
 //
 //   dg = G' [sum over tiles of (Bt d B) * (A dy A')] G
 //
-// which is one matrix product of [out, tiles] x [tiles, in] for each point. The tiles are cut in as many segments, each
-// with sums of its own, as memory is well spent on; that depends on the shape alone. Where there are more threads than
-// segments, several share one, each with some rows of its points (and some output channels, where rows do not suffice).
-// A thread goes over a segment in blocks that stay in its second-level cache beside its sums. So each sum is in the
-// order of the tiles, whatever the number of threads. The bias' gradient is the sum over tiles of A dy A' at the point
-// (1, 1), where A has ones.
+// which is one matrix product of [out, tiles] x [tiles, in] per point. The tiles are divided into segments, each with
+// its own sums; the number of segments is limited by the memory of the sums and depends only on the shape. Where there
+// are more threads than segments, several threads share one, each with some rows of its points (and some output
+// channels, where there are too few rows). A thread processes a segment in blocks that stay in its second-level cache
+// together with its sums. So each sum is in the order of the tiles, whatever the number of threads. The gradient of the
+// bias is the sum over tiles of A dy A' at the point (1, 1), where A has ones.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ public:
                                         parts() * (input_floats() + gradient_floats()));
     }
 
-    /// `bias_gradient` may be null. Both gradients are written, or added to if `add`.
+    /// `bias_gradient` may be null. Both gradients are written, or added to if `add` is set.
     void run(const HostContext& context, const float* input, const float* output_gradient, float* weight_gradient,
              float* bias_gradient, bool add, float* scratch) const {
         std::memset(scratch, 0, static_cast<std::size_t>(zero_floats()) * sizeof(float));
@@ -75,13 +75,13 @@ public:
 private:
     static constexpr auto side = static_cast<std::int64_t>(W::points), points = side * side;
     static constexpr auto tile = static_cast<std::int64_t>(W::tile);
-    /// 512 KiB: 32 tiles of 64 + 64 channels, whose products take several times what reading and writing the sums
-    /// takes.
+    /// 512 KiB: 32 tiles of 64 + 64 channels, whose products take several times as long as reading and writing the
+    /// sums.
     static constexpr std::int64_t block_budget = 131072;
-    /// 1.5 MiB for the sums of all segments, where they are several.
+    /// 1.5 MiB for the sums of all segments, where there are several.
     static constexpr std::int64_t segment_budget = 393216, max_segments = 16;
 
-    /// What one thread does, and where.
+    /// The work of one thread, and its memory.
     struct Part {
         std::int64_t first_tile, end_tile, first_row, end_row, first_out, end_out;
         float *inputs, *gradients, *sums, *bias_sums;
@@ -104,7 +104,8 @@ private:
         for (std::int64_t first = part.first_tile; first < part.end_tile; first += block_) {
             const std::int64_t count = std::min(block_, part.end_tile - first);
             const bool add = first != part.first_tile;
-            // All rows at once round otherwise than one by one: which of the two it is must not depend on the threads.
+            // All rows at once are rounded differently from single rows, so this choice must not depend on the number
+            // of threads.
             const bool whole = rows_at_once_ == side;
             for (std::int64_t row = part.first_row; row < part.end_row; row += rows_at_once_) {
                 const std::int64_t end = std::min(row + rows_at_once_, part.end_row);
