@@ -152,7 +152,7 @@ concept ReducesStatistics = requires(const Op& op) {
     { op.statistics_size() } -> std::convertible_to<std::int64_t>;
 };
 
-/// The memory that an operation declares to need; none without a declaration.
+/// The memory that an operation needs, by its own declaration; none without one.
 template <class Op>
 [[nodiscard]] MemoryNeeds memory_needs(const Op& op) {
     if constexpr (requires {
