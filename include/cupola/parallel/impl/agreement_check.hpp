@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The check, every so many steps, that all devices have the same parameters and that these are finite. A device's are told
-// by a 64-bit hash of their bits.
+// The check, every so many steps, that all devices have the same parameters and that these are finite. The parameters of
+// a device are represented by a 64-bit hash of their bits.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
     using Kernels = typename D::Kernels;
     auto& worker = set.at(device).worker;
     std::byte* const block = set.at(device).queue->status();
-    // All copies of the device, which lie one after another.
+    // All copies of the parameters on the device, which are contiguous.
     const std::span<const float> parameters(worker.parameters(),
                                             set.elements() * static_cast<std::size_t>(set.copies(device)));
     ops::TrainingStep<Kernels>::hash(worker.context(), parameters, StatusBlock::hash(block));
@@ -39,9 +39,9 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
                         step, -1);
 }
 
-/// Reads what queue_check() has found for a step, and looks at the running statistics. Throws ReplicasDiffer, or
-/// DivergedError naming the first parameter or statistic that is not finite. `equal`: whether the devices' parameters are to
-/// be the same.
+/// Reads the results of queue_check() for a step, and checks the running statistics. Throws ReplicasDiffer, or a
+/// DivergedError that names the first parameter or statistic that is not finite. `equal` says whether the devices'
+/// parameters have to be the same.
 template <class D, class T>
 void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::span<const float> running) {
     const auto landed = [&](int device) { return set.at(device).queue->landed(step); };
@@ -53,7 +53,7 @@ void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::
     }
     for (int device = 0; device < set.device_count(); ++device) {
         if (*StatusBlock::parameters_finite(landed(device)) != 0) continue;
-        // The slow way: padding that is not finite does not count.
+        // The slow search: padding that is not finite is ignored.
         for (int copy = 0; copy < set.copies(device); ++copy) {
             const std::vector<float> values = set.copied(set.network().parameter_elements, device,
                                                          [&](auto& state) { return state.worker.parameters(copy); });

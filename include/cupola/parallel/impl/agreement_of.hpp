@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of the three kinds of agreement a policy is: the only place that asks.
+// Determines which of the three kinds of agreement a policy is; nothing else asks for the kind.
 #pragma once
 
 #include <cupola/parallel/agreement.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's options have to be, checked before anything is made of them.
+// Checks a training's options before they are used.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Returns `o`; throws InvalidArgument with what is wrong with it.
+/// Returns `o`; throws InvalidArgument if an option is invalid.
 template <class Options>
 [[gnu::cold]] const Options& checked_options(const Options& o, std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;

@@ -28,7 +28,7 @@ class CollectiveAgreement {
 public:
     static constexpr bool separate_average = true, own_parameters = false, takes_buckets = true;
     [[nodiscard]] static std::int64_t bucket_elements(const A& policy) { return Collective::bucket_elements(policy); }
-    /// The sums, and the number of samples before them.
+    /// The floats of the sums, with the number of samples before them.
     [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return elements + 4; }
 
     CollectiveAgreement(const A& policy, ReplicaSet<D, T>& set)
@@ -58,11 +58,11 @@ public:
         collective_->wait(device, *set_.at(device).queue, step, finished);
     }
 
-    /// `marked`: whether the last backward of the device has marked the buckets; without one they are complete now.
+    /// `marked`: whether the last backward pass of the device has marked the buckets; otherwise they are complete now.
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool marked) {
         auto& state = set_.at(device);
         if (!set_.arrive_and_wait(device)) return false;
-        // A sum that one device leaves out is one that the others wait for: from here on an error breaks them off.
+        // The other devices wait for a sum that one device leaves out: from here on an error ends their waits.
         state.attempt([&] {
             Rows& rows = rows_[static_cast<std::size_t>(device)];
             rows.gradients.clear();
@@ -72,7 +72,7 @@ public:
                 const std::int64_t here = samples.of_replica(step, r);
                 if (here == 0) continue;
                 rows.gradients.push_back(set_.row(r));
-                // Of several batches each was weighed as a part of full ones.
+                // Each of several batches was weighted as a part of full batches.
                 const std::int64_t full = set_.batch_size() * set_.gradient_accumulation_steps();
                 rows.weights.push_back(static_cast<float>(set_.gradient_accumulation_steps() > 1 ? full : here));
                 shape.samples_here += here;

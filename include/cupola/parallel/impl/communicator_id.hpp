@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the processes of one training learn the number of their communicator: rank 0 makes it, and hands it over in a
-// file, which is there as a whole or not at all, or whoever starts the processes in the environment variable
+// How the processes of one training obtain the id of their communicator. Rank 0 makes it and passes it on in a file,
+// which is complete as soon as it exists; or the program that starts the processes sets the environment variable
 // CUPOLA_NCCL_ID. Both hold its bytes as hexadecimal digits.
 #pragma once
 
@@ -38,7 +38,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return digits;
 }
 
-/// Nothing where the text is no such number.
+/// Returns nothing if the text is not an id.
 [[nodiscard, gnu::cold]] inline std::optional<CommunicatorId> communicator_id_of(std::string_view digits) {
     if (!digits.empty() && digits.back() == '\n') digits.remove_suffix(1);
     if (digits.size() != 2 * communicator_id_bytes) return std::nullopt;
@@ -52,8 +52,8 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// Writes the file, under another name first. One that is there already is of another training, and is refused: a rank
-/// that read it would wait for ranks that are gone.
+/// Writes the file, under a temporary name first. Throws DeviceError if the file exists, since it belongs to another
+/// training: a rank that read it would wait for ranks that no longer exist.
 [[gnu::cold]] inline void write_communicator_id(const std::string& path, const CommunicatorId& id) {
     require<DeviceError>(
         access(path.c_str(), F_OK) != 0, "the file ", path,
@@ -79,7 +79,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     throw DeviceError(text("NCCL's id could not be written to ", path, ": ", std::generic_category().message(error)));
 }
 
-/// The number, once the file is there.
+/// The id, once the file exists.
 [[nodiscard, gnu::cold]] inline std::optional<CommunicatorId> read_communicator_id(const std::string& path) {
     const int handle = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (handle < 0) {
@@ -104,7 +104,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// The number in the environment, or nothing where the variable is not set.
+/// The id in the environment; nothing if the variable is not set.
 [[nodiscard, gnu::cold]] inline std::optional<CommunicatorId> communicator_id_of_environment() {
     const char* const digits = std::getenv(communicator_id_variable);
     if (digits == nullptr) return std::nullopt;
@@ -114,7 +114,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     return id;
 }
 
-/// Waits for rank 0's file, asking `clock` (seconds) and `pause` between two looks.
+/// Waits for rank 0's file; `clock` returns seconds, and `pause` is called between two polls.
 template <class Clock, class Pause>
 [[nodiscard, gnu::cold]] CommunicatorId await_communicator_id(const std::string& path, double seconds, Clock clock,
                                                               Pause pause) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One worker thread per device, for as long as the training lives. A job runs on all of them at once; inside it they
-// wait for each other at a barrier. Nothing is allocated for a job.
+// One worker thread per device, for the lifetime of the training. A job runs on all of them at once; inside it they
+// synchronize at a barrier. A job allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,14 @@ namespace impl {
 
 class DeviceThreads {
 public:
-    /// Throws DeviceError if the system gives fewer threads than that.
+    /// Throws DeviceError if the system provides fewer threads.
     explicit DeviceThreads(int devices);
     DeviceThreads(const DeviceThreads&) = delete;
     DeviceThreads& operator=(const DeviceThreads&) = delete;
     ~DeviceThreads();
 
-    /// Runs job(device) on every thread and waits for all. What a job throws is thrown here, the first device's first.
+    /// Runs job(device) on every thread and waits for all. Rethrows what a job throws; of several exceptions, that of the
+    /// first device.
     template <class Job>
     void run(Job&& job) {
         object_ = const_cast<void*>(static_cast<const void*>(std::addressof(job)));
@@ -40,11 +41,11 @@ public:
         run_job();
     }
 
-    /// Whether the threads are of this process: a child of fork() has none of them.
+    /// Whether the threads belong to this process: a child of fork() has none of them.
     [[nodiscard]] bool has_threads() const { return getpid() == process_; }
 
     /// A barrier, called by every thread inside a job: returns when all have arrived, and says whether `healthy` was true
-    /// for each of them. Where it says no, every thread leaves the job: those after a failure of their own by throwing.
+    /// for each of them. If it returns false, every thread leaves the job; a thread that failed itself leaves by throwing.
     [[nodiscard]] bool arrive_and_wait(bool healthy) {
         if (errors_.size() == 1) return healthy;
         if (!healthy) arrived_healthy_.store(false, std::memory_order_relaxed);
@@ -59,7 +60,7 @@ private:
 
     void work(int device);
 
-    /// Runs on one thread once all have arrived, and before any goes on.
+    /// Runs on one thread after all have arrived and before any continues.
     struct Collect {
         DeviceThreads* threads;
         void operator()() const noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one device's thread works with: its context, its copy of the parameters, its arena, and a plan for each batch
-// size. Instantiated for each device, not for each network.
+// The objects of one device's thread: its context, its copy of the parameters, its arena, and one plan per batch size.
+// Instantiated per device, not per network.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// An initialiser for a parameter by its full name, in place of the one that the layer's type names.
+/// An initialiser for a parameter by its full name; it replaces the one that the layer's type names.
 struct NamedInitializer {
     std::string parameter;
     Initializer initializer;
@@ -43,23 +43,23 @@ public:
     DeviceWorker();
     ~DeviceWorker();
 
-    /// Makes the context on the calling thread, which is the device's own from then on.
+    /// Makes the context on the calling thread, which belongs to the device from then on.
     [[gnu::cold]] void start(int ordinal, int devices, const typename Device::Options& options);
 
     using MakePlan = Plan<Device, T> (*)(Context&, const PlanOptions&);
 
-    /// Makes a plan unless there is one for its batch size and purpose. Plans of one workspace share an arena: replicas that
+    /// Makes a plan unless one exists for its batch size and purpose. Plans of one workspace share an arena; replicas that
     /// run in step have a workspace each.
     [[gnu::cold]] void add_plan(MakePlan make, const PlanOptions& options, std::size_t workspace = 0);
     [[nodiscard]] const Plan<Device, T>& first_plan() const { return plans_.front()->plan; }
-    /// The memory of the plan that needs the most.
+    /// The memory of the plan that needs the most memory.
     [[nodiscard]] const PlanBytes& largest_plan() const { return largest_; }
 
-    /// `copies` is how many times the parameters, the optimizer's state and the moving averages are kept: once, or once
-    /// per replica of the device.
+    /// `copies` is the number of copies of the parameters, the optimizer's state and the moving averages: one, or one per
+    /// replica of the device.
     [[gnu::cold]] void allocate(const MemoryReport& memory, int copies = 1);
 
-    /// From now on the time of the training's plans is added to `times`, until that is null.
+    /// From now on the time of the training's plans is added to `times`; null ends this.
     [[gnu::cold]] void time(StepTimes* times);
     [[nodiscard]] StepTimes* times() const { return times_; }
 
@@ -73,19 +73,19 @@ public:
     void set(float* arena, std::span<const float> values);
     void parameters_changed() { ++version_; }
 
-    /// The plan for a batch, the weights of `parameters` packed; null if none was made. Plans share the arena, packed
-    /// weights included: they are packed again when the parameters have changed or another plan has run.
+    /// The plan for a batch, with the weights of `parameters` packed; null if none was made. Plans share the arena,
+    /// including packed weights, which are packed again when the parameters have changed or another plan has run.
     [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters,
                                             std::size_t workspace = 0);
 
-    /// The same, where the caller packs the weights: `packs` says whether that is to be done.
+    /// The same for a caller that packs the weights itself: `packs` says whether this is needed.
     struct Taken {
         Plan<Device, T>* plan = nullptr;
         bool packs = false;
     };
     [[nodiscard]] Taken take_plan(const PlanOptions& options, const float* parameters, std::size_t workspace = 0);
 
-    /// The plan that computes every layer's output, in memory of its own that lasts from its first use.
+    /// The plan that computes every layer's output, in memory of its own that is kept from its first use on.
     [[nodiscard, gnu::cold]] Plan<Device, T>& inspection_plan(MakePlan make, std::int64_t batch);
 
     /// Calls visit(layer, values) with each layer's output for a batch; see PassBuffers for `merged`.
@@ -134,7 +134,8 @@ private:
     int copies_ = 1;
 };
 
-// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
+// compiled.
 
 template <class Device, class T>
 DeviceWorker<Device, T>::DeviceWorker() = default;
@@ -251,7 +252,7 @@ auto DeviceWorker<Device, T>::find(const PlanOptions& options, std::size_t works
     return nullptr;
 }
 
-/// Throws InvalidArgument unless a part of a training's state has the elements that the network's has.
+/// Throws InvalidArgument unless a part of a training's state has as many elements as the network's.
 [[gnu::cold]] void require_elements(const char* what, std::size_t given, std::int64_t wanted);
 
 #ifndef CUPOLA_OPS

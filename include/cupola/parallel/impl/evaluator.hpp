@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Evaluator: a training's network run forward alone, on batches that its devices take in turn.
+// Evaluator: runs a training's network forward, without backward, on batches that its devices take in turn.
 #pragma once
 
 #include <algorithm>
@@ -108,7 +108,7 @@ private:
         require_size(batch.size);
         const PlanOptions options{.batch = batch.size, .training = false};
         state.worker.add_plan(set_.network().make, options);
-        // Replicas with parameters of their own are in memory that every device reads: the first one's are run.
+        // Replicas with their own parameters are in memory that every device reads: the first replica's are run.
         auto& owner = set_.at(set_.different_copies() > 1 ? 0 : device).worker;
         const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
         return state.worker.plan_for(options, parameters)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FiniteSearch: where a loss or a gradient that is not finite came from; the slow search, for the step that failed.
+// FiniteSearch: finds the origin of a loss or a gradient that is not finite; the slow search, for the step that failed.
 #pragma once
 
 #include <cmath>
@@ -19,14 +19,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What a step has left of one replica.
+/// The data of one replica that remain after a step.
 struct SearchedReplica {
     std::int64_t samples = 0;
     /// Its loss.
     double total = 0;
-    /// The first of its batches whose loss is not finite, -1 if there is none, and the last that has samples.
+    /// The first of its batches whose loss is not finite, -1 if there is none; and its last batch that has samples.
     int part = -1, last_part = -1;
-    /// That last batch, where the device reads it, and its random numbers.
+    /// That last batch, at the address that the device reads, and its random numbers.
     BatchView batch{};
     RngKey key{};
 };
@@ -36,8 +36,8 @@ class FiniteSearch {
 public:
     FiniteSearch(ReplicaSet<D, T>& set, std::int64_t step, int parts) : set_(set), step_(step), parts_(parts) {}
 
-    /// Throws DivergedError for the first replica whose loss, or whose gradient, is not finite. Statistics that replicas
-    /// share make every loss no number: the origin is the replica whose own batch shows one.
+    /// Throws DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses
+    /// of all replicas NaN: the origin is the replica whose own batch contains one.
     [[noreturn, gnu::cold]] void throw_first(std::span<const SearchedReplica> replicas) {
         throw_loss(replicas);
         for (std::size_t r = 0; r < replicas.size(); ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a number that is not finite came into a step: the slow search, for the step that failed.
+// Where a number that is not finite first appears in a step; the slow search, for the step that failed.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The error of a training whose loss or gradient is no number: `what` says which, `where` what the search below found.
+/// Throws the error of a training whose loss or gradient is not finite, as `what` says; `where` is the search's result.
 [[noreturn, gnu::cold]] inline void throw_diverged(std::int64_t step, const std::string& what, const std::string& where,
                                                    int replica) {
     throw DivergedError(
@@ -33,9 +33,8 @@ namespace impl {
     return found.empty() ? "every layer's output is finite" : std::move(found);
 }
 
-/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or what else it is; empty where
-/// everything is finite.
-/// `all_finite` is found by the device's context.
+/// "the output of layer 3 (norm1, LocalResponseNorm<4>) is the first that is not finite", or the like; empty if
+/// everything is finite. The device's context provides `all_finite`.
 template <class Device, class T>
 [[gnu::cold]] std::string first_not_finite(DeviceWorker<Device, T>& worker, Plan<Device, T>& plan,
                                            std::span<const LayerInfo> layers, const float* parameters,

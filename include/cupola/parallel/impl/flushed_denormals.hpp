@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FlushedDenormals: while one lives, the calling thread treats numbers below 1e-38 as zeros, as the threads of `Host` do.
+// FlushedDenormals: during its lifetime the calling thread treats numbers below 1e-38 as zeros, as the threads of `Host`
+// do.
 #pragma once
 
 #if defined(__SSE__)

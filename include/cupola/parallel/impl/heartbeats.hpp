@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which ranks still live: each rank counts up a number of its own while it works or waits, and whoever has waited too
-// long looks whose number stood still. NCCL's error codes name no rank; this does.
+// Determines which ranks are alive: each rank increments a number of its own while it works or waits, and a rank whose
+// wait is too long checks which numbers have not changed. NCCL's error codes name no rank.
 //
-// The numbers of ranks in one process are in its memory; those of several processes of one machine in a file that all
-// map. Ranks on other machines are seen through neither: their numbers stay 0, and the message about them says that it
-// may be so.
+// The numbers of ranks in one process are in its memory; those of several processes of one machine are in a file that
+// all of them map. Ranks on other machines are visible through neither: their numbers stay 0, and the message about them
+// says that this is possible.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,9 @@ namespace impl {
 
 class Heartbeats {
 public:
-    /// One number a rank, each on cache lines of its own. Without a path, of this process alone; else in the file of
-    /// that name, which is made if it is not there. Ranks may come in any order: a new file is all zeros.
+    /// One number per rank, each on its own cache lines. Without a path, the numbers belong to this process alone;
+    /// otherwise they are in the file at `path`, which is created if needed. Ranks may come in any order: a new file is
+    /// all zeros.
     explicit Heartbeats(int ranks, const std::string& path = {}) : ranks_(ranks) {
         require(ranks > 0, "heartbeats of ", ranks, " ranks");
         int handle = -1;
@@ -40,7 +41,7 @@ public:
             handle = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
             if (handle < 0) refuse(path, "could not be opened");
             struct stat found {};
-            // Only ever enlarged: another rank may have mapped it.
+            // The file is only enlarged: another rank may have mapped it.
             if (fstat(handle, &found) != 0 || (static_cast<std::size_t>(found.st_size) < bytes() &&
                                                ftruncate(handle, static_cast<off_t>(bytes())) != 0)) {
                 const int error = errno;
@@ -62,7 +63,7 @@ public:
     ~Heartbeats() { munmap(beats_, bytes()); }
 
     [[nodiscard]] int ranks() const { return ranks_; }
-    /// Called by the rank itself, wherever it gets on and in each turn of a wait.
+    /// Called by the rank itself whenever it makes progress, and in each turn of a wait.
     void beat(int rank) { at(rank).fetch_add(1, std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t count(int rank) const { return at(rank).load(std::memory_order_relaxed); }
 
@@ -83,14 +84,14 @@ private:
     Beat* beats_ = nullptr;
 };
 
-/// One rank's view of the others during a wait: when it last saw each get on.
+/// One rank's view of the others during a wait: when it last saw progress of each.
 class HeartbeatWatch {
 public:
     HeartbeatWatch(const Heartbeats& beats, double now)
         : beats_(&beats), seen_(static_cast<std::size_t>(beats.ranks())) {
         restart(now);
     }
-    /// For the next wait.
+    /// Begins the next wait.
     void restart(double now) {
         for (int rank = 0; rank < beats_->ranks(); ++rank)
             seen_[static_cast<std::size_t>(rank)] = {beats_->count(rank), now};
@@ -102,7 +103,7 @@ public:
             if (count != seen.count) seen = {count, now};
         }
     }
-    /// The ranks that have not been seen to get on for `seconds`.
+    /// The ranks that have shown no progress for `seconds`.
     [[nodiscard]] std::vector<int> stopped(double now, double seconds) const {
         std::vector<int> result;
         for (int rank = 0; rank < beats_->ranks(); ++rank) {
@@ -132,7 +133,8 @@ private:
     return result;
 }
 
-/// Who has not been seen to get on for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or that none has.
+/// Names the ranks that have shown no progress for `seconds`: "the heartbeats of ranks 1 and 3 have stopped", or says that
+/// there are none.
 [[nodiscard, gnu::cold]] inline std::string stopped_text(const HeartbeatWatch& watch, double now, double seconds) {
     std::vector<int> stopped, unseen;
     for (const int rank : watch.stopped(now, seconds)) (watch.ever_seen(rank) ? stopped : unseen).push_back(rank);

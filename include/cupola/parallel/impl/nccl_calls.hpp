@@ -23,7 +23,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What is called of NCCL, of CUDA and of the clock.
+/// The functions of NCCL, of CUDA and of the clock.
 struct NcclCalls {
     ncclResult_t make_id(ncclUniqueId* id) { return ncclGetUniqueId(id); }
     ncclResult_t group_start() { return ncclGroupStart(); }
@@ -44,7 +44,7 @@ struct NcclCalls {
     cudaError_t set_device(int device) { return cudaSetDevice(device); }
     cudaError_t query(cudaEvent_t event) {
         const cudaError_t status = cudaEventQuery(event);
-        if (status == cudaErrorNotReady) cudaGetLastError();  // no error, but kept as one
+        if (status == cudaErrorNotReady) cudaGetLastError();  // not an error, but CUDA stores it as one
         return status;
     }
     double now() { return monotonic_seconds(); }
@@ -52,9 +52,9 @@ struct NcclCalls {
         const std::timespec short_while{.tv_sec = 0, .tv_nsec = 20'000};
         nanosleep(&short_while, nullptr);
     }
-    /// Runs `job` in a thread that nobody waits for.
+    /// Runs `job` in a detached thread.
     void run_apart(std::function<void()> job) { std::thread(std::move(job)).detach(); }
-    /// Ends the process at once: destructors and what is registered for its end would wait for the device.
+    /// Ends the process at once: destructors and exit handlers would wait for the device.
     [[noreturn, gnu::cold]] void end_process(const std::string& message) {
         const std::string line = text("error: ", message, '\n');
         [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL's communicators of the GPUs of one process, among those of all processes of a training, so that no wait can
+// NCCL's communicators of the GPUs of one process, among those of all processes of a training, such that no wait can
 // hang:
 //
-//  - All calls are non-blocking. After each, NCCL is asked until it is no longer "in progress", before the next call.
-//  - Each wait has a deadline, during which this rank's heartbeat goes on and the others' are watched.
-//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: it is looked for first.
-//  - After a failure nothing of NCCL is called but ncclCommAbort, for every rank of the process: a rank that is not aborted
-//    would hang the others. Each thread that waits then ends with the same error.
-//  - ncclCommAbort itself can hang: NVIDIA asks that every rank calls it, one thread that has several in a group, and some
-//    versions wait for ranks that are gone. It runs in a thread of its own, and where it has not returned at its deadline
-//    the process ends with the error's message: nothing else ends a kernel of NCCL's.
+//  - All calls are non-blocking. After each, NCCL is polled until it is no longer "in progress", before the next call.
+//  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
+//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
+//  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
+//    the others hang. Each waiting thread then ends with the same error.
+//  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
+//    some versions wait for ranks that no longer exist. It runs in its own thread. If it has not returned at its
+//    deadline, the process ends with the error's message: nothing else ends a kernel of NCCL.
 //
 // The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
 // stopped. `Calls` is the table of functions, so that all of this is tested without a GPU.
@@ -41,7 +41,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One of this process's ranks. A rank is a GPU, and `replica` the first of those that work on it.
+/// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
 struct NcclRank {
     int rank = 0;
     int device = 0;
@@ -49,21 +49,21 @@ struct NcclRank {
 };
 
 struct NcclLimits {
-    /// For what the ranks start together, and for each wait of a step.
+    /// The deadlines of the common start of the ranks, and of each wait of a step.
     double start_seconds = 120, step_seconds = 60;
-    /// A heartbeat that has not been seen for so long has stopped.
+    /// A heartbeat that has not changed for this time has stopped.
     double heartbeat_seconds = 5;
-    /// For ncclCommAbort after a failure, and for what a device is still doing then: after it the process ends.
+    /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
     double abort_seconds = 20;
 };
 
-/// What a rank is in the middle of, for the error's message. A step below 0 is none.
+/// The current work of a rank, for the error's message. A step below 0 means no step.
 struct NcclWork {
     std::string_view name;
     std::int64_t step = -1;
 };
 
-/// One thread a rank may call sum() and wait(), each for its own; start() and finish() are of one thread.
+/// sum() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
 template <class Calls = NcclCalls>
 class NcclCommunicators {
 public:
@@ -82,11 +82,11 @@ public:
     ~NcclCommunicators() {
         try {
             finish();
-        } catch (const DeviceError&) {  // the ranks are aborted; nobody waits for them any more
+        } catch (const DeviceError&) {  // the ranks are aborted; no thread waits for them any more
         }
     }
 
-    /// Makes the number that all ranks start with. Rank 0's process must outlive the others' start.
+    /// Makes the id that all ranks start with. Rank 0's process must live until the others have started.
     [[nodiscard]] CommunicatorId make_id() {
         static_assert(sizeof(ncclUniqueId) == communicator_id_bytes);
         ncclUniqueId id{};
@@ -97,7 +97,7 @@ public:
         return result;
     }
 
-    /// Makes the communicators, with all other ranks of the training.
+    /// Makes the communicators, together with all other ranks of the training.
     void start(const CommunicatorId& id) {
         ncclUniqueId number{};
         std::memcpy(&number, id.data(), sizeof number);
@@ -108,7 +108,7 @@ public:
         int before = 0;
         cudaError_t status = calls_.device(&before);
         check(mine_[0], work, "ncclGroupStart", calls_.group_start());
-        // A group that was opened is closed, whatever happens in it.
+        // A group that was opened is closed in every case.
         std::size_t failing = mine_.size();
         for (std::size_t i = 0; i < mine_.size() && failing == mine_.size(); ++i) {
             Member& member = mine_[i];
@@ -138,14 +138,14 @@ public:
         synchronize(member, work, limits_.step_seconds);
     }
 
-    /// Waits until `event`, which was recorded behind `work`, has happened.
+    /// Waits until `event`, which was recorded behind `work`, is complete.
     void wait(std::size_t index, cudaEvent_t event, const NcclWork& work) {
         Member& member = mine_[index];
         Wait wait(*this, member, work, limits_.step_seconds);
         while (!happened(member, event, work)) wait.turn();
     }
 
-    /// Whether `event` has happened, without waiting for it. Throws as wait() does, which had begun at `since`.
+    /// Whether `event` is complete, without waiting for it. Throws as a wait() that began at `since` does.
     [[nodiscard]] bool poll(std::size_t index, cudaEvent_t event, const NcclWork& work, double since) {
         Member& member = mine_[index];
         if (happened(member, event, work)) return true;
@@ -156,22 +156,22 @@ public:
         if (now - since >= limits_.step_seconds) expire(member, work, limits_.step_seconds);
         return false;
     }
-    /// Seconds of the clock that poll() goes by.
+    /// Seconds of the clock that poll() uses.
     [[nodiscard]] double now() { return calls_.now(); }
 
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
 
-    /// Ends all sums, because this rank will not come to them: its device failed elsewhere.
+    /// Ends all sums, because this rank will not take part in them: its device failed elsewhere.
     [[gnu::cold]] void break_off(std::size_t index, const NcclWork& work, const std::string& why) {
         try {
             fail(mine_[index], work, why);
-        } catch (const DeviceError&) {  // whoever waits is told
+        } catch (const DeviceError&) {  // the waiting threads receive the error
         }
     }
 
-    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, has happened, so that
-    /// the device uses no memory any more. A device that failed has ended too. The process ends where it takes longer
-    /// than abort_seconds.
+    /// After a failure: waits until `event`, which was recorded behind sums that were broken off, is complete, so that the
+    /// device uses no memory any more. The work of a device that failed has ended too. Ends the process if this takes
+    /// longer than abort_seconds.
     [[gnu::cold]] void wait_for_broken_off(std::size_t index, cudaEvent_t event) {
         const double start = calls_.now();
         for (int turn = 0; calls_.query(event) == cudaErrorNotReady; ++turn) {
@@ -185,7 +185,7 @@ public:
         }
     }
 
-    /// Takes the communicators apart, with all other ranks; at the end of a training, or by the destructor.
+    /// Destroys the communicators, together with all other ranks; at the end of a training, or by the destructor.
     void finish() {
         if (!std::exchange(started_, false) || failed()) return;
         const NcclWork work{"the end of the communicator"};
@@ -209,12 +209,12 @@ private:
     /// One wait of one rank.
     class Wait {
     public:
-        /// `for_all`: the calling thread is that of all ranks of the process.
+        /// `for_all`: the calling thread serves all ranks of the process.
         Wait(NcclCommunicators& all, Member& member, const NcclWork& work, double seconds, bool for_all = false)
             : all_(all), member_(member), work_(work), seconds_(seconds), start_(all.calls_.now()), for_all_(for_all) {
             member.watch.restart(start_);
         }
-        /// Beats, looks, and ends the wait by an error where one is due.
+        /// Increments the heartbeat, checks for errors, and ends the wait by an error if there is one.
         void turn() {
             all_.check_alive();
             for (const Member& each : all_.mine_) {
@@ -245,7 +245,7 @@ private:
     [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
         const cudaError_t status = calls_.query(event);
         if (status == cudaSuccess) {
-            check_alive();  // an abort ends what was queued too
+            check_alive();  // an abort also ends work that was queued
             return true;
         }
         if (status != cudaErrorNotReady)
@@ -253,7 +253,7 @@ private:
         [[maybe_unused]] const bool completed = is_completed(member, work);
         return false;
     }
-    /// Whether NCCL has completed what was called last; an error ends it.
+    /// Whether NCCL has completed the last call; throws its error.
     [[nodiscard]] bool is_completed(Member& member, const NcclWork& work) {
         ncclResult_t state = ncclSuccess;
         check(member, work, "ncclCommGetAsyncError",
@@ -277,8 +277,8 @@ private:
             if (more != nullptr && *more != '\0') message += text(" (", more, ')');
             return status;
         });
-        // These are of this rank alone; of any other NCCL does not say whose fault it is, where there are other
-        // processes.
+        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there are
+        // other processes.
         const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
                          status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
         fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
@@ -287,7 +287,7 @@ private:
         fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
     }
 
-    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or about to be.
+    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
     template <class Call>
     ncclResult_t while_alive(Member& member, Call call) {
         {
@@ -301,11 +301,11 @@ private:
         if (failed()) [[unlikely]]
             throw_first();
     }
-    /// Throws the error of the rank that failed first. Without a rank's `calling`: fail() waits for those.
+    /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
     [[noreturn, gnu::cold]] void throw_first() { throw DeviceError(failure()); }
-    /// What the other ranks' heartbeats have to do with a failure.
+    /// How the other ranks' heartbeats relate to a failure.
     enum class Others { no_matter, watched, to_be_watched };
-    /// The first failure of the process: everything ends here.
+    /// Reports the first failure of the process and aborts its communicators.
     [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
                                       Others others = Others::no_matter) {
         {
@@ -315,7 +315,7 @@ private:
             double now = start;
             member.watch.look(now);
             while (others == Others::to_be_watched && now - start < limits_.heartbeat_seconds) {
-                // This process's other threads may be waiting for this one.
+                // Other threads of this process may be waiting for this one.
                 for (const Member& each : mine_) beats_.beat(each.place.rank);
                 calls_.pause();
                 now = calls_.now();
@@ -329,7 +329,7 @@ private:
         }
         throw DeviceError(message_);
     }
-    /// Aborts this process's communicators together. Returns when NCCL has, or ends the process.
+    /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
     [[gnu::cold]] void abort_all() {
         const double start = calls_.now();
         const auto pause_until_deadline = [&](const char* call) {
@@ -376,8 +376,8 @@ private:
     std::string message_;
 };
 
-/// The number of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or
-/// by the file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
+/// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or from
+/// the file, which rank 0's process writes and the others wait for; or, without either, made for this process alone.
 template <class Calls>
 [[nodiscard, gnu::cold]] CommunicatorId agree_on_id(NcclCommunicators<Calls>& communicators, int first_rank,
                                                     const std::string& path, double seconds, Calls calls = {}) {

@@ -3,9 +3,9 @@
 // NcclGroup: the ranks of one process of a training that averages by NcclAllReduce, from the exchange of NCCL's id to
 // the end. The training queues a sum, and later waits for an event that it recorded behind it.
 //
-// Several processes meet by files: NCCL's id in `id_file`, and the heartbeats beside it, in `id_file`.heartbeats.
-// Process 0 removes both when all have started, and each process what it made where the start fails, so that none is
-// left lying about but by a process that is killed in the start.
+// Several processes exchange files: NCCL's id in `id_file`, and the heartbeats in `id_file`.heartbeats. Process 0 removes
+// both after all have started, and each process removes the files that it made if the start fails. Only a process that is
+// killed during the start leaves files behind.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 /// Made, started and finished by one thread. In between, each device's thread calls sum() and wait() for its own
-/// device. All throw DeviceError: once one has, the others throw the same.
+/// device. All of them throw DeviceError; after the first, the others throw the same error.
 template <class Calls = NcclCalls>
 class NcclGroup {
 public:
@@ -64,28 +64,27 @@ public:
         communicators_.wait(index_of(device), event, {the_sum, step});
     }
 
-    /// Whether that event has happened. Throws as wait() does, which had begun at `since` of now().
+    /// Whether that event is complete. Throws as a wait() that began at `since`, a time of now(), does.
     [[nodiscard]] bool poll(int device, cudaEvent_t event, std::int64_t step, double since) {
         return communicators_.poll(index_of(device), event, {the_sum, step}, since);
     }
     [[nodiscard]] double now() { return communicators_.now(); }
 
-    /// Ends all sums, because this device will not come to them. Throws nothing.
+    /// Ends all sums, because this device will not take part in them. Throws nothing.
     void break_off(int device, std::int64_t step, const std::string& why) {
         communicators_.break_off(index_of(device), {the_sum, step}, why);
     }
 
-    /// After a failure: waits for an event that was recorded behind sums that were broken off, so that what they used may
-    /// be freed. Ends the process where it takes longer than abort_seconds.
+    /// After a failure: waits for an event that was recorded behind sums that were broken off, so that their memory may
+    /// be freed. Ends the process if this takes longer than abort_seconds.
     void wait_for_broken_off(int device, cudaEvent_t event) {
         communicators_.wait_for_broken_off(index_of(device), event);
     }
 
-    /// Whether a rank of this process has failed: the communicators are aborted, and no sum will come.
+    /// Whether a rank of this process has failed: the communicators are aborted, and no sum will complete.
     [[nodiscard]] bool failed() const { return communicators_.failed(); }
 
-    /// Takes the communicators apart, with all other ranks. The destructor does it too, and then keeps an error to
-    /// itself.
+    /// Destroys the communicators, together with all other ranks. The destructor does so too, and then ignores an error.
     void finish() { communicators_.finish(); }
 
 private:
@@ -112,20 +111,20 @@ private:
     }
     [[nodiscard]] static std::size_t index_of(int device) { return static_cast<std::size_t>(device); }
 
-    /// Nothing where there is no other process, or none that could be seen.
+    /// Empty if there is no other process, or if none could be seen.
     [[nodiscard]] std::string heartbeats_path() const {
         return policy_.processes == 1 || policy_.id_file.empty() ? std::string() : policy_.id_file + ".heartbeats";
     }
     [[nodiscard]] CommunicatorId agreed_id() {
-        // What the environment says is for the processes of another training then.
+        // The variable is then meant for the processes of another training.
         if (policy_.processes == 1) return communicators_.make_id();
         const CommunicatorId id =
             agree_on_id(communicators_, first_rank_, policy_.id_file, policy_.start_seconds, calls_);
         agreed_ = true;
         return id;
     }
-    /// What this start has made, or all that have started no longer need. A name that was refused is another
-    /// training's.
+    /// Removes the files that this start has made, or that are not needed once all have started. A file whose name was
+    /// rejected belongs to another training.
     void remove_files() const {
         if (policy_.process == 0 && !agreed_) return;
         const std::string heartbeats = heartbeats_path();

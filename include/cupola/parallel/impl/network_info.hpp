@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NetworkInfo: what a training knows of its network, as values: the parts of a training are then one type for every
-// network of a device and an element type.
+// NetworkInfo: the properties of a network that a training needs, as values, so that the parts of a training have one type
+// for every network of a device and an element type.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct NetworkInfo {
     Shape input{};
     std::int64_t parameter_elements = 0, buffer_elements = 0, input_elements = 0, output_elements = 0;
     bool fusion = true;
-    /// What the loss's gradient is multiplied with so that it stays in the range of T.
+    /// The factor of the loss's gradient that keeps it in the range of T.
     float loss_scale = 1;
     Plan<Kernels, T> (*make)(typename Kernels::Context&, const PlanOptions&) = nullptr;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Agreement by the parameters: each replica updates its own parameters with its own gradient, and every K steps a policy
-// moves them.
+// Agreement on the parameters: each replica updates its own parameters with its own gradient, and every K steps a policy
+// changes them.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ public:
         }
     }
 
-    /// No replica is updated unless the gradients of all are finite, as with the other kinds.
+    /// No replica is updated unless the gradients of all replicas are finite, as with the other kinds.
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
         auto& state = set_.at(device);
         typename D::Queue& queue = *state.queue;
@@ -60,7 +60,7 @@ public:
     void reduce(int, std::byte*) {}
     [[nodiscard]] const float* gradient_of(int, int replica) const { return set_.row(replica); }
 
-    /// On every device's thread, once its update is queued.
+    /// Called on every device's thread after its update is queued.
     void after_update(int device, std::int64_t step) {
         if ((step + 1) % policy_.every() != 0) return;
         auto& state = set_.at(device);

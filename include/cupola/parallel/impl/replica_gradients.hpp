@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the replicas' gradients and their average are. Devices whose memory the host shares have them in one: a row a
-// replica, and one average, of which each device makes a slice. Any other device has its own replicas' rows and an
-// average of its own.
+// The memory of the replicas' gradients and of their average. Devices whose memory the host shares have one row per
+// replica and one average, of which each device computes a slice. Any other device has the rows of its own replicas and
+// its own average.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace impl {
 template <class D>
 class ReplicaGradients {
 public:
-    /// `apart`: the average is not the gradient even of a single replica, as other processes have replicas too.
+    /// `apart`: the average is not the gradient even of a single replica, because other processes have replicas too.
     ReplicaGradients(int replicas, int devices, std::int64_t elements, bool apart)
         : elements_(elements),
           apart_(apart),
@@ -34,7 +34,7 @@ public:
         return arena_bytes() * (D::host_memory ? 1 : averages_.size());
     }
 
-    /// Makes what is of a device, whose replicas are [first, last): on its own thread.
+    /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
     [[gnu::cold]] void allocate(int device, int first, int last) {
         const auto index = static_cast<std::size_t>(device);
         if (D::host_memory) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaPasses: the batches of a step, queued on every device: fetched, run forward, through the loss and backward, replica
-// after replica, and the gradients added up in their rows.
+// ReplicaPasses: queues the batches of a step on every device: they are fetched and run forward, through the loss and
+// backward, one replica after another, and the gradients are added up in the replicas' rows.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A replica's last batch of the step, where the device reads it, for a probe and for the search of what is not finite.
+/// A replica's last batch of the step, at the address that the device reads, for a probe and for the finite search.
 struct TakenBatch {
     BatchView batch{};
     RngKey key{};
     const float* statistics = nullptr;
 };
 
-/// Options has the members of TrainingOptions. Members that take a device are called by its thread.
+/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
 template <class D, class T, class Options>
 class ReplicaPasses {
     using Kernels = typename D::Kernels;
@@ -44,7 +44,7 @@ class ReplicaPasses {
     using NetworkPlan = Plan<Kernels, T>;
 
 public:
-    /// Gives batch number `place` of a replica, on the thread of the replica's device.
+    /// Returns batch number `place` of a replica; called on the thread of the replica's device.
     using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
 
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
@@ -67,8 +67,8 @@ public:
         for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
     }
 
-    /// Queues the batches of all replicas of a device. What a replica throws is in the device's state, and the rest of the
-    /// device's work is left out. False where the replicas run in step and another device has failed.
+    /// Queues the batches of all replicas of a device. An exception of a replica is stored in the device's state, and the
+    /// rest of the device's work is left out. Returns false if the replicas run in step and another device has failed.
     bool queue(int device, std::int64_t step, BatchSource batches) {
         marked_[static_cast<std::size_t>(device)] = 0;
         for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
@@ -83,8 +83,8 @@ public:
     /// Whether the last backward of the step that was queued has marked the buckets.
     [[nodiscard]] bool marked(int device) const { return marked_[static_cast<std::size_t>(device)] != 0; }
 
-    /// Queues, for each replica of the device, what completes a gradient whose batches were smaller than they were
-    /// weighted for.
+    /// Queues, for each replica of the device, the scaling of a gradient whose batches were smaller than the full batches
+    /// that they were weighted as parts of.
     void complete(int device, std::int64_t step) {
         for_each_replica(device, [&](int replica) {
             const double factor = completion(step, replica);
@@ -94,8 +94,8 @@ public:
             });
         });
     }
-    /// What a replica's row is to be multiplied with to be the gradient of its mean loss: each of several batches is
-    /// weighted as a part of full ones.
+    /// The factor that makes a replica's row the gradient of its mean loss: each of several batches is weighted as a part
+    /// of full batches.
     [[nodiscard]] double completion(std::int64_t step, int replica) const {
         const std::int64_t samples = counts_.of_replica(step, replica),
                            expected = options_.batch_size * options_.gradient_accumulation_steps;
@@ -125,7 +125,7 @@ private:
         bool packs = false, accumulates = false;
         typename Queue::Recording recording{};
     };
-    /// What begin_batch has found for a replica's batch.
+    /// The result of begin_batch for a replica's batch.
     struct Begun {
         NetworkPlan* plan = nullptr;
         bool packs = false, accumulates = false;
@@ -148,7 +148,7 @@ private:
         }
     }
 
-    /// Fetches a replica's batch number `part` of the step; without a plan if there is nothing to compute.
+    /// Fetches a replica's batch number `part` of the step; the result has no plan if there is nothing to compute.
     Begun begin_batch(int device, int replica, std::int64_t step, int part, BatchSource batches, std::size_t slot = 0) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
@@ -207,13 +207,13 @@ private:
                 using BucketReady = typename NetworkPlan::BucketReady;
                 begun.plan->backward(context, batch.samples, parameters, set_.row(replica), key, begun.accumulates,
                                      marks ? BucketReady(ready) : BucketReady());
-                // Element 0 is in the last bucket, so a loss that is not finite travels with that.
+                // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
                 poison(device, replica, begun);
                 if (marks) here.queue->mark_bucket(buckets - 1);
             });
     }
 
-    /// The loss of a batch, and its gradient where backward begins.
+    /// Computes the loss of a batch, and its gradient at the network's output.
     void queue_loss_of(int device, const Begun& begun, const BatchView& batch, const float* logits) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
@@ -222,7 +222,7 @@ private:
             queue_loss(options_.loss.data.template operation<Kernels>(), context, logits, batch.labels, batch.size,
                        begun.plan->output_gradient(), set_.status(device).report(state.queue->status(), begun.number));
         }
-        // The loss's gradient is that of the mean over this batch; several batches count by their samples.
+        // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
         double weight = static_cast<double>(set_.network().loss_scale);
         if (options_.gradient_accumulation_steps > 1) {
             weight *= static_cast<double>(batch.size) /
@@ -233,7 +233,7 @@ private:
         scale(context, std::span(begun.plan->output_gradient(), static_cast<std::size_t>(count)), weight);
     }
 
-    /// Makes the first element of a replica's row no number where the loss of a batch is not finite.
+    /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
     void poison(int device, int replica, const Begun& begun) {
         State& state = set_.at(device);
         ops::TrainingStep<Kernels>::poison(state.worker.context(),
@@ -241,8 +241,8 @@ private:
                                            set_.row(replica));
     }
 
-    /// The replicas of all devices in step: they stop wherever the network merges statistics of the whole global batch.
-    /// False where a device has failed.
+    /// Runs the replicas of all devices in step: they stop wherever the network merges statistics of the whole global
+    /// batch. Returns false if a device has failed.
     bool queue_together(int device, std::int64_t step, int part, BatchSource batches) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
@@ -292,7 +292,7 @@ private:
         return true;
     }
 
-    /// An all-reduce of the replicas' sums on all devices: each device merges them for itself. False where one failed.
+    /// All-reduces the replicas' sums on all devices: each device merges them for itself. Returns false if one failed.
     bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged) {
         State& state = set_.at(device);
         const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
@@ -322,7 +322,7 @@ private:
     int first_replica_;
     bool marks_buckets_, synchronized_;
     std::vector<TakenBatch> taken_;
-    /// Of each batch of a step, in the order of their numbers, per device.
+    /// The recordings of each batch of a step, in the order of their numbers, per device.
     std::vector<std::vector<std::deque<PassRecording>>> recordings_;
     /// Whether the step's last backward has marked the buckets, per device; not bool, as devices write side by side.
     std::vector<char> marked_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ReplicaSet: the replicas of a training on its devices, between steps: one worker thread per device, the copies of the
-// parameters, the plans, the gradient rows and each device's queue. One type for every network of a device and an
+// parameters, the plans, the gradient rows and each device's queue. It is one type for every network of a device and an
 // element type.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What a replica set is made for.
+/// The settings of a replica set.
 template <class DeviceOptions>
 struct ReplicaSetup {
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
@@ -40,35 +40,35 @@ struct ReplicaSetup {
     std::int64_t evaluation_batch_size = 0;
     int state_arenas = 0;
     bool moving_average = false;
-    /// Whether the replicas stop inside a pass to all-reduce statistics: each then has an arena of activations.
+    /// Whether the replicas stop inside a pass to all-reduce statistics: each replica then has an arena of activations.
     bool synchronized = false;
-    /// Whether the average is apart from the gradient even of a single replica, as other processes have replicas too.
+    /// Whether the average is separate from the gradient even of a single replica, because other processes have replicas.
     bool separate_average = false;
-    /// Whether each replica has parameters of its own, and not each device.
+    /// Whether each replica, and not each device, has its own parameters.
     bool own_parameters = false;
     /// Floats of the sums that a collective makes on each device, beside the average.
     std::int64_t sums = 0;
-    /// The least elements of a bucket of the gradient; 0 for one bucket.
+    /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
     std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
 };
 
-/// What one device has of a training.
+/// The parts of a training on one device.
 template <class D, class T>
 struct DeviceState {
     using Kernels = typename D::Kernels;
 
     DeviceWorker<Kernels, T> worker;
     std::unique_ptr<typename D::Queue> queue;
-    /// Of the step that is being queued: what went wrong on this device.
+    /// The exception of this device in the step that is being queued.
     std::exception_ptr error;
-    /// From the update of its parameters on, until every device has queued its update.
+    /// True from the update of its parameters until every device has queued its update.
     bool updating = false;
-    /// For its calls of the policies, one per step in flight.
+    /// The rows for its calls of the policies, one set per step in flight.
     std::array<WeightedRows, static_cast<std::size_t>(D::max_steps_in_flight)> weighted_rows_of_step;
 
-    /// Devices wait for each other equally often: what one throws is kept until they have, and the rest of its work is
-    /// left out.
+    /// All devices pass the same number of barriers: an exception of one is stored until they have, and the rest of its
+    /// work is left out.
     template <class Work>
     void attempt(Work&& work) {
         if (error) return;
@@ -89,8 +89,8 @@ public:
     using Network = NetworkInfo<Kernels, T>;
     using Setup = ReplicaSetup<typename D::Options>;
 
-    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or OutOfMemory before anything is
-    /// allocated that does not fit.
+    /// Makes the plans and allocates all memory. Throws InvalidArgument, DeviceError, or, before anything is allocated,
+    /// OutOfMemory if the memory does not suffice.
     [[gnu::cold]] ReplicaSet(const Network& network, const Setup& setup);
 
     [[nodiscard]] const Network& network() const { return network_; }
@@ -107,9 +107,9 @@ public:
     [[nodiscard]] int gradient_accumulation_steps() const { return setup_.gradient_accumulation_steps; }
     [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
-    // Which replica is where.
+    // The placement of replicas on devices.
 
-    /// The first replica of a device; of device_count(), the number of replicas.
+    /// The first replica of a device; for device_count(), the number of replicas.
     [[nodiscard]] int first_replica(int device) const {
         return static_cast<int>(static_cast<std::int64_t>(setup_.replicas) * device / setup_.devices);
     }
@@ -120,12 +120,12 @@ public:
     }
     /// The number of a replica among those of its device.
     [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
-    /// How many copies of the parameters a device has, and which of them a replica uses.
+    /// The number of copies of the parameters on a device, and the copy that a replica uses.
     [[nodiscard]] int copies(int device) const {
         return setup_.own_parameters ? first_replica(device + 1) - first_replica(device) : 1;
     }
     [[nodiscard]] int copy_of(int replica) const { return setup_.own_parameters ? local(replica) : 0; }
-    /// The copies of all devices that may differ: one, or one per replica.
+    /// The number of copies on all devices that may differ: one, or one per replica.
     [[nodiscard]] int different_copies() const { return setup_.own_parameters ? setup_.replicas : 1; }
     /// The parameters that a replica computes with.
     [[nodiscard]] float* parameters(int replica) { return at(device_of(replica)).worker.parameters(copy_of(replica)); }
@@ -135,7 +135,7 @@ public:
         return static_cast<std::size_t>(part * (first_replica(device + 1) - first_replica(device)) + local(replica));
     }
 
-    /// A barrier of all devices, on each device's thread: see DeviceThreads. False where one has failed.
+    /// A barrier of all devices, called on each device's thread: see DeviceThreads. Returns false if a device has failed.
     bool arrive_and_wait(int device) {
         State& state = at(device);
         const Stopwatch watch(state.worker.times(), StepPart::waiting);
@@ -145,8 +145,8 @@ public:
     struct Columns {
         std::int64_t begin, end;
     };
-    /// The part of the average that a device computes. Columns are split between devices in whole cache lines, so that
-    /// no two devices write one.
+    /// The part of the average that a device computes. Columns are divided between devices in whole cache lines, so that
+    /// no two devices write the same line.
     [[nodiscard]] Columns columns_of(int device) const {
         constexpr std::int64_t unit = 1024;
         const std::int64_t all = network_.parameter_elements, units = (all + unit - 1) / unit;
@@ -161,8 +161,8 @@ public:
     /// Whether the average of a single replica is its gradient, in place.
     [[nodiscard]] bool average_in_place() const { return gradients_.average_bytes() == 0; }
 
-    /// The columns [begin, end) of the gradients of the replicas that have samples: `samples_of(replica)` says how many.
-    /// Valid until the step that takes the place of `step` is queued.
+    /// The columns [begin, end) of the gradients of the replicas that have samples; `samples_of(replica)` returns their
+    /// number. Valid until the step that replaces `step` is queued.
     template <class SamplesOf>
     [[nodiscard]] GradientRows gradient_rows(int device, std::int64_t step, std::int64_t begin, std::int64_t end,
                                              SamplesOf&& samples_of) {
@@ -184,7 +184,7 @@ public:
         return at(device).worker.inspection_plan(network_.make, batch);
     }
 
-    /// `count` floats from where `place` says on a device, read by that device's thread.
+    /// `count` floats from the address that `place` returns for a device, read by that device's thread.
     template <class Place>
     [[nodiscard]] std::vector<float> copied(std::int64_t count, int only, Place&& place) {
         require(only >= 0 && only < setup_.devices, "there is no device ", only, " of ", setup_.devices);
@@ -213,14 +213,15 @@ private:
     std::vector<State> devices_;
 };
 
-// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
+// compiled.
 
 template <class D, class T>
 ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
     : network_(network),
       setup_(setup),
       gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.separate_average),
-      memory_(required(memory_needed())),  // before operations are made for a batch that cannot be
+      memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
       threads_(setup.devices),
       devices_(static_cast<std::size_t>(setup.devices)) {
     for (int device = 0; device < setup.devices; ++device) {
@@ -284,7 +285,7 @@ void ReplicaSet<D, T>::make_plans(int device) {
             state.worker.add_plan(network_.make, plan_options(size), static_cast<std::size_t>(workspace));
         }
     }
-    // Where normalisations are folded, their weights in float can make evaluation's plan the larger one.
+    // Where normalisations are folded, their weights in float can make the plan for evaluation the larger one.
     const std::int64_t evaluated = std::max(setup_.batch_size, setup_.evaluation_batch_size);
     if (network_.buffer_elements > 0 || evaluated > setup_.batch_size)
         state.worker.add_plan(network_.make, {.batch = evaluated, .training = false});

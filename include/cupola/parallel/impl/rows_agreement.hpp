@@ -20,10 +20,10 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A wait that takes longer than any step did not end.
+/// The longest time of a step: after it a wait is treated as endless.
 inline constexpr double max_step_seconds = 600;
 
-/// What agreements of one process have in common: there is nobody to wait for but the device.
+/// The common part of the agreements within one process: they wait for nothing but the device.
 template <class D, class T>
 class AgreementInProcess {
 public:
@@ -34,14 +34,14 @@ public:
     [[nodiscard]] int processes() const { return 1; }
     [[nodiscard]] bool healthy() const { return true; }
     void break_off(int, std::int64_t, const std::string&) {}
-    /// Until nothing that was queued runs any more, whatever became of it; on the device's thread.
+    /// Returns when no queued work runs any more, whether it succeeded or not; on the device's thread.
     void end(int device) {
         try {
             set_.at(device).queue->synchronize();
-        } catch (const Error&) {  // a device that failed has ended too
+        } catch (const Error&) {  // the work of a device that failed has ended too
         }
     }
-    /// Until the step has finished, or the queue's mark is reached; on the device's thread.
+    /// Returns when the step has finished, or the queue's mark is reached; on the device's thread.
     void wait(int device, std::int64_t step, bool finished) {
         typename D::Queue& queue = *set_.at(device).queue;
         wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ",
@@ -49,19 +49,19 @@ public:
     }
 
 protected:
-    /// Until all that is queued on the device is complete.
+    /// Returns when all queued work of the device is complete.
     void wait_for_queue(int device, std::int64_t step) {
         set_.at(device).queue->mark();
         wait(device, step, false);
     }
 
-    /// Where a device's work says, before a barrier, whether what it has computed is finite; set here.
+    /// The flag in which a device's work records, before a barrier, whether its results are finite; set to 1 here.
     [[nodiscard]] std::int32_t* finite(int device) {
         std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
         flag = 1;
         return &flag;
     }
-    /// After the barrier: what is not finite on one device keeps every device from its update.
+    /// After the barrier: a value on one device that is not finite prevents the update of every device.
     void update_only_if_all_finite(int device) {
         if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
         typename D::Queue& queue = *set_.at(device).queue;
@@ -71,7 +71,7 @@ protected:
     ReplicaSet<D, T>& set_;
 
 private:
-    /// Of each device, where the host reads it.
+    /// The flag of each device, at an address that the host reads.
     std::vector<std::int32_t> finite_;
 };
 
@@ -88,7 +88,7 @@ public:
 
     RowsAgreement(const A& policy, ReplicaSet<D, T>& set) : Base(set), policy_(policy) {}
 
-    /// Averages, once the rows of the device's replicas are queued; false where another device has failed, so that
+    /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
     bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
         auto& state = set_.at(device);
@@ -100,7 +100,7 @@ public:
             });
             return state.error == nullptr;
         }
-        // Rows and slices are read by other devices, so each is waited for on the device that made it.
+        // Other devices read the rows and slices, so each is waited for on the device that made it.
         state.attempt([&] { Base::wait_for_queue(device, step); });
         if (!set_.arrive_and_wait(device)) return false;
         const auto [begin, end] = set_.columns_of(device);
@@ -129,17 +129,17 @@ public:
             }
             Base::wait_for_queue(device, step);
         });
-        return set_.arrive_and_wait(device);  // reduce() divides what others have read
+        return set_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
     }
 
-    /// Inside the update's work: divides by the loss's scale, and says whether the average is finite.
+    /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
     void reduce(int device, std::byte* block) {
-        if (D::host_memory && set_.device_count() > 1) return;  // each device has done its slice
+        if (D::host_memory && set_.device_count() > 1) return;  // each device has reduced its slice
         const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
         mean(device, block, set_.average_span(device), StatusBlock::healthy(block));
     }
 
-    /// Every replica's update is that of its device, by the average.
+    /// The gradient of each replica's update is its device's average.
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
     void after_update(int, std::int64_t) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SampleCounts: how many samples each batch has of the steps that are in flight.
+// SampleCounts: the number of samples of each batch of the steps in flight.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ public:
     [[nodiscard]] std::int64_t of(std::int64_t step, int part, int replica) const {
         return counts_[place(step, part, replica)];
     }
-    /// Of all of a replica's batches.
+    /// The samples of all batches of a replica.
     [[nodiscard]] std::int64_t of_replica(std::int64_t step, int replica) const {
         std::int64_t samples = 0;
         for (int part = 0; part < parts_; ++part) samples += of(step, part, replica);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of a parameter arena that an optimiser tells apart.
+// The segments of a parameter arena that an optimiser distinguishes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One segment per parameter, with what the regularisers add to its gradient.
+/// One segment per parameter, with the coefficients of the regularisers.
 [[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const LayerInfo> layers,
                                                                  std::span<const RegularizedParameter> regularized) {
     std::vector<Segment> segments;

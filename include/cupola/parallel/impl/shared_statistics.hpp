@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedStatistics: the running statistics of batch normalisation. Every device has the same, so the host updates them, in
-// the order of the steps, and gives them to the devices before they are used.
+// SharedStatistics: the running statistics of batch normalisation. They are equal on all devices, so the host updates
+// them in the order of the steps and copies them to the devices before they are used.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ public:
     }
 
     [[nodiscard]] const std::vector<float>& values() const { return values_; }
-    /// `values` are on every device already.
+    /// Starts with `values`, which are on every device already.
     [[gnu::cold]] void restart(const std::vector<float>& values) {
         values_ = values;
         changed_ = false;
@@ -57,7 +57,7 @@ public:
         changed_ = true;
     }
 
-    /// Gives them to every device, if they have changed.
+    /// Copies the statistics to every device if they have changed.
     void share() {
         if (!changed_) return;
         set_.threads().run([&](int device) {

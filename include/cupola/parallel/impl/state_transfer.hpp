@@ -29,7 +29,7 @@ public:
     StateTransfer(ReplicaSet<D, T>& set, std::vector<std::string> names, bool averages)
         : set_(set), names_(std::move(names)), averages_(averages) {}
 
-    /// What the arenas hold at `step`, with these running statistics.
+    /// The contents of the arenas at `step`, with these running statistics.
     [[nodiscard]] TrainingState copy(std::int64_t step, const std::vector<float>& running) {
         TrainingState state{.step = step};
         copy_replica(0, state);
@@ -41,8 +41,8 @@ public:
         return state;
     }
 
-    /// Throws InvalidArgument if a state is not one of this network, optimizer and moving average, or of as many replicas
-    /// with parameters of their own.
+    /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many replicas
+    /// with their own parameters.
     template <class Optimizer>
     void require_fitting(const TrainingState& state, const Optimizer& optimizer) const {
         require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
@@ -56,13 +56,13 @@ public:
         for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, optimizer);
     }
 
-    /// Throws InvalidArgument for the first part of a fitting state that is not finite, or a running variance below 0.
+    /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below 0.
     void require_finite(const TrainingState& state) const {
         const std::string found = non_finite_part(set_.network().layers, state);
         require(found.empty(), "a training goes on from finite numbers, and the state's ", found);
     }
 
-    /// Gives every device a state that fits.
+    /// Copies a fitting state to every device.
     void restore(const TrainingState& state) {
         set_.threads().run([&](int device) {
             auto& worker = set_.at(device).worker;
@@ -79,7 +79,7 @@ public:
         });
     }
 
-    /// Gives every replica these parameters.
+    /// Copies these parameters to every replica.
     void set_parameters(std::span<const float> values) {
         require_elements("parameter arena", values.size(), set_.network().parameter_elements);
         const std::string found = non_finite_parameter(set_.network().layers, values);

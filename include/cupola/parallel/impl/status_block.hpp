@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StatusBlock: the layout of what one device reports of one step, in the device's memory. A copy of it is what the host
-// reads when the step is complete.
+// StatusBlock: the layout of one device's report of one step, in the device's memory. The host reads a copy of it when
+// the step is complete.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ public:
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
     [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
-    /// What an average that is already one is divided by: the loss's scale.
+    /// The divisor of an average that is already the mean: the loss scale.
     [[nodiscard]] static float* loss_scale(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
     /// Whether the parameters were finite at the last check.
     [[nodiscard]] static std::int32_t* parameters_finite(std::byte* block) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepEngine: one step of a training on every device, queued, and its report once it is complete. The order on each
-// device, the same for every device type and every kind of agreement:
+// StepEngine: queues one step of a training on every device, and makes its report once it is complete. The order on each
+// device is the same for every device type and every kind of agreement:
 //
 //   wait for a slot | (batch, forward, loss, backward) x parts x replicas | agree | reduce, regularise | probe |
 //   update, moving average | agree on parameters | hash | land
 //
-// A step whose loss or gradient is not finite, or that has a label that is no class, is found when its report is read:
-// no update changes parameters from it on, the steps behind it come to nothing, and the error names the step.
+// A step whose loss or gradient is not finite, or that has a label that is not a class, is found when its report is read:
+// from this step on no update changes parameters, the later steps have no effect, and the error names the step.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class StepEngine {
 
 public:
     using BatchSource = typename Passes::BatchSource;
-    /// Looks into a step, between the average and the update.
+    /// Inspects a step between the average and the update.
     using Probe = typename StepProbe<D, T>::Probe;
 
     static constexpr bool separate_average = Agreement::separate_average, own_parameters = Agreement::own_parameters;
@@ -64,7 +64,7 @@ public:
     [[nodiscard]] static std::int64_t bucket_elements(const Options& options) {
         return Agreement::bucket_elements(options.averaging);
     }
-    /// Whether an update may be repeated without its function being called: see Optimizer.
+    /// Whether an update may be repeated without a call of its function: see Optimizer.
     static constexpr bool repeats_update = RepeatableOptimizer<Optimizer, Kernels>;
 
     [[gnu::cold]] StepEngine(const Options& options, Set& set, std::string_view loss_name,
@@ -82,12 +82,12 @@ public:
           updates_(static_cast<std::size_t>(set.device_count())),
           synchronized_(synchronized) {}
 
-    /// The step that is queued next.
+    /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return step_; }
     [[nodiscard]] const Agreement& agreement() const { return agreement_; }
 
-    /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and what
-    /// became of an earlier step.
+    /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and the
+    /// error of an earlier step.
     void queue(BatchSource batches, Probe probe) {
         reserve_slot();
         counts_.clear(step_);
@@ -97,8 +97,8 @@ public:
         probe_.rethrow();
     }
 
-    /// The report of the oldest step that was not collected, if more than `max_in_flight` steps are not; else null. Valid
-    /// until max_steps_in_flight - 1 more steps are queued. Throws what became of that step.
+    /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
+    /// otherwise. Valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
     const StepReport* poll(std::int64_t max_in_flight) {
         if (step_ - reported_ <= max_in_flight) return nullptr;
         while (checked_ <= reported_) check_step();
@@ -112,7 +112,7 @@ public:
         return reports_.of(step_ - 1);
     }
 
-    /// Waits for all steps. Throws what became of them.
+    /// Waits for all steps. Throws the error of the first that failed.
     void synchronize() {
         while (checked_ < step_) check_step();
     }
@@ -127,7 +127,7 @@ public:
         return (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
     }
 
-    /// Waits until nothing is queued any more, whatever became of it. A device that failed breaks a collective's sums off.
+    /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a collective.
     [[gnu::cold]] void drain() {
         set_.threads().run([&](int device) {
             Queue& queue = *set_.at(device).queue;
@@ -142,7 +142,7 @@ public:
         });
     }
 
-    /// Goes on at a step with these running statistics, after drain().
+    /// Continues at a step with these running statistics, after drain().
     [[gnu::cold]] void restart(std::int64_t step, const std::vector<float>& running) {
         step_ = step;
         statistics_.restart(running);
@@ -150,8 +150,8 @@ public:
         for (State& state : set_.devices()) state.updating = false;
     }
 
-    /// Whether the parameters are those after a whole step: false once an update was broken off, devices' parameters have
-    /// parted, or a collective has failed.
+    /// Whether the parameters are those after a whole step: false once an update was broken off, the parameters of devices
+    /// differ, or a collective has failed.
     [[nodiscard]] bool healthy() const {
         for (const State& state : std::as_const(set_).devices()) {
             if (state.updating) return false;
@@ -159,7 +159,7 @@ public:
         return agreement_.healthy();
     }
 
-    /// Why work is queued piece by piece that could have been repeated; empty where all of it is repeated.
+    /// The reason why work is queued anew that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const {
         if (!repeats_update) return "the update: the optimiser does not say that it may be captured";
         std::string why;
@@ -179,7 +179,7 @@ public:
         visit(updates_[static_cast<std::size_t>(device)]);
     }
 
-    /// The names of what a device queues, in order, go to `trace` from now on, until that is null.
+    /// From now on the names of the operations that a device queues are appended to `trace`, in order; null ends this.
     void trace(StepTrace* trace) {
         trace_ = trace;
         passes_.trace(trace);
@@ -190,7 +190,7 @@ private:
         if (trace_ != nullptr) trace_->note(device, name);
     }
 
-    // A step, queued.
+    // Queueing a step.
 
     void queue_on(int device, BatchSource batches, Probe probe) {
         State& state = set_.at(device);
@@ -202,14 +202,14 @@ private:
         if (!Agreement::takes_buckets) passes_.complete(device, step_);
         note(device, "agree");
         if (!agreement_.agree(device, counts_, step_, passes_.marked(device))) return leave(state);
-        state.updating = true;  // from here on an error leaves the parameters of devices apart
+        state.updating = true;  // from here on an error leaves the devices with different parameters
         state.attempt([&] { queue_update(device, probe); });
         agreement_.after_update(device, step_);
         state.attempt([&] { finish(device); });
         leave(state);
     }
 
-    /// Leaves the job after a failure of this device's own by throwing it.
+    /// Throws this device's own error, if there is one, when it leaves the job.
     static void leave(const State& state) {
         if (state.error) std::rethrow_exception(state.error);
     }
@@ -244,7 +244,7 @@ private:
         state.worker.parameters_changed();
     }
 
-    /// The average, and the sums of the squares that the regularisers report.
+    /// Computes the average, and the sums of squares that the regularisers report.
     void reduce_gradient(int device) {
         State& state = set_.at(device);
         std::byte* const block = state.queue->status();
@@ -269,7 +269,7 @@ private:
                 .step = step};
     }
 
-    /// What update_copies of this step computes with, in its order.
+    /// Writes the constants that update_copies of this step uses, in its order.
     template <class Constants>
     void write_update_constants(int device, Constants& to) {
         for (int copy = 0; copy < set_.copies(device); ++copy) {
@@ -278,7 +278,7 @@ private:
         }
     }
 
-    /// The parameters of a device's copies by their gradients, and then their moving averages.
+    /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
     void update_copies(int device, std::int64_t step) {
         auto& worker = set_.at(device).worker;
         for (int copy = 0; copy < set_.copies(device); ++copy) {
@@ -294,7 +294,7 @@ private:
         }
     }
 
-    /// What the step reports, on its way to the host.
+    /// Queues the copy of the step's report to the host.
     void finish(int device) {
         State& state = set_.at(device);
         if (checks_after(step_)) {
@@ -305,11 +305,12 @@ private:
         state.queue->land(step_);
     }
 
-    /// Waits, and shows a probe what the host reads of the step. What it throws comes out after the step.
+    /// Waits, and calls a probe with the values of the step that the host reads. The probe's exception is thrown after the
+    /// step.
     [[gnu::cold]] void show(Probe probe) {
         set_.at(0).queue->mark();
         agreement_.wait(0, step_, false);
-        // The first replica that has samples; without one, another process has them all.
+        // The first replica that has samples; if there is none, all samples are in another process.
         int replica = 0;
         while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
         const bool has_samples = counts_.of_replica(step_, replica) > 0;
@@ -317,25 +318,25 @@ private:
                     agreement_.gradient_of(0, replica), synchronized_, probe);
     }
 
-    // What has become of a step.
+    // Reading a step's result.
 
-    /// Until a step that was queued is complete on a device; on its thread.
+    /// Waits until a queued step is complete on a device; on its thread.
     void wait_for(int device, std::int64_t step) {
         if (step < checked_ || step >= step_) return;  // complete, or not queued
         agreement_.wait(device, step, true);
     }
 
-    /// Before a step is queued: its slot is that of the oldest report, which is dropped if nobody asked for it.
+    /// Called before a step is queued: its slot is that of the oldest report, which is dropped if it was not read.
     void reserve_slot() {
         if (step_ - reported_ == D::max_steps_in_flight) (void)poll(0);
     }
 
-    /// Waits for the next step, and makes its report of what landed.
+    /// Waits for the next step, and makes its report from the data that the devices have copied to the host.
     void check_step() {
         const std::int64_t step = checked_;
         bool there = true;
         for (State& state : set_.devices()) there = there && state.queue->finished(step);
-        // A collective that failed ends what was queued too: its wait says so.
+        // A collective that failed ends the queued work too; its wait throws the error.
         if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
         if (!reports_.read(step)) roll_back(step);
         reports_.finish(step, options_.optimizer.learning_rate_at(step));
@@ -352,7 +353,7 @@ private:
         return options_.check_every > 0 && (step + 1) % options_.check_every == 0;
     }
 
-    /// The step came to nothing, and so did those after it. Finds out why, and leaves the training as it was before.
+    /// The step and all later ones had no effect. Finds the cause, and leaves the training in the state before the step.
     [[noreturn, gnu::cold]] void roll_back(std::int64_t step) {
         set_.threads().run([&](int device) {
             for (std::int64_t s = step; s < step_; ++s) wait_for(device, s);
@@ -374,7 +375,7 @@ private:
             SearchedReplica found{.samples = counts_.of_replica(step, r), .total = reports_.of(step, r).total};
             found.part = reports_.part_not_finite(step, r, options_.loss.data.template operation<Kernels>());
             found.last_part = counts_.last_part(step, r);
-            // A queue that copies batches keeps those of the failed step, whatever was queued after it.
+            // A queue that copies batches still has those of the failed step, even if later steps were queued.
             const int part = std::max(found.last_part, 0);
             found.batch = passes_.taken(r).batch;
             found.batch.size = counts_.of(step, part, r);
@@ -402,12 +403,12 @@ private:
     StepReports<D, T> reports_;
     SharedStatistics<D, T> statistics_;
     StepProbe<D, T> probe_;
-    /// Of each device.
+    /// The recording of the update of each device.
     std::vector<typename Queue::Recording> updates_;
     bool synchronized_;
     StepTrace* trace_ = nullptr;
-    /// The step that is queued next, the oldest that has not been waited for, and the oldest whose report was not
-    /// collected.
+    /// The numbers of the step that is queued next, of the oldest that has not been waited for, and of the oldest whose
+    /// report was not read.
     std::int64_t step_ = 0, checked_ = 0, reported_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepProbe: shows a probe what the host reads of a step, between the average and the update; on the first device's thread.
+// StepProbe: calls a probe with the values of a step, between the average and the update, on the first device's thread.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ public:
 
     explicit StepProbe(ReplicaSet<D, T>& set) : set_(set) {}
 
-    /// Calls `probe` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, of
-    /// size 0 where no replica of this process has samples; `gradient` is on the first device. What the probe throws is
-    /// kept.
+    /// Calls `probe` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
+    /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the probe
+    /// is stored.
     [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
                             bool synchronized, Probe probe) {
         auto& state = set_.at(0);
@@ -62,7 +62,7 @@ public:
         }
     }
 
-    /// Throws what the last probe has thrown.
+    /// Throws the stored exception of the last probe.
     void rethrow() {
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
@@ -82,7 +82,7 @@ private:
     }
 
     ReplicaSet<D, T>& set_;
-    /// Where the first device reads the batch that is shown, and its statistics if the replicas share them.
+    /// The addresses at which the first device reads the probed batch, and its statistics if the replicas share them.
     const float* samples_ = nullptr;
     const float* statistics_ = nullptr;
     std::exception_ptr error_;

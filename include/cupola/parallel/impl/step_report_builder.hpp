@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepReportBuilder: the report of a step while it is added up, replica by replica.
+// StepReportBuilder: the report of a step while it is summed up, replica by replica.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A replica's part is of that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
+/// A replica's part is written by that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
 class StepReportBuilder {
 public:
     /// Parameters that are regularised under one name are one part of the loss.
@@ -43,7 +43,7 @@ public:
         for (LossPart& part : report.parts) part.value = 0;
     }
 
-    /// Makes means of a replica's sums over its samples, and adds the loss of each regularised parameter.
+    /// Divides a replica's sums by its samples, and adds the loss of each regularised parameter.
     void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
         ReplicaReport& report = of(replica);
         report.samples = samples;
@@ -64,13 +64,13 @@ public:
             report_.samples += replica.samples;
             report_.loss += replica.total * static_cast<double>(replica.samples);
         }
-        // Without samples here another process may have them all.
+        // If there are no samples here, all of them may be in another process.
         if (report_.samples > 0) report_.loss /= static_cast<double>(report_.samples);
     }
 
 private:
     StepReport report_;
-    /// Which part of the loss each regularised parameter is added to.
+    /// For each regularised parameter, the part of the loss that it is added to.
     std::vector<std::size_t> part_of_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepReports: the reports of the steps in flight, made of what the devices' queues have landed.
+// StepReports: the reports of the steps in flight, made from the copies of the devices' status.
 #pragma once
 
 #include <cmath>
@@ -35,8 +35,8 @@ public:
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
     void finish(std::int64_t step, double learning_rate) { builder(step).finish(step, learning_rate); }
 
-    /// Makes the replicas' reports of a step that has landed on every device. False if a loss is not finite, or a device has
-    /// found that its step is not.
+    /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite, or if a
+    /// device has found that its step is not healthy.
     bool read(std::int64_t step) {
         bool healthy = true;
         for (int r = 0; r < set_.replicas(); ++r) healthy = read_replica(step, r) && healthy;
@@ -45,7 +45,7 @@ public:
     }
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
-    /// that is no class.
+    /// that is not a class.
     template <class Operation>
     [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const Operation& operation) {
         int found = -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepTrace: the names of what a device queues in a step, in order. The same for every device type, which a test
-// compares.
+// StepTrace: the names of the operations that a device queues in a step, in order. They are the same for every device
+// type, as a test checks.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class StepTrace {
 public:
     explicit StepTrace(int devices) : names_(static_cast<std::size_t>(devices)) {}
 
-    /// By the thread of that device.
+    /// Called by the thread of that device.
     void note(int device, const char* name) { names_[static_cast<std::size_t>(device)].emplace_back(name); }
     [[nodiscard]] const std::vector<std::string>& of(int device) const {
         return names_[static_cast<std::size_t>(device)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas that run in step, on all devices: they stop wherever the network merges statistics of the whole global
-// batch, and this holds their plans and the sums that they all-reduce there.
+// SyncBatchNormGroup: replicas that run in step on all devices. They stop wherever the network merges statistics of the
+// whole global batch; this class holds their plans and the sums that they all-reduce there.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace impl {
 template <class Device, class T>
 class SyncBatchNormGroup {
 public:
-    /// Any plan of the network says how often sums are exchanged, and how many.
+    /// The number of all-reduces and of sums is the same in every plan of the network.
     [[gnu::cold]] void make(int replicas, const Plan<Device, T>& plan) {
         all_reduces_ = plan.all_reduces();
         for (std::size_t k = 0; k < all_reduces_; ++k) {
@@ -31,25 +31,25 @@ public:
         contributions_.resize(2 * plans_.size());
     }
 
-    /// Exchanges of one direction, and the elements of the largest.
+    /// The number of all-reduces per direction.
     [[nodiscard]] std::size_t all_reduces() const { return all_reduces_; }
     [[nodiscard]] std::size_t largest() const { return largest_; }
 
-    /// The plan of a replica's batch; null while it takes no part.
+    /// The plan of a replica's batch; null while the replica has no batch.
     [[nodiscard]] Plan<Device, T>*& plan(int replica) { return plans_[static_cast<std::size_t>(replica)]; }
 
-    /// Where a replica writes its sums for all-reduce number `turn` of the step. Two buffers take turns: the next sums
-    /// may be written while another device still merges the last ones.
+    /// The address at which a replica writes its sums for all-reduce number `turn` of the step. Two buffers alternate: the
+    /// next sums may be written while another device still merges the last ones.
     [[nodiscard]] double* partial(std::size_t turn, int replica) {
         return partials_.data() + place(turn, replica) * largest_;
     }
 
-    /// Says, before the barrier, whether a replica's sums are there.
+    /// Records, before the barrier, whether a replica has written its sums.
     void contribute(std::size_t turn, int replica, bool there) {
         contributions_[place(turn, replica)] = there && plan(replica) != nullptr ? partial(turn, replica) : nullptr;
     }
 
-    /// Merges all replicas' sums of all-reduce k, in their order, by a plan of replicas [first, last).
+    /// Merges all replicas' sums of all-reduce k, in replica order, by a plan of replicas [first, last).
     void merge(Direction direction, std::size_t k, std::size_t turn, int first, int last, std::span<double> merged) {
         for (int replica = first; replica < last; ++replica) {
             if (plan(replica) == nullptr) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is wrong with the parts of a training, as one compiler diagnostic; and the class that stands for a training with a mistake,
-// so that the compiler reports that and nothing more.
+// The mistakes in the parts of a training, as one compiler diagnostic; and the class that replaces a training with a
+// mistake, so that the compiler reports only that.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The device whose operations a device queues, for what is no device too.
+/// The device whose operations a device queues; also defined for a type that is not a device.
 template <class D>
 struct KernelsOfDevice {
     using Type = D;
@@ -37,7 +37,7 @@ struct KernelsOfDevice<D> {
 template <class D>
 using KernelsOf = typename KernelsOfDevice<D>::Type;
 
-/// The first mistake; nothing where there is none, and nothing where the network has reported its own.
+/// The first mistake; empty if there is none, or if the network has reported its own.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
     CompileTimeMessage message;
@@ -74,7 +74,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     }
 }
 
-/// The options of a device, for what is none too.
+/// The options of a device; empty for a type that is not a device.
 template <class D>
 struct DeviceOptionsOf {
     struct Type {};
@@ -86,8 +86,8 @@ struct DeviceOptionsOf<D> {
 
 }  // namespace impl
 
-/// A training with a mistake: says it, and can be used like a training as far as the compiler is concerned. Without a
-/// mistake parallel/data_parallel.hpp takes its place.
+/// Replaces a training that has a mistake: reports it, and has the members of a training, so that the compiler reports
+/// nothing more. Without a mistake parallel/data_parallel.hpp takes its place.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
 struct DataParallel {
     static_assert(static_assert_message<impl::training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>()>());

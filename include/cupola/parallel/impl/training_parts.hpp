@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TrainingParts: what a DataParallel is composed of. Its members are for DataParallel alone.
+// TrainingParts: the parts of a DataParallel. Only DataParallel uses its members.
 #pragma once
 
 #include <algorithm>

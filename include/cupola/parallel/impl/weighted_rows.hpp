@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WeightedRows: a row of each replica that has samples, and how many it has, for one call of a policy.
+// WeightedRows: one row per replica that has samples, and the number of its samples, for one call of a policy.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ public:
         samples_.clear();
         total_samples_ = 0;
     }
-    /// Rows are added in replica order; one without samples is left out.
+    /// Rows are added in replica order; a row without samples is left out.
     void add(const float* row, std::int64_t samples) {
         if (samples == 0) return;
         rows_.push_back(row);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the one that computes,
-// so that the backward pass goes on while its first buckets are on their way:
+// NcclBucketAllReduce: sums a gradient over the ranks of NCCL bucket by bucket, on a stream beside the compute stream, so
+// that the backward pass continues while its first buckets are summed:
 //
 //   values[i] = sum over all ranks of values[i],   divisor = sum over all ranks of the rank's weight
 //
-// Each device has a member, which one thread calls, for each step in this order:
+// Each device has a Member. One thread calls it, in each step in this order:
 //
 //   begin(step, weight, stream)      the weight of the device's replicas: their samples
-//   give(bucket, ready or stream)    as often as there are buckets, each when its local sum was queued
+//   give(bucket, ready or stream)    once per bucket, when its local sum was queued
 //   finish(stream)                   later work of the stream sees the sums
-//   poll(step) or wait(step)         whether they are complete; a deadline, and an error that names who is missing
+//   poll(step) or wait(step)         whether they are complete; with a deadline, and an error that names the missing ranks
 //
 // Buckets are contiguous ranges in the order of the backward pass: the first ends at the last element, each ends where the
-// one before began, and the last begins at element 0. Every rank gives the same ones: with more than two ranks NCCL's order
-// of addition, and so the last bits of a sum, depend on them.
+// one before began, and the last begins at element 0. Every rank gives the same buckets: with more than two ranks NCCL's
+// order of addition, and so the last bits of a sum, depend on them.
 //
-// The weight lies before the first element and is summed with the last bucket. What turns out not to be finite at any time
-// before that bucket is ready is made known to all ranks by a NaN in weight(): every rank's divisor is NaN then.
+// The weight lies before the first element and is summed with the last bucket. A rank that finds a value that is not
+// finite before that bucket is ready reports it by a NaN in weight(): every rank's divisor is NaN then.
 //
-// A bucket that does not belong where it is given is an InvalidArgument, and ends the step of every rank.
+// A bucket that is given out of order throws InvalidArgument and ends the step of every rank.
 #pragma once
 
 #include <array>
@@ -49,13 +49,13 @@ public:
     static constexpr std::int64_t leading = 4;
     /// Floats of device memory for a gradient of `elements`.
     [[nodiscard]] static constexpr std::int64_t memory_floats(std::int64_t elements) { return leading + elements; }
-    /// How many steps may be begun before the oldest is complete.
+    /// The number of steps that may be begun before the oldest is complete.
     static constexpr std::int64_t max_steps_in_flight = 4;
 
     class Member;
 
-    /// Meets the other processes, and returns when all ranks have started. `first_replicas`, one per device of this process,
-    /// names the devices in errors. Throws InvalidArgument and DeviceError.
+    /// Connects to the other processes, and returns when all ranks have started. `first_replicas`, one per device of this
+    /// process, names the devices in errors. Throws InvalidArgument and DeviceError.
     [[gnu::cold]] NcclBucketAllReduce(const NcclAllReduce& policy, const std::vector<int>& first_replicas,
                                       std::int64_t elements, Calls calls = {})
         : elements_(elements),
@@ -66,7 +66,7 @@ public:
     }
     NcclBucketAllReduce(const NcclBucketAllReduce&) = delete;
     NcclBucketAllReduce& operator=(const NcclBucketAllReduce&) = delete;
-    /// Ends with all other ranks; after a failure when the devices no longer use the memory.
+    /// Ends together with all other ranks; after a failure, when the devices no longer use the memory.
     ~NcclBucketAllReduce() {
         try {
             group_.finish();
@@ -78,8 +78,8 @@ public:
         }
     }
 
-    /// Makes the member of a device, on a thread whose CUDA calls are of that device. `memory` is the device's, of
-    /// memory_floats(elements) floats, and outlives this object.
+    /// Makes the member of a device, on a thread whose CUDA calls go to that device. `memory` is on the device, has
+    /// memory_floats(elements) floats, and must outlive this object.
     [[gnu::cold]] Member& join(int device, float* memory) {
         auto& member = members_[static_cast<std::size_t>(device)];
         require(member == nullptr && memory != nullptr, "device ", device, " joins once, with memory for its sums");
@@ -87,10 +87,10 @@ public:
         return *member;
     }
     [[nodiscard]] Member& member(int device) { return *members_[static_cast<std::size_t>(device)]; }
-    /// False once a rank has failed: no sum will come any more.
+    /// False once a rank has failed: no further sum will complete.
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
-    /// Ends the sums of every rank, because `device` will not come to them. Throws nothing.
+    /// Ends the sums of every rank, because `device` will not take part in them. Throws nothing.
     void break_off(int device, std::int64_t step, const std::string& why) { group_.break_off(device, step, why); }
 
 private:
@@ -99,19 +99,19 @@ private:
     impl::NcclGroup<Calls> group_;
 };
 
-/// One device's. Each member function throws the DeviceError of the rank that failed first, once one has.
+/// The part of one device. Once a rank has failed, each member function throws the DeviceError of the first that did.
 template <class Calls>
 class NcclBucketAllReduce<Calls>::Member {
 public:
-    /// Where the device's weighted local sums are written, one element per element of the gradient.
+    /// The array for the device's weighted local sums, with one element per element of the gradient.
     [[nodiscard]] std::span<float> values() const { return {memory_ + leading, static_cast<std::size_t>(elements_)}; }
-    /// The weight, on the device. A NaN that work of the step's stream writes there before the last bucket is ready makes
+    /// The weight, on the device. A NaN that is written there on the step's stream before the last bucket is ready makes
     /// every rank's divisor NaN.
     [[nodiscard]] float* weight() const { return memory_; }
 
-    /// Begins a step. `weight` is written on `stream`, where the local sums are computed, in its order; or, with null, on the
-    /// member's own stream behind the first bucket's `ready`. Throws InvalidArgument if the last step is not finished or
-    /// the step before the last max_steps_in_flight is not complete.
+    /// Begins a step. `weight` is written in the order of `stream`, on which the local sums are computed; or, if it is null,
+    /// on the member's own stream behind the first bucket's `ready`. Throws InvalidArgument if the last step is not
+    /// finished or the step before the last max_steps_in_flight is not complete.
     void begin(std::int64_t step, float weight, cudaStream_t stream = nullptr) {
         if (begun_) misused(text("step ", step, " begins before step ", step_, " was finished"));
         if (!(weight >= 0) || std::isinf(weight)) misused(text("the weight of a device is ", weight));
@@ -126,7 +126,7 @@ public:
         given_ = 0;
         slot.step = -1;
         slot.complete = false;
-        pinned_weight()[0] = weight;  // its neighbours stay 0
+        pinned_weight()[0] = weight;  // the floats beside it stay 0
         weight_is_written_ = stream != nullptr;
         if (weight_is_written_) write_weight(stream);
     }
@@ -152,7 +152,7 @@ public:
             sum(bucket);
     }
 
-    /// The same behind all that is queued on `stream`.
+    /// The same, behind all work that is queued on `stream`.
     void give(const GradientBucket& bucket, cudaStream_t stream) {
         impl::check_cuda(cudaEventRecord(ready_.get(), stream), "cudaEventRecord");
         give(bucket, ready_.get());
@@ -178,8 +178,8 @@ public:
         return {values(), memory_};
     }
 
-    /// Whether the sums of a step are complete. Throws DeviceError where they are not at the deadline, which is counted from
-    /// the first question after the step before was complete.
+    /// Whether the sums of a step are complete. Throws DeviceError if they are not at the deadline, which is counted from the
+    /// first call after the previous step was complete.
     [[nodiscard]] bool poll(std::int64_t step) {
         Slot& slot = finished_slot(step);
         if (slot.complete) return true;
@@ -189,7 +189,7 @@ public:
         }
         return slot.complete = group_.poll(device_, slot.summed.get(), step, polled_since_);
     }
-    /// Waits until the sums of a step are complete. Throws DeviceError where they are not at the deadline.
+    /// Waits until the sums of a step are complete. Throws DeviceError if they are not at the deadline.
     void wait(std::int64_t step) {
         Slot& slot = finished_slot(step);
         if (slot.complete) return;
@@ -200,18 +200,18 @@ public:
     /// Waits for an event that was recorded behind a step's sums, with the same deadline and errors.
     void wait_for(cudaEvent_t event, std::int64_t step) { group_.wait(device_, event, step); }
 
-    /// Ends the sums of every rank, because this device will not come to them. Throws nothing.
+    /// Ends the sums of every rank, because this device will not take part in them. Throws nothing.
     void break_off(const std::string& why) { group_.break_off(device_, step_, why); }
-    /// After a failure: waits for an event of any stream of the device that was behind sums, so that what they used may be
-    /// freed. Ends the process where it takes longer than abort_seconds.
+    /// After a failure: waits for an event, of any stream of the device, that was recorded behind sums, so that their memory
+    /// may be freed. Ends the process if this takes longer than abort_seconds.
     void wait_for_broken_off(cudaEvent_t event) { group_.wait_for_broken_off(device_, event); }
     [[nodiscard]] bool healthy() const { return !group_.failed(); }
 
 private:
     friend class NcclBucketAllReduce;
 
-    /// While kernels are still loaded and graphs made, which may wait for all of a device's work, no sum that waits for
-    /// another device runs beside them: the sums of the first steps are queued behind all buckets and waited for.
+    /// Loading kernels and making graphs may wait for all of a device's work, so no sum that waits for another device may
+    /// run beside them: the sums of the first steps are queued behind all buckets and waited for.
     static constexpr int first_steps = 3;
 
     struct Slot {
@@ -266,7 +266,7 @@ private:
         group_.sum(device_, {memory_ + leading + begin, static_cast<std::size_t>(bucket.end - begin)}, stream_.get(),
                    step_);
     }
-    /// The other ranks wait for what will not come.
+    /// Breaks off the sums, which the other ranks wait for, and throws.
     [[noreturn, gnu::cold]] void misused(const std::string& what) {
         const std::string message = text("device ", device_, ": ", what);
         if (!group_.failed()) break_off(message);

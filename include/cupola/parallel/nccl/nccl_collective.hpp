@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NcclAllReduce on `Cuda`: a bucket of the gradient is summed over all ranks on a stream of its own, while the backward pass
-// goes on. The rows of a device's replicas are added on that stream too, each by its weight.
+// NcclAllReduce on `Cuda`: each bucket of the gradient is summed over all ranks on a separate stream while the backward
+// pass continues. The weighted rows of a device's replicas are added on that stream too.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ public:
         sums_.join(device, reinterpret_cast<float*>(memory.data()));
     }
 
-    /// The last step's sums are read by its update until the first bucket of this step is complete.
+    /// The sums of the last step are read by its update until the first bucket of this step is complete.
     void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
         sums_.member(device).begin(shape.step, static_cast<float>(shape.samples_here) * loss_scale_);
     }
@@ -82,7 +82,7 @@ public:
             if (healthy()) return queue.synchronize();
             queue.mark();
             sums_.member(device).wait_for_broken_off(queue.mark_event());
-        } catch (const Error&) {  // a GPU that failed has ended too
+        } catch (const Error&) {  // the work of a GPU that failed has ended too
         }
     }
 
