@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adagrad (Duchi, Hazan, Singer 2011), PyTorch's: each parameter's step is divided by the root of the sum of its squared
-// gradients so far.
+// Adagrad (Duchi, Hazan, Singer 2011) as in PyTorch: each parameter's step is divided by the root of the sum of its
+// squared gradients so far.
 //
 //   s = s + g^2,    w = w - rate * g / (sqrt(s) + epsilon)
 //
@@ -40,10 +40,10 @@ struct AdagradFormula {
 
 struct Adagrad {
     Schedule learning_rate = 0.01;
-    /// What the sums start with.
+    /// The initial value of the sums.
     double initial_accumulator_value = 0.0;
     double epsilon = 1e-10;
-    /// Coupled: the sums see it. Of every parameter, biases included.
+    /// Coupled: it enters the sums. Applies to every parameter, biases included.
     double weight_decay = 0.0;
 
     [[nodiscard]] int state_arenas() const { return 1; }
@@ -59,7 +59,7 @@ struct Adagrad {
     }
     void check() const {
         impl::require_not_negative("adagrad's start of the sums", initial_accumulator_value);
-        // A parameter that has had no gradient would divide 0 by 0.
+        // A parameter that has had no gradient would otherwise divide 0 by 0.
         impl::require_positive("adagrad's epsilon", epsilon);
         impl::require_not_negative("adagrad's weight decay", weight_decay);
     }

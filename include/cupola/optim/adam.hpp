@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adam (Kingma, Ba 2014), PyTorch's: the averages are corrected for their start at 0, epsilon is outside the root, and
+// Adam (Kingma, Ba 2014) as in PyTorch: the averages are corrected for their start at 0, epsilon is outside the root, and
 // the decay is added to the gradient. optim/impl/moments.hpp has the formula.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Adam {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    /// Coupled: the averages see it. Of every parameter, biases included.
+    /// Coupled: it enters the averages. Applies to every parameter, biases included.
     double weight_decay = 0.0;
 
     [[nodiscard]] int state_arenas() const { return 2; }

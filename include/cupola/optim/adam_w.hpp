@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdamW (Loshchilov, Hutter 2017), PyTorch's: Adam with a decay that its averages do not see, rate * decay of each
-// parameter a step. optim/impl/moments.hpp has the formula.
+// AdamW (Loshchilov, Hutter 2017) as in PyTorch: Adam with a decay that does not enter its averages, rate * decay of each
+// parameter per step. optim/impl/moments.hpp has the formula.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct AdamW {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    /// Decoupled. Of every parameter, biases included.
+    /// Decoupled. Applies to every parameter, biases included.
     double weight_decay = 0.01;
 
     [[nodiscard]] int state_arenas() const { return 2; }

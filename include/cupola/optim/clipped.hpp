@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clipped<Optimizer>: an optimiser behind gradient clipping, by the norm of the whole gradient and by value, as
-// PyTorch's clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
+// Clipped<Optimizer>: an optimiser with gradient clipping, by the norm of the whole gradient and by value, like PyTorch's
+// clip_grad_norm_ and clip_grad_value_ (in this order) before the optimiser's step:
 //
 //   g = gradient + l2 * w,    g = g * min(1, max_norm / (norm(g) + 1e-6)),    g = clamp(g, -max_value, max_value)
 //
-// What the loss adds to the gradient is clipped; a decay of the optimiser's own is not. The norm is over all
-// parameters, in double and in one order, so every device finds the same. Where the update is queued, as on `Cuda`, so
-// is the norm: nothing waits for it.
+// The regularisers' terms in the gradient are clipped; the optimiser's own decay is not. The norm is over all
+// parameters, in double and in one order, so every device computes the same norm. Where the update is queued, as on
+// `Cuda`, the norm is queued too, without a wait.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Whether the host need not know a gradient's norm for the update to be clipped by it.
+/// Whether the update can be clipped by a gradient's norm that the host does not know.
 template <class Device>
 concept NormStaysOn = requires(typename Device::Context& context, const float* on_device) {
     ops::GradientNorm<Device>::queue_clip_scale(context, 1.0, on_device);
@@ -36,10 +36,10 @@ concept NormStaysOn = requires(typename Device::Context& context, const float* o
 template <class Inner>
 struct Clipped {
     Inner optimizer{};
-    /// The largest norm of the whole gradient; 0 for any. At least the smallest normal float otherwise.
+    /// The largest norm of the whole gradient; 0 for no limit. At least the smallest normal float otherwise.
     double max_norm = 0.0;
-    /// The largest magnitude of one value; 0 for any. At least the smallest normal float otherwise: a smaller one would be
-    /// 0 as a float, or could be taken for it by the processor, and 0 means that nothing is clipped.
+    /// The largest magnitude of one value; 0 for no limit. At least the smallest normal float otherwise: a smaller value
+    /// would be 0 as a float, or the processor could treat it as 0, and 0 means that nothing is clipped.
     double max_value = 0.0;
 
     [[nodiscard]] int state_arenas() const { return optimizer.state_arenas(); }
@@ -76,7 +76,7 @@ struct Clipped {
         if constexpr (NormStaysOn<Device>) {
             if (max_norm > 0) queue_scale(u);
         } else if (max_norm > 0) {
-            const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term against a norm of 0
+            const double fraction = max_norm / (gradient_norm(u) + 1e-6);  // PyTorch's term, for a norm of 0
             if (fraction < 1) clipped.scale *= static_cast<float>(fraction);
         }
         update_parameters(optimizer, clipped);
@@ -94,7 +94,7 @@ private:
         require(limit == 0 || limit >= smallest, what, " is 0 for none, or at least ", smallest, ", not ", limit);
     }
 
-    /// The update with what is known of its clipping before the gradient is.
+    /// The update with the part of its clipping that does not depend on the gradient.
     template <class Device>
     [[nodiscard]] Update<Device> with_limits(const Update<Device>& u) const {
         Update<Device> clipped = u;
@@ -105,7 +105,7 @@ private:
         return clipped;
     }
 
-    /// Queues the scale by the norm, on a device that computes it without a wait.
+    /// Queues the computation of the scale from the norm, on a device that needs no wait for it.
     template <class Device>
     void queue_scale(const Update<Device>& u) const {
         bool first = true;

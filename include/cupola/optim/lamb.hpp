@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lamb: Adam's direction with a step as long, for each parameter tensor, as the tensor's norm says (You et al. 2019):
-// for global batches of thousands. For each tensor, as algorithm 2 has it,
+// Lamb (You et al. 2019, algorithm 2), for global batches of thousands: Adam's direction, with a step length per
+// parameter tensor that follows the tensor's norm. For each tensor,
 //
 //   m = m + (1 - beta1) * (g - m),    v = v + (1 - beta2) * (g^2 - v)
 //   u = m * first_scale / (sqrt(v) * root_scale + epsilon) + weight_decay * w
@@ -26,7 +26,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// With a trust of 1.
+/// The formula with a trust of 1.
 struct PlainLambFormula {
     float rate, first_scale, root_scale;
     /// 1 - beta1 and 1 - beta2, rounded once.
@@ -64,7 +64,7 @@ struct Lamb {
     double beta2 = 0.999;
     double epsilon = 1e-6;
     double weight_decay = 0.0;
-    /// Biases and a normalisation's scales, parameters of one dimension, otherwise take Adam's steps and no decay.
+    /// If false, biases and a normalisation's scales, the parameters of one dimension, take Adam's steps without decay.
     bool adapt_biases = false;
 
     [[nodiscard]] int state_arenas() const { return 2; }

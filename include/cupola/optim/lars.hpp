@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lars: momentum with a step as long, for each parameter tensor, as the norms of the tensor and of its gradient say
-// (You, Gitman, Ginsburg 2017, algorithm 1): for global batches of thousands. For each tensor
+// Lars (You, Gitman, Ginsburg 2017, algorithm 1), for global batches of thousands: momentum, with a step length per
+// parameter tensor that follows the norms of the tensor and of its gradient. For each tensor
 //
 //   v = momentum * v + rate * trust * (g + weight_decay * w),    w = w - v
 //   trust = coefficient * norm(w) / (norm(g) + weight_decay * norm(w)), or 1 where norm(w) or norm(g) is 0
@@ -23,7 +23,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// With a trust of 1.
+/// The formula with a trust of 1.
 struct PlainLarsFormula {
     float rate, momentum, weight_decay;
 
@@ -52,13 +52,13 @@ struct Lars {
     Schedule learning_rate = 1.0;
     double momentum = 0.9;
     double weight_decay = 0.0;
-    /// The paper's eta: the fraction of a tensor's norm that a step moves it by at rate 1.
+    /// The paper's eta: the fraction of a tensor's norm by which a step moves it at rate 1.
     double trust_coefficient = 0.001;
-    /// Biases and a normalisation's scales, parameters of one dimension, otherwise take plain steps and no decay.
+    /// If false, biases and a normalisation's scales, the parameters of one dimension, take plain steps without decay.
     bool adapt_biases = false;
 
     [[nodiscard]] int state_arenas() const { return 1; }
-    /// Not momentum_buffer: the rate is in it already, where Sgd's is multiplied by the rate.
+    /// Not momentum_buffer: this buffer already contains the rate, whereas Sgd's is multiplied by the rate.
     [[nodiscard]] std::string_view state_name(int) const { return "scaled_momentum_buffer"; }
     [[nodiscard]] double learning_rate_at(std::int64_t step) const { return learning_rate(step); }
     [[nodiscard]] std::string learning_rate_description() const { return learning_rate.description(); }

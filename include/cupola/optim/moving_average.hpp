@@ -4,8 +4,8 @@
 //
 //   average = average - (1 - d) * (average - w),    d = min(decay, (1 + n) / (10 + n))
 //
-// and an average starts as its parameter does. TensorFlow's multi-GPU script left open whether the average saw w before
-// or after the update, and n or n - 1; here it is always after.
+// and the initial average is the initial parameter. In TensorFlow's multi-GPU script it was undefined whether the average
+// used w before or after the update, and n or n - 1; here it is always after.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ struct MovingAverageFormula {
 struct MovingAverage {
     /// 0 keeps no averages; the tutorial's is 0.9999.
     double decay = 0;
-    /// Averages forget their first values sooner: the decay grows from 2/11 at the first update.
+    /// With warm-up, averages forget their first values sooner: the decay grows from 2/11 at the first update.
     bool warm_up = true;
 
     [[nodiscard]] bool on() const { return decay != 0; }
 
-    /// The decay after `updates` updates of the parameters, this one counted.
+    /// The decay after `updates` updates of the parameters, including this one.
     [[nodiscard]] double decay_at(std::int64_t updates) const {
         const auto n = static_cast<double>(updates);
         const double early = (1 + n) / (10 + n);
@@ -58,11 +58,12 @@ struct MovingAverage {
         return text("moving averages, decay ", exact_text(decay), warm_up ? " after a warm-up" : "");
     }
 
-    /// Throws InvalidArgument if the decay means nothing.
+    /// Throws InvalidArgument if the decay is not a valid fraction.
     void check() const { impl::require_fraction("the decay of the moving averages", decay); }
 };
 
-// Out of the class, and so not inline: those who link to cupola::ops do not instantiate what it has compiled.
+// Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
+// compiled.
 template <class Device>
 void MovingAverage::update(typename Device::Context& context, float* average, const float* parameters,
                            std::int64_t elements, std::int64_t updates) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contract of an optimiser, in named parts. How it changes parameters is one of two members:
+// The contract of an optimiser, in named parts. It changes parameters by one of two members:
 //
 //   template <class Apply> void formula(std::int64_t step, const Segment&, Apply&& apply) const
 //       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the step, and
@@ -9,13 +9,13 @@
 //       without being told each step. `bool keeps_zeros() const`, optional: whether an element whose parameter, state and
 //       gradient are zero stays so, the state too, and neighbouring segments may be updated in one range with the padding between them.
 //   void update(const Update<Device>&) const
-//       the whole update, whatever it takes. It is used where both are there.
+//       the whole update, for any other computation. It is used if both members exist.
 //
-// Three parts are optional: `double state_start(int arena) const`, the value a state arena starts with (0 without it);
-// `void check() const`, which throws InvalidArgument for settings that mean nothing; `std::string
-// learning_rate_description() const`, for the log. An optimiser with `update` may have `void constants(const
-// Update<Device>&, auto& to) const` too, which writes what the formulas inside take in a step, as optim/update_parameters.hpp
-// does, and changes nothing: a GPU then repeats its update.
+// Three parts are optional: `double state_start(int arena) const`, the initial value of a state arena (0 without it);
+// `void check() const`, which throws InvalidArgument for invalid settings; `std::string learning_rate_description() const`,
+// for the log. An optimiser with `update` may also have `void constants(const Update<Device>&, auto& to) const`, which
+// writes the constants that its formulas use in a step, as optim/update_parameters.hpp does, and changes nothing: a GPU
+// then repeats its update.
 #pragma once
 
 #include <concepts>
@@ -31,28 +31,28 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// A part of the arena with one l2 coefficient: what a regulariser of the loss adds to the gradient is l2 * w.
+/// A part of the arena with one l2 coefficient: a regulariser of the loss adds l2 * w to the gradient.
 struct Segment {
     std::int64_t offset = 0, size = 0;
     double l2 = 0;
-    /// Of the parameter in it: 1 for a bias, 4 for a convolution's weights, 0 where it is not known.
+    /// The rank of the parameter in it: 1 for a bias, 4 for a convolution's weights, 0 if it is not known.
     std::size_t rank = 0;
 };
 
-/// What an update works on: arenas of one layout on one device.
+/// The operands of an update: arenas of one layout on one device.
 template <class Device>
 struct Update {
     typename Device::Context& context;
     float* parameters = nullptr;
     const float* gradient = nullptr;
-    /// `state_arenas()` arenas of `elements` floats one after another, `state_start` before the first step.
+    /// `state_arenas()` arenas of `elements` floats one after another; filled with `state_start` before the first step.
     float* state = nullptr;
     std::int64_t elements = 0;
     std::span<const Segment> segments;
-    /// From 0.
+    /// The number of the step, from 0.
     std::int64_t step = 0;
-    /// What clipping made of the gradient: an update works with clamp((gradient + l2 * w) * scale, -clip, clip). A clip
-    /// of 0 is none.
+    /// The result of clipping: an update uses clamp((gradient + l2 * w) * scale, -clip, clip). A clip of 0 means no
+    /// clamp.
     float scale = 1;
     float clip = 0;
     /// A factor of `scale` that the device computes in the same step; null for none.
@@ -60,7 +60,7 @@ struct Update {
 
     /// The arena `index` of the state.
     [[nodiscard]] float* state_arena(int index) const { return state + index * elements; }
-    /// The gradient's terms in `segment`, with a coupled decay of the optimiser's own.
+    /// The terms of the gradient in `segment`, including the optimiser's own coupled decay.
     [[nodiscard]] GradientTerms terms(const Segment& segment, double weight_decay = 0) const {
         return {.l2 = static_cast<float>(segment.l2),
                 .scale = scale,
@@ -75,7 +75,7 @@ concept HasStateArenas = requires(const O& optimizer) {
     { optimizer.state_arenas() } -> std::convertible_to<int>;
 };
 
-/// The names of the state arenas in a checkpoint, PyTorch's where it has one: "momentum_buffer", "exp_avg".
+/// The names of the state arenas in a checkpoint, PyTorch's where it has the state: "momentum_buffer", "exp_avg".
 template <class O>
 concept HasStateNames = requires(const O& optimizer, int arena) {
     { optimizer.state_name(arena) } -> std::convertible_to<std::string_view>;
@@ -94,12 +94,12 @@ concept HasLearningRate = requires(const O& optimizer, std::int64_t step) {
 
 namespace impl {
 
-/// What a concept hands a formula to: nvcc takes no lambda in a requires-expression.
+/// The function that a concept passes a formula to: nvcc accepts no lambda in a requires-expression.
 struct IgnoreFormula {
     template <class F>
     void operator()(const F&, double = 0) const {}
 };
-/// What a concept writes constants to.
+/// The object that a concept writes constants to.
 struct IgnoreConstants {
     template <class K>
     void write(const K&) {}
@@ -115,12 +115,12 @@ concept HasFormula = requires(const O& optimizer, std::int64_t step, const Segme
 template <class O, class Device>
 concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) { optimizer.update(update); };
 
-/// A plain value that is copied to each device. Its update gives the same bits on each.
+/// A plain value that is copied to each device. Its update gives the same bits on each device.
 template <class O, class Device>
 concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasStateNames<O> && HasDescription<O> &&
                     HasLearningRate<O> && (HasFormula<O> || HasUpdate<O, Device>);
 
-/// One whose constants of a step can be had without the update, which a GPU then repeats.
+/// An optimiser whose constants of a step can be computed without the update, which a GPU then repeats.
 template <class O, class Device>
 concept RepeatableOptimizer =
     Optimizer<O, Device> &&
@@ -128,7 +128,7 @@ concept RepeatableOptimizer =
         optimizer.constants(update, to);
     } : HasFormula<O>);
 
-/// What state arena `arena` starts with.
+/// The initial value of state arena `arena`.
 template <HasStateArenas O>
 [[nodiscard]] float state_start_of(const O& optimizer, int arena) {
     if constexpr (requires { optimizer.state_start(arena); }) {
@@ -138,7 +138,7 @@ template <HasStateArenas O>
     }
 }
 
-/// Whether the formula leaves an element of zeros as it is where its gradient is zero; false where the optimiser does not say.
+/// Whether the formula leaves an element of zeros unchanged if its gradient is zero; false if the optimiser does not say.
 template <HasFormula O>
 [[nodiscard]] bool keeps_zeros_of(const O& optimizer) {
     if constexpr (requires { optimizer.keeps_zeros(); }) {
@@ -148,13 +148,13 @@ template <HasFormula O>
     }
 }
 
-/// Throws InvalidArgument if the optimiser's settings mean nothing.
+/// Throws InvalidArgument if the optimiser's settings are invalid.
 template <HasStateArenas O>
 void check_optimizer(const O& optimizer) {
     if constexpr (requires { optimizer.check(); }) optimizer.check();
 }
 
-/// The schedule in words: "0.1, times 0.1 every 136718 steps".
+/// A description of the schedule: "0.1, times 0.1 every 136718 steps".
 template <HasStateArenas O>
 [[nodiscard]] std::string learning_rate_description_of(const O& optimizer) {
     if constexpr (requires { optimizer.learning_rate_description(); }) {
@@ -164,7 +164,7 @@ template <HasStateArenas O>
     }
 }
 
-/// What `O` lacks as an optimiser on `Device`, or nothing.
+/// The error message for a type `O` that is not an optimiser on `Device`; empty if it is one.
 template <class O, class Device>
 [[nodiscard]] consteval CompileTimeMessage optimizer_diagnostic() {
     CompileTimeMessage message;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the learning rate follows the global batch: not at all, linearly (Goyal et al. 2017) or with the square root
-// (Krizhevsky 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the rate as it was
-// chosen. What is scaled, and by how much, is in the schedule's description, also where nothing is.
+// The dependence of the learning rate on the global batch: none, linear (Goyal et al. 2017) or with the square root
+// (Krizhevsky 2014), relative to the batch that the rate was chosen for, with a linear warm-up from the chosen rate. The
+// schedule's description states the scaling, also where there is none.
 #pragma once
 
 #include <cmath>
@@ -28,11 +28,11 @@ enum class RateScaling : std::uint8_t { none, linear, square_root };
 
 struct ScaledRate {
     RateScaling scaling = RateScaling::none;
-    /// All replicas' samples in a step.
+    /// The samples of all replicas in a step.
     std::int64_t global_batch = 128;
     /// The batch that the rate was chosen for.
     std::int64_t base_batch = 128;
-    /// Steps from the rate as it was chosen to the scaled one.
+    /// The number of steps from the chosen rate to the scaled rate.
     std::int64_t warm_up = 0;
 
     [[nodiscard]] double factor() const {

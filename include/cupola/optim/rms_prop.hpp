@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RmsProp: TensorFlow's rule, which is not PyTorch's: epsilon is inside the root, the rate is inside the momentum, and
-// the mean square starts at 1, so that first steps are small:
+// RmsProp by TensorFlow's rule, which differs from PyTorch's: epsilon is inside the root, the rate is inside the momentum,
+// and the mean square starts at 1, so that the first steps are small:
 //
 //   s = s + (1 - decay) * (g^2 - s),    v = momentum * v + rate * g / sqrt(s + epsilon),    w = w - v
 //
@@ -57,9 +57,9 @@ struct RmsProp {
     double decay = 0.9;
     double momentum = 0.0;
     double epsilon = 1e-10;
-    /// Coupled: the mean square sees it. Of every parameter, biases included.
+    /// Coupled: it enters the mean square. Applies to every parameter, biases included.
     double weight_decay = 0.0;
-    /// What the mean square starts with: TensorFlow 1's is 1, Keras's is 0.
+    /// The initial value of the mean square: 1 in TensorFlow 1, 0 in Keras.
     double start = 1.0;
 
     [[nodiscard]] int state_arenas() const { return momentum == 0.0 ? 1 : 2; }
@@ -77,14 +77,14 @@ struct RmsProp {
     void check() const {
         impl::require_fraction("rmsprop's decay", decay);
         impl::require_fraction("rmsprop's momentum", momentum);
-        // A parameter without a gradient would divide 0 by 0 once its mean square has faded.
+        // A parameter without a gradient would otherwise divide 0 by 0 once its mean square has decayed.
         impl::require_positive("rmsprop's epsilon", epsilon);
         impl::require_not_negative("rmsprop's weight decay", weight_decay);
         impl::require_not_negative("rmsprop's start of the mean square", start);
     }
 
-    // Each parameter apart, on every device: the mean square begins with 1, and is to stay that in the padding between
-    // them. So no keeps_zeros().
+    // Each parameter is updated separately, on every device: the mean square starts at 1 and must remain 1 in the padding
+    // between parameters. So there is no keeps_zeros().
     template <class Apply>
     void formula(std::int64_t step, const Segment&, Apply&& apply) const {
         const auto rate = static_cast<float>(learning_rate_at(step)), fraction = static_cast<float>(1 - decay),

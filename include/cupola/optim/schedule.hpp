@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learning rates as pure functions of the step. Any callable from a step to a rate is a schedule; these are the usual
-// ones. Steps count from 0, the first update.
+// Learning rates as pure functions of the step. Any callable from a step to a rate is a schedule; this header has the
+// usual ones. Steps count from 0, the first update.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ void require_rate(double rate);
 }  // namespace impl
 
 /// A rate for each step, and its description for the log. Copies share the function. (Not a std::function: <functional>
-/// costs each file that includes this 15 MB of compiler memory.)
+/// costs each file that includes this header 15 MB of compiler memory.)
 class Schedule {
 public:
     /// A constant rate.
@@ -37,7 +37,7 @@ public:
 
     [[nodiscard]] double operator()(std::int64_t step) const { return rate_->at(step); }
     [[nodiscard]] const std::string& description() const { return description_; }
-    /// The same rates under another description.
+    /// The same rates with another description.
     [[nodiscard]] Schedule described(std::string description) const {
         Schedule result = *this;
         result.description_ = std::move(description);
@@ -59,7 +59,7 @@ private:
         Function function;
     };
 
-    /// Made from a pointer to the base, so that one kind of shared pointer is compiled and not one for each function.
+    /// Made from a pointer to the base, so that one type of shared pointer is compiled and not one per function.
     std::shared_ptr<const Rate> rate_;
     std::string description_;
 };

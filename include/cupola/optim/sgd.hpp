@@ -51,7 +51,7 @@ struct Sgd {
     Schedule learning_rate = 0.1;
     double momentum = 0.0;
     bool nesterov = false;
-    /// Decay of every parameter, biases included; WeightDecay in the loss is for named layers.
+    /// Decay of every parameter, biases included; WeightDecay in the loss applies to named layers.
     double weight_decay = 0.0;
     bool decoupled = false;
 
@@ -71,7 +71,7 @@ struct Sgd {
         impl::require_not_negative("sgd's weight decay", weight_decay);
     }
 
-    /// An element of zeros whose gradient is zero stays so.
+    /// An element of zeros whose gradient is zero stays zero.
     [[nodiscard]] bool keeps_zeros() const { return true; }
     template <class Apply>
     void formula(std::int64_t step, const Segment&, Apply&& apply) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step does with an optimiser: the update, and on a device that repeats it the constants of the step before it.
+// The use of an optimiser in a step: the update and, on a device that repeats it, the step's constants before it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Where the formula's state begins in a segment.
+/// The address of the formula's state in a segment.
 template <class F, class Device>
 [[nodiscard]] FormulaState<F> state_in(const Update<Device>& u, const Segment& segment) {
     FormulaState<F> state;
@@ -54,7 +54,7 @@ void update_by_formula(const O& optimizer, const Update<Device>& u) {
     });
 }
 
-/// Of a class, so that cupola::ops can have it compiled: see compiled_training.hpp.
+/// A member of a class, so that cupola::ops can have it compiled: see compiled_training.hpp.
 template <class O, class Device>
 struct FormulaUpdate {
     static void apply(const O& optimizer, const Update<Device>& u) { update_by_formula(optimizer, u); }
@@ -62,7 +62,7 @@ struct FormulaUpdate {
 
 }  // namespace impl
 
-/// Changes the parameters and the state by one step.
+/// Updates the parameters and the state by one step.
 template <class O, class Device>
     requires Optimizer<O, Device>
 void update_parameters(const O& optimizer, const Update<Device>& u) {
@@ -73,7 +73,8 @@ void update_parameters(const O& optimizer, const Update<Device>& u) {
     }
 }
 
-/// Calls to.write(constants) for what update_parameters(optimizer, u) takes in this step, in the same order. Changes nothing.
+/// Calls to.write(constants) for the constants that update_parameters(optimizer, u) uses in this step, in the same order.
+/// Changes nothing else.
 template <class O, class Device, class Constants>
     requires RepeatableOptimizer<O, Device>
 void write_constants(const O& optimizer, const Update<Device>& u, Constants& to) {

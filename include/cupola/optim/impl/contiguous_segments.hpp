@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The segments of an update, for a pass whose elements do not know of each other: on a device where each pass is a
-// launch, neighbours with one coefficient are one range.
+// The segments of an update whose elements are independent of each other: on a device where each pass is a launch,
+// neighbouring segments with one coefficient are one range.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Calls each(segment) for what is to be one pass. A range takes the arena's padding with it: zeros whose gradient is
-/// zero, which `keeps_zeros` says the pass leaves so.
+/// Calls each(segment) for each range that is one pass. A range includes the arena's padding: zeros whose gradient is
+/// zero, which the pass leaves unchanged according to `keeps_zeros`.
 template <class Device, class Each>
 void for_each_contiguous_segment(const Update<Device>& u, bool keeps_zeros, const Each& each) {
-    constexpr std::int64_t line = alignment / sizeof(float);  // each parameter begins on one
+    constexpr std::int64_t line = alignment / sizeof(float);  // each parameter begins at a multiple of it
     bool joins = false;
     if constexpr (requires { Device::joins_segments; }) joins = Device::joins_segments && keeps_zeros;
     for (std::size_t i = 0; i < u.segments.size();) {

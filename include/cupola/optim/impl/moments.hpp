@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Adam's, PyTorch's way of writing it:
+/// The formula of Adam and AdamW, written as in PyTorch:
 ///
 ///   m = m + (1 - beta1) * (g - m),    v = v + (1 - beta2) * (g^2 - v)
 ///   w = w - decoupled * w,    w = w - step_size * m / (sqrt(v) * root_scale + epsilon)
@@ -30,7 +30,7 @@ struct AdamFormula {
     /// 1 - beta1 and 1 - beta2, rounded once.
     float first_fraction, second_fraction;
     float epsilon;
-    /// Rate times the decay that the averages do not see.
+    /// Rate times the decoupled decay.
     float decoupled;
     SquareLimit squarable{};
 
