@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An NVIDIA GPU as a device: memory, a stream, and the handles of cuDNN and cuBLASLt. Device `ordinal` of a training is
-// the GPU of that number (CUDA_VISIBLE_DEVICES chooses among them).
+// the GPU of that number (CUDA_VISIBLE_DEVICES selects the visible GPUs).
 //
-// Whether there is a driver and such a GPU is asked before anything else; without them DeviceError is thrown.
-// Work of a context is queued on its stream and done in order; what the host reads, copy_to_host waits for.
+// The context first checks that a driver and such a GPU exist, and throws DeviceError otherwise. Work of a context is
+// queued on its stream and runs in order; copy_to_host waits for the data that the host reads.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// How many GPUs this process sees. Throws DeviceError if there is no driver, one that is too old, or no GPU.
+/// The number of GPUs that this process sees. Throws DeviceError if there is no GPU, no driver, or one that is too old.
 [[nodiscard, gnu::cold]] inline int cuda_devices() {
     const auto version_text = [](int number) { return text(number / 1000, '.', number % 1000 / 10); };
     int driver = 0, runtime = 0, count = 0;
@@ -46,7 +46,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// While one of these lives, the calling thread's CUDA calls are of this device.
+/// During its lifetime the calling thread's CUDA calls go to this device.
 class OnCudaDevice {
 public:
     explicit OnCudaDevice(int ordinal) {
@@ -77,7 +77,7 @@ public:
         void* memory = nullptr;
         const cudaError_t status = cudaMalloc(&memory, bytes);
         if (status == cudaErrorMemoryAllocation) {
-            cudaGetLastError();  // it was reported here
+            cudaGetLastError();  // the error is reported here
             std::size_t free = 0, total = 0;
             cudaMemGetInfo(&free, &total);
             throw OutOfMemory(text(what, " need ", bytes_text(bytes), ", and the GPU has ", bytes_text(free),
@@ -110,12 +110,12 @@ private:
 
 struct CudaOptions {
     /// Whether matrix products and convolutions in float may round their factors to TF32's 10 bits, which tensor cores
-    /// multiply eight times as fast as float32. Otherwise they are float32 throughout.
+    /// multiply eight times as fast as float32. Otherwise all computation is in float32.
     bool tf32 = false;
-    /// Only algorithms whose results have the same bits each time.
+    /// Restricts the choice to algorithms whose results have the same bits each time.
     bool deterministic = false;
-    /// Which of cuDNN's engines are taken where it has an entry, and where it has none what was taken is entered. Null:
-    /// each run takes what cuDNN ranks first. May be shared by devices.
+    /// The cuDNN engines to use. For an operation without an entry, the engine that was chosen is added. If null, each run
+    /// uses the engines that cuDNN ranks first. May be shared by devices.
     std::shared_ptr<PlanChoices> plan_choices;
 };
 
@@ -123,14 +123,14 @@ namespace impl {
 class StepConstants;
 }
 
-/// Where, on the device, a step that is captured once and run many times finds what changes from one to the next. Null
-/// outside such a step: launches then take everything by value.
+/// The addresses, on the device, of the values that change between the runs of a step that is captured once and run many
+/// times. Null outside of such a step: launches then take all values as arguments.
 struct StepScalars {
-    /// 0 once a gradient was not finite: what changes parameters then does nothing.
+    /// 0 once a gradient was not finite: kernels that change parameters then do nothing.
     const std::int32_t* healthy = nullptr;
-    /// The step of RngKey, which random numbers are of.
+    /// The step of RngKey, on which random numbers depend.
     const std::uint32_t* step = nullptr;
-    /// Of the optimiser: the learning rate and its like.
+    /// The constants of the optimiser, such as the learning rate.
     impl::StepConstants* constants = nullptr;
 };
 
@@ -149,18 +149,18 @@ public:
         sums_ = CudaArena(sums_bytes, "the sums of a GPU");
     }
 
-    /// While what it returns lives, the calling thread works on this device.
+    /// During the lifetime of the result the calling thread works on this device.
     [[nodiscard]] impl::OnCudaDevice team() const { return impl::OnCudaDevice(ordinal_); }
-    /// From now on the calling thread's CUDA calls are of this device.
+    /// From now on the calling thread's CUDA calls go to this device.
     void own_thread([[maybe_unused]] int devices) const { impl::check_cuda(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
     [[nodiscard]] int ordinal() const { return ordinal_; }
     [[nodiscard]] const CudaOptions& options() const { return options_; }
     [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-    /// The stream that work is queued on: the context's own, unless a StreamScope lives.
+    /// The stream that work is queued on: the context's own, unless a StreamScope exists.
     [[nodiscard]] cudaStream_t stream() const { return other_stream_ != nullptr ? other_stream_ : stream_.get(); }
 
-    /// While one lives, kernels that are queued on the context go to another stream of its device.
+    /// During its lifetime, kernels that are queued on the context go to another stream of its device.
     class StreamScope {
     public:
         StreamScope(const CudaContext& context, cudaStream_t stream) : context_(context) {
@@ -175,22 +175,22 @@ public:
     };
     [[nodiscard]] cudnnHandle_t cudnn() const { return cudnn_.get(); }
     [[nodiscard]] cublasLtHandle_t cublas() const { return cublas_.get(); }
-    /// What operations look for on the device, while a step is queued.
+    /// The scalars that operations read on the device while a step is queued.
     [[nodiscard]] const StepScalars& step_scalars() const { return step_scalars_; }
     void set_step_scalars(const StepScalars& step_scalars) { step_scalars_ = step_scalars; }
-    /// Memory of the device for the partial sums and the results of one reduction at a time, in the stream's order.
+    /// Device memory for the partial sums and the results of one reduction at a time, in the stream's order.
     [[nodiscard]] std::byte* sums() const { return sums_.data(); }
     static constexpr std::size_t sums_bytes = std::size_t{1} << 15;
-    /// Pinned memory of the host, the same for the same number of bytes: for one user at a time, which waits for its
+    /// Pinned memory of the host, the same for the same number of bytes. It has one user at a time, which waits for its
     /// copies.
     [[nodiscard]] std::byte* staging(std::size_t bytes) const { return staging_.at_least(bytes); }
-    /// Queues a copy. Each place is on a device, or pinned.
+    /// Queues a copy. Both addresses are on a device or in pinned memory.
     void queue_copy(void* to, const void* from, std::size_t bytes) const {
         if (bytes != 0)
             impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
 
-    /// Waits until all that was queued is done. Not in a step.
+    /// Waits until all queued work is complete. Must not be called in a step.
     void synchronize() const { impl::check_cuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
 
 private:
@@ -222,41 +222,41 @@ struct Cuda {
     static constexpr bool has_nccl = true;
     /// Whether the host can read the device's memory.
     static constexpr bool host_memory = false;
-    /// Work is queued, and the host goes on: a training has at most two complete steps queued behind the one that is not.
+    /// Work is queued and the host continues: a training has at most two complete steps queued behind an incomplete one.
     static constexpr int max_steps_in_flight = 3;
-    /// Each pass of an optimiser is a launch: over neighbouring parameters in one.
+    /// Each pass of an optimiser is a launch, so neighbouring parameters are updated in one launch.
     static constexpr bool joins_segments = true;
     using Options = CudaOptions;
     using Context = CudaContext;
     using Arena = CudaArena;
     using Kernels = Cuda;
-    /// In parallel/cuda_queue.hpp.
+    /// Defined in parallel/cuda_queue.hpp.
     using Queue = CudaQueue;
 
     /// Queues a copy between two devices' memory.
     static void copy_between(CudaContext& context, void* to, const void* from, std::size_t bytes) {
         context.queue_copy(to, from, bytes);
     }
-    /// Bytes that are free on the calling thread's device.
+    /// The number of free bytes on the calling thread's device.
     [[nodiscard]] static std::size_t available_memory() {
         [[maybe_unused]] const int count = cuda_devices();
         std::size_t free = 0, total = 0;
         impl::check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return free;
     }
-    /// Queued on the context's stream; returns when `from` may be changed.
+    /// Queues a copy on the context's stream; returns when `from` may be changed.
     static void copy_from_host(CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes == 0) return;
         impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, context.stream()), "cudaMemcpyAsync");
         context.synchronize();
     }
-    /// Returns when the bytes are there.
+    /// Returns when the copy is complete.
     static void copy_to_host(CudaContext& context, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes == 0) return;
         impl::check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, context.stream()), "cudaMemcpyAsync");
         context.synchronize();
     }
-    /// "CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0": what the bits of a result depend on beside the GPU.
+    /// "CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0": the versions that, with the GPU, determine the bits of a result.
     [[nodiscard, gnu::cold]] static std::string library_version() {
         int runtime = 0;
         impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
@@ -266,7 +266,7 @@ struct Cuda {
                     cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
                     '.', cublas % 100);
     }
-    /// Calls add(name, text) for each thing of the machine that the bits of a result depend on. `options` are CudaOptions.
+    /// Calls add(name, text) for each property of the machine that the bits of a result depend on. `options` are CudaOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
         add("gpu", gpu_name());
@@ -274,7 +274,7 @@ struct Cuda {
         if (options.tf32) add("tf32", std::string("on"));
         if (options.deterministic) add("deterministic", std::string("on"));
     }
-    /// Of the first GPU that the process sees.
+    /// The name of the first GPU that the process sees.
     [[nodiscard, gnu::cold]] static std::string gpu_name() {
         cudaDeviceProp properties{};
         return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name : "a GPU without a name";

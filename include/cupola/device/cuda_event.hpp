@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A point in a context's stream that the host can ask about without waiting for it.
+// A point in a context's stream whose completion the host can query without waiting.
 #pragma once
 
 #include <cupola/core/error.hpp>
@@ -13,8 +13,8 @@ namespace impl {
 
 class StepEvent {
 public:
-    /// The event happens when all work queued so far is done. Always of one context. `captured`: while the stream is
-    /// being captured, for waits outside of the graph: the event then happens anew with each launch.
+    /// Records the completion of all work queued so far, for one context only. `captured`: while the stream is being
+    /// captured, for waits outside of the graph: the event then completes anew with each launch.
     void record(const CudaContext& context, bool captured = false) {
         const auto scope = context.team();
         if (!event_)
@@ -28,7 +28,7 @@ public:
         if (!event_) return true;
         const cudaError_t status = cudaEventQuery(event_.get());
         if (status == cudaErrorNotReady) {
-            cudaGetLastError();  // no error, but kept as one
+            cudaGetLastError();  // not an error, but CUDA stores it as one
             return false;
         }
         check_cuda(status, "cudaEventQuery");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work that is queued once and run many times: a CUDA graph of what a function queues on a context's stream. A launch
-// of the whole is one call of the host's.
+// Work that is queued once and run many times: a CUDA graph of the work that a function queues on a context's stream. The
+// host launches all of it with one call.
 //
-// Capturing runs nothing and waits for nothing. What cannot be captured (a wait, a copy from memory that is not pinned,
-// a library that does not allow it) ends it, refused() says why, and the caller queues the work each time.
+// Capturing runs nothing and waits for nothing. An operation that cannot be captured (a wait, a copy from memory that is
+// not pinned, a library that does not allow it) ends the capture; refused() then returns the reason, and the caller queues
+// the work each time.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +28,13 @@ using CudaGraphExec = CudaHandle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 
 class CapturedWork {
 public:
-    /// How many nodes a graph has of each cudaGraphNodeType; the last is of all that are newer.
+    /// The length of Nodes, which counts nodes per cudaGraphNodeType; the last entry counts all newer types.
     static constexpr std::size_t node_types = 16;
     using Nodes = std::array<std::int64_t, node_types>;
 
-    /// Captures what body() queues, in place of what there was. A DeviceError of body's, or of CUDA's once the capture
-    /// has begun, is stored as the reason of refused(); other exceptions of body are rethrown. During the capture the
-    /// calls of this thread are restricted, not those of others.
+    /// Captures the work that body() queues, and replaces the former graph. A DeviceError of body or, once the capture has
+    /// begun, of CUDA is stored as the reason of refused(); other exceptions of body are rethrown. During the capture the
+    /// calls of this thread are restricted, not those of other threads.
     template <class Body>
     void capture(const CudaContext& context, Body&& body) {
         destroy();
@@ -53,7 +54,7 @@ public:
     }
 
     [[nodiscard]] bool captured() const { return static_cast<bool>(exec_); }
-    /// Why the last capture was refused; empty where it was not.
+    /// The reason why the last capture failed; empty if it succeeded.
     [[nodiscard]] const std::string& refused() const { return refused_; }
 
     /// Queues the captured work.
@@ -62,7 +63,7 @@ public:
         check_cuda(cudaGraphLaunch(exec_.get(), context.stream()), "cudaGraphLaunch");
     }
 
-    /// Not while it runs.
+    /// Must not be called while the graph runs.
     void destroy() {
         exec_ = {};
         graph_ = {};
@@ -85,7 +86,7 @@ public:
     }
 
 private:
-    /// Ends a capture, which may have been broken, and forgets the error that broke it.
+    /// Ends a capture, which may be invalid, and clears the error that invalidated it.
     cudaError_t end(cudaStream_t stream) {
         graph_ = {};
         const cudaError_t status = cudaStreamEndCapture(stream, graph_.out());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pinned memory of the host: copies of a device pass through it, and its kernels read and write it.
+// Pinned memory of the host: a device's copies use it, and its kernels read and write it.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Memory of a fixed size, zeros at first. Every device's kernels read and write it at the host's
-/// address; what a kernel wrote is there for the host when an event after it has happened.
+/// Memory of a fixed size, initially zero. Every device's kernels read and write it at the host's address; the host sees
+/// what a kernel wrote once an event behind the kernel is complete.
 class CudaPinned {
 public:
     CudaPinned() = default;
@@ -25,7 +25,7 @@ public:
         if (bytes == 0) return;
         const cudaError_t status = cudaHostAlloc(memory_.out(), bytes, cudaHostAllocPortable | cudaHostAllocMapped);
         if (status == cudaErrorMemoryAllocation) {
-            cudaGetLastError();  // it is reported here
+            cudaGetLastError();  // the error is reported here
             throw OutOfMemory(text("this machine has no ", bytes_text(bytes), " of memory to pin for a GPU"));
         }
         check_cuda(status, "cudaHostAlloc");
@@ -41,8 +41,8 @@ private:
 
 class CudaStaging {
 public:
-    /// At least `bytes`: the same memory each time, unless more is asked for than ever before. Then what was there is
-    /// lost, once the copies that use it are done. Throws OutOfMemory.
+    /// At least `bytes`: the same memory each time, unless more is requested than ever before. Then the former contents are
+    /// lost, once the copies that use them are complete. Throws OutOfMemory.
     [[nodiscard]] std::byte* at_least(std::size_t bytes) {
         if (bytes > memory_.size()) memory_ = CudaPinned(bytes);
         return memory_.data();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device is: a type that names its options, its context and its memory.
+// The contract of a device: a type that names its options, its context and its memory.
 //
-//   Options   how one device object is set up (threads, ordinal); a plain struct.
-//   Context   what one worker thread computes with: streams, library handles, the thread team. Not shared. `ordinal()` is
-//             the device's number; while the result of `team()` lives, the calling thread computes with the
-//             device's threads.
-//             `own_thread(devices)` makes the calling thread the device's own for good, where `devices` compute side by side.
+//   Options   the settings of one device object (threads, ordinal); a plain struct.
+//   Context   the objects that one worker thread computes with: streams, library handles, the thread team. Not shared.
+//             `ordinal()` is the device's number; during the lifetime of the result of `team()`, the calling thread
+//             computes with the device's threads. `own_thread(devices)` permanently assigns the calling thread to the
+//             device, where `devices` devices compute side by side.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/contributing.md has the list.
@@ -57,7 +57,7 @@ concept HasCopies = requires(typename D::Context& context, std::byte* to, const 
 template <class D>
 concept Device = HasDeviceName<D> && HasContext<D> && HasArena<D> && HasCopies<D>;
 
-/// What `D` lacks as a device, or nothing.
+/// The error message for a type `D` that is not a device; empty if it is one.
 template <class D>
 [[nodiscard]] consteval CompileTimeMessage device_diagnostic() {
     CompileTimeMessage message;
@@ -95,7 +95,7 @@ CUPOLA_INLINE std::string bytes_text(std::size_t bytes) {
         const std::size_t tenth = unit / 10, t = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
         return text(t / 10, '.', t % 10, ' ', name);
     };
-    // What would round to 1000.0 of a unit is written in the next.
+    // A number that would round to 1000.0 of a unit is written in the next unit.
     if (bytes >= 999'950'000) return write(1'000'000'000, "GB");
     if (bytes >= 999'950) return write(1'000'000, "MB");
     if (bytes >= 1'000) return write(1'000, "kB");

@@ -2,8 +2,8 @@
 //
 // The CPU as a device: a fixed number of OpenMP threads per device object, oneDNN's engine and stream, and memory.
 //
-// Results depend on the number of threads (oneDNN splits weight gradients by it), so it is fixed when a device is
-// created, and a team of any other size is an error. Several `Host` devices in one process are several teams.
+// Results depend on the number of threads (oneDNN divides the work of weight gradients by it), so it is fixed when a
+// device is created, and a team of any other size is an error. Several `Host` devices in one process are several teams.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Zero-filled memory of the process, aligned to a page; large arenas ask for huge pages. Throws OutOfMemory.
+/// Zero-filled memory of the process, aligned to a page; large arenas request huge pages. Throws OutOfMemory.
 class HostArena {
 public:
     HostArena() = default;
@@ -57,24 +57,24 @@ struct ConvolutionAlgorithm;
 class HostQueue;
 
 struct HostOptions {
-    /// OpenMP threads of this device.
+    /// The number of OpenMP threads of this device.
     int threads = 1;
-    /// In a training whose devices use every processor of the process, each thread is bound to one of them. A thread
-    /// that moves leaves its part of a batch in another processor's cache: measured, a step of two threads takes 1.14
-    /// times as long.
+    /// In a training whose devices use every processor of the process, each thread is bound to one processor. A thread
+    /// that moves leaves its part of a batch in another processor's cache: without binding, a step of two threads was
+    /// measured to take 1.14 times as long.
     bool pinned = true;
-    /// How convolutions in float are computed: null for oneDNN's direct ones, or `&winograd` of
-    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is the device's and not a layer's.
+    /// The algorithm of convolutions in float: null for oneDNN's direct ones, or `&winograd` of
+    /// ops/host/winograd_convolution.hpp. It changes the bits of a result, so it is a setting of the device, not of a layer.
     const ConvolutionAlgorithm* convolution = nullptr;
 };
 
 /// The team of threads and the oneDNN handles of one host device. Made and used by one thread.
 class HostContext {
 public:
-    /// Throws DeviceError if the OpenMP runtime grants fewer threads than asked for.
+    /// Throws DeviceError if the OpenMP runtime provides fewer threads than requested.
     HostContext(int ordinal, const HostOptions& options);
 
-    /// While one of these lives, OpenMP regions that this thread starts have this device's number of threads.
+    /// During its lifetime, OpenMP regions that this thread starts have this device's number of threads.
     class Team {
     public:
         explicit Team(int threads) : before_(omp_get_max_threads()) {
@@ -97,17 +97,17 @@ public:
     [[nodiscard]] dnnl_engine_t engine() const { return engine_.get(); }
     [[nodiscard]] dnnl_stream_t stream() const { return stream_.get(); }
 
-    /// Makes the calling thread the device's own, of `devices` in the process.
+    /// Permanently assigns the calling thread to this device, one of `devices` in the process.
     void own_thread(int devices) const {
         pin_threads(devices);
         flush_denormals();
     }
-    /// Lets every thread of the team treat numbers below 1e-38 as zero, as every training system does: they cost
-    /// hundreds of cycles each and mean nothing in a gradient. For a thread that belongs to the device.
+    /// Makes every thread of the team treat numbers below 1e-38 as zero, as other training systems do: they cost hundreds
+    /// of cycles each and are irrelevant in a gradient. Called by a thread that belongs to the device.
     void flush_denormals() const;
 
-    /// Binds each thread of the team to a processor of its own, if it is to be and `devices` such devices use exactly
-    /// the processors that this process may use. For a thread that belongs to the device.
+    /// Binds each thread of the team to its own processor, if the options say so and `devices` such devices use exactly
+    /// the processors that this process may use. Called by a thread that belongs to the device.
     void pin_threads(int devices) const;
 
 private:
@@ -131,14 +131,14 @@ struct Host {
     using Context = HostContext;
     using Arena = HostArena;
     using Kernels = Host;
-    /// In parallel/host_queue.hpp.
+    /// Defined in parallel/host_queue.hpp.
     using Queue = HostQueue;
 
-    /// Bytes that this process can still allocate: the least of the memory that the system reports as available, of
-    /// what the limit of its control group leaves, and of what its limit of address space (`ulimit -v`) leaves.
+    /// The bytes that this process can still allocate: the minimum of the memory that the system reports as available and
+    /// of what the limits of its control group and of its address space (`ulimit -v`) leave.
     [[nodiscard]] static std::size_t available_memory();
     static void copy_from_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
-        if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of no bytes has no address
+        if (bytes != 0) std::memcpy(to, from, bytes);  // an arena of 0 bytes has no address
     }
     static void copy_to_host(HostContext&, std::byte* to, const std::byte* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);
@@ -147,11 +147,11 @@ struct Host {
     static void copy_between(HostContext&, void* to, const void* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);
     }
-    /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16": with the number of threads,
-    /// what the bits of a result depend on.
+    /// oneDNN's version, "3.2.0", and the instruction set it uses, "avx512_core_bf16"; with the number of threads, they
+    /// determine the bits of a result.
     [[nodiscard]] static std::string library_version();
     [[nodiscard]] static std::string library_isa();
-    /// Calls add(name, text) for each thing of the machine that the bits of a result depend on. `options` are HostOptions.
+    /// Calls add(name, text) for each property of the machine that the bits of a result depend on. `options` are HostOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
         add("convolution", std::string(options.convolution == nullptr ? "direct" : options.convolution->name));
@@ -165,7 +165,7 @@ static_assert(Device<Host>);
 
 namespace impl {
 
-/// The number after `key` in a file such as /proc/meminfo; `fallback` where there is none.
+/// The number after `key` in a file such as /proc/meminfo; `fallback` if there is none.
 std::size_t number_in_file(const char* path, std::string_view key, std::size_t fallback);
 
 }  // namespace impl
@@ -217,10 +217,10 @@ CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options)
 
 CUPOLA_INLINE void HostContext::flush_denormals() const {
 #if defined(__SSE__)
-    constexpr unsigned flags = 0x8040U;  // flush to zero, denormals are zero
+    constexpr unsigned flags = 0x8040U;  // flush to zero, and denormals are zero
     const Team scope = team();
-    // LLVM's runtime gives a team the calling thread's setting and takes back what a region changes; g++'s lets each
-    // thread keep its own.
+    // LLVM's runtime applies the calling thread's setting to a team and reverts changes made in a region; in g++'s runtime
+    // each thread keeps its own setting.
     _mm_setcsr(_mm_getcsr() | flags);
 #pragma omp parallel
     _mm_setcsr(_mm_getcsr() | flags);
@@ -252,7 +252,7 @@ CUPOLA_INLINE std::size_t Host::available_memory() {
     std::size_t group = limit;
     if (limit != unlimited) {
         std::size_t used = impl::number_in_file("/sys/fs/cgroup/memory.current", "", 0);
-        // Files that are kept in memory give way.
+        // The kernel frees the memory of cached files when needed.
         for (const char* const files : {"active_file ", "inactive_file "}) {
             const std::size_t kept = impl::number_in_file("/sys/fs/cgroup/memory.stat", files, 0);
             used -= std::min(used, kept);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a kernel is queued: the one place that launches. A call of a function, not the syntax of nvcc alone, so that a
-// kernel's launch is C++ that any compiler reads.
+// The one function that launches kernels. It is a function call, not nvcc's launch syntax, so any C++ compiler can parse
+// the launch of a kernel.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@ namespace impl {
 
 /// Queues `kernel(arguments...)` on `stream`, of the calling thread's device, for each thread of `grid` blocks of `block`
 /// threads. Each argument is converted to the type of its parameter and copied before the call returns. Throws
-/// DeviceError where the launch is refused; an error of the kernel itself is seen by a later call that waits for it.
+/// DeviceError if the launch fails; an error of the kernel itself is reported by a later call that waits for it.
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
                    Arguments&&... arguments) {

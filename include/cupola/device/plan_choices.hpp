@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of a library's algorithms was taken for which operation, as text, so that another run takes the same ones and
-// adds in the same order. One line per choice,
+// The algorithms of a library that were chosen for operations, as text, so that another run uses the same ones and adds
+// in the same order. One line per choice,
 //
-//   <what it is for>, a tab, <engine>, and for each knob a blank and <knob>=<value>
+//   <the operation's key>, a tab, <engine>, and for each knob a blank and <knob>=<value>
 //
-// sorted, after a line that names the format. The owner of a file reads and writes the text; a choice is
-// for one version of the library and one kind of device, which its key names, and texts of several can be put into one.
+// sorted, after a line that names the format. The owner of a file reads and writes the text. A choice applies to one
+// version of the library and one kind of device, which its key names; several texts can be joined to one.
 #pragma once
 
 #include <charconv>
@@ -25,21 +25,21 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// An engine of cuDNN's, by its number for a graph, and its knobs, each with a value.
+/// An engine of cuDNN, by its number for a graph, and its knobs with their values.
 struct EngineChoice {
     std::int64_t engine = 0;
     std::vector<std::pair<std::int64_t, std::int64_t>> knobs;
     friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
 };
 
-/// Used by the threads of all devices.
+/// Shared by the threads of all devices.
 class PlanChoices {
 public:
     static constexpr std::string_view head = "cupola plan choices 1";
 
     PlanChoices() = default;
-    /// Throws InvalidArgument with the line's number where `text` is not such a text. `name` says whose it is: a file's
-    /// name.
+    /// Throws InvalidArgument with the line's number if `text` does not have this format. `name` is the source in the
+    /// message, such as a file's name.
     explicit PlanChoices(std::string_view text, std::string_view name = "the text of plan choices") {
         read(text, name);
     }
@@ -50,7 +50,7 @@ public:
         if (place == choices_.end()) return std::nullopt;
         return place->second;
     }
-    /// Replaces what was there.
+    /// Replaces the entry of this key, if there is one.
     void set(const std::string& key, EngineChoice choice) {
         require(!key.empty() && key.find_first_of("\t\n\r") == std::string::npos,
                 "a plan's key is one line without tabs, and not empty");

@@ -3,10 +3,10 @@
 // The contract of a device's queue, on which a training queues the work of its steps. It lists every member; a device
 // that lacks one is rejected with one message.
 //
-//   D::Kernels                  the device whose operations the work is made of: the device itself, or another
+//   D::Kernels                  the device that provides the operations: the device itself, or another
 //   D::max_steps_in_flight      how many steps may be queued whose reports have not been read; 1 where work is complete
 //                               when the call that queues it returns
-//   D::host_memory              whether the host, and so every device of a training, reads the device's memory
+//   D::host_memory              whether the host, and so every device of a training, can read the device's memory
 //   D::copy_between(context, to, from, bytes)   queues a copy from another device's memory to the context's
 //   D::Queue                    made as Queue(context, sizes) on the device's own thread, and used by that thread; landed()
 //                               and finished() also by the thread that reads reports
@@ -18,20 +18,21 @@
 //   bool finished(step)                         whether that copy is there; throws DeviceError for work that failed
 //   std::byte* landed(step)                     the copy of one of the last max_steps_in_flight steps
 //   void mark(), bool reached()                 a point in the queue, and whether all work before it is complete
-//   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete; work beside
-//                                               the queue can wait for it
-//   BatchView take(replica, batch)              queues a copy of a batch to where recorded work reads it, unless the status
-//                                               is not healthy, and returns where that is; or returns the batch itself
-//   BatchView bring(batch)                      queues a copy of a batch that another device has taken to where this device reads
-//                                               it, in the place of its first replica's; or returns the batch itself
+//   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete; work
+//                                               of other streams can wait for it
+//   BatchView take(replica, batch)              queues a copy of a batch to the address that recorded work reads, unless
+//                                               the status is not healthy, and returns the copy; or returns the batch
+//                                               itself
+//   BatchView bring(batch)                      queues a copy of a batch that another device has taken to an address that
+//                                               this device reads, replacing its first replica's; or returns the batch
 //   void write(to, value)                       queues *to = value
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
-//                                               called once only, and what it queued is repeated afterwards
+//                                               called only once, and the work that it queued is repeated afterwards
 //   void set_constants(write)                   before an update that may be repeated: `write(to)` calls to.write(k) for each
 //                                               constant of this step and queues nothing
 //   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
-//   std::span<const V> on_host(context, from, count, copy)   what the host reads, in place or through `copy`
+//   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
 //   Recording                                   default-constructible, with `std::string refused() const`: why work is not
 //                                               repeated; empty if it is
@@ -48,7 +49,7 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a queue keeps memory for.
+/// The sizes of the memory that a queue keeps.
 struct QueueSizes {
     std::size_t status_bytes = 0;
     /// The replicas of the device, each with a batch of at most `batch_size` samples of `features` elements.
@@ -68,7 +69,7 @@ concept HasQueueProperties = requires(typename D::Kernels::Context& context, voi
 
 namespace impl {
 
-/// What a concept queues: nvcc takes no lambda in a requires-expression.
+/// The work that a concept queues: nvcc accepts no lambda in a requires-expression.
 struct NoWork {
     void operator()() const {}
 };
@@ -103,7 +104,7 @@ concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recordi
 template <class D>
 concept QueueingDevice = HasKernels<D> && HasQueueProperties<D> && HasQueue<D>;
 
-/// What `D` lacks as a device that a training queues steps on, or nothing.
+/// The error message for a type `D` on which a training cannot queue its steps; empty if it can.
 template <class D>
 [[nodiscard]] consteval CompileTimeMessage queue_diagnostic() {
     CompileTimeMessage message;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where an optimiser's constants are in a step that is captured once and run many times: its launches have places on the
-// device, the same in each step, and read there what the step has queued before them. They are computed once per step, then
-// applied:
+// The places of an optimiser's constants in a step that is captured once and run many times: the launches read them at
+// addresses on the device that are the same in each step, after the step has copied them there. They are computed once per
+// step, then applied:
 //
-//   begin(), write(k) for each constant in order, and what queues values()   this step's
-//   rewind(), the update, whose launches take<K>() their places in order     captured once, or launched anew each step
+//   begin(), write(k) for each constant in order, and a queued copy of values()   the constants of this step
+//   rewind(), the update, whose launches take<K>() their places in order          captured once, or launched in each step
 //
-// The constants that values() was first called after are those of every step: others throw InvalidArgument, as nothing
-// captured would fit them.
+// The first call of values() fixes the sequence of constants for every step: another sequence throws InvalidArgument,
+// because no captured launch would fit it.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ namespace impl {
 
 class StepConstants {
 public:
-    /// Enough for LAMB over 5,000 parameters; what a step does not use costs it nothing.
+    /// Enough for LAMB over 5,000 parameters; bytes that a step does not use cost it nothing.
     static constexpr std::size_t max_bytes = std::size_t{1} << 18;
     /// Each constant begins at a multiple of this, for loads of 16 bytes.
     static constexpr std::size_t each_aligned = 16;
@@ -37,10 +37,10 @@ public:
     /// `place` is on the device.
     explicit StepConstants(CudaArena place)
         : arena_(std::move(place)), on_device_(arena_.data()), capacity_(arena_.size()) {}
-    /// In memory of the device that outlives this, aligned as its kind is.
+    /// `on_device` is in device memory that outlives this object, with an arena's alignment.
     StepConstants(std::byte* on_device, std::size_t bytes) : on_device_(on_device), capacity_(bytes) {}
 
-    /// Before the step's constants are written.
+    /// Called before the step's constants are written.
     void begin() {
         if (!fixed_) sequence_.clear();
         values_.clear();
@@ -59,16 +59,16 @@ public:
         values_.resize(end);
         std::memcpy(values_.data() + offset, &k, sizeof(K));
     }
-    /// Before each update that takes them.
+    /// Called before each update that takes the constants.
     void rewind() { place_ = 0; }
-    /// Where the next constant is on the device.
+    /// The address of the next constant on the device.
     template <class K>
     [[nodiscard]] const K* take() {
         require_kind(type_name<K>());
         return reinterpret_cast<const K*>(on_device_ + sequence_[place_++].offset);
     }
 
-    /// The constants since begin(), as they are to lie on the device, a multiple of 16 bytes; until the next begin().
+    /// The constants since begin() in their layout on the device, a multiple of 16 bytes; valid until the next begin().
     [[nodiscard]] std::span<const std::byte> values() const {
         require(place_ == sequence_.size(), "the optimiser has ", place_, " constants in this step and had ",
                 sequence_.size(), " in the first: ", captured_once);
@@ -87,7 +87,7 @@ private:
     template <class K>
     static constexpr std::size_t aligned_size = (sizeof(K) + each_aligned - 1) / each_aligned * each_aligned;
 
-    /// That the next constant is of the first step's type.
+    /// Throws InvalidArgument unless the next constant is of the first step's type.
     void require_kind(std::string_view type) const {
         require(place_ < sequence_.size(), "the optimiser has more constants in this step than the ", sequence_.size(),
                 " of the first: ", captured_once);
@@ -102,7 +102,7 @@ private:
     std::vector<Constant> sequence_;
     /// The number of the constant that is written or taken next.
     std::size_t place_ = 0;
-    /// Whether the sequence is that of every step. A sequence broken off before its values were asked for never is.
+    /// Whether the sequence is fixed. A sequence that was broken off before values() was called is never fixed.
     mutable bool fixed_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits for a condition by polling, with a deadline, and without a call of CUDA that blocks.
+// Waits for a condition by polling, with a deadline and without a blocking call of CUDA.
 #pragma once
 
 #include <ctime>
@@ -12,11 +12,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Polls before the first sleep: a sleep of 20 us took 100 us, longer than most waits.
+/// The number of polls before the first sleep: a sleep of 20 us took 100 us, longer than most waits.
 inline constexpr int turns_before_sleep = 1000;
 
-/// Returns when happened() returns true. Polls first, as most waits are short, and then sleeps between two polls. Throws
-/// DeviceError with `message` after so many seconds.
+/// Returns when happened() returns true. Polls first, because most waits are short, and then sleeps between two polls.
+/// Throws DeviceError with `message` at the deadline.
 template <class Happened, class... Parts>
 void wait_until(Happened&& happened, double seconds, const Parts&... message) {
     const double start = monotonic_seconds();

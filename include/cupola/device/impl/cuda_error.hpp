@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ownership and errors for the C interfaces of cuDNN and cuBLASLt, beside those of CUDA's runtime.
+// Ownership and errors for the C interfaces of cuDNN and cuBLASLt, in addition to those of CUDA's runtime.
 #pragma once
 
 #include <string_view>

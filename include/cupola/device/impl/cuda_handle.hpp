@@ -14,7 +14,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The calling thread's device, for a message; -1 where CUDA does not know it.
+/// The calling thread's device, for a message; -1 if CUDA does not know it.
 [[nodiscard, gnu::cold]] inline int current_cuda_device() {
     int device = -1;
     return cudaGetDevice(&device) == cudaSuccess ? device : -1;
@@ -30,12 +30,11 @@ namespace impl {
 inline void check_cuda(cudaError_t status, std::string_view call) {
     if (status == cudaSuccess) [[likely]]
         return;
-    cudaGetLastError();  // it is reported here, and not by the next launch
+    cudaGetLastError();  // the error is reported here, and not by the next launch
     throw_cuda("CUDA", call, cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
-/// Owns one object of these libraries. `destroy` is the C function that frees it; what it answers is of no use to
-/// anyone.
+/// Owns one object of these libraries. `destroy` is the C function that frees it; its result is ignored.
 template <class T, auto destroy>
 class CudaHandle {
 public:
@@ -49,7 +48,7 @@ public:
         if (object_ != T{}) destroy(object_);
     }
     [[nodiscard]] T get() const { return object_; }
-    /// Where a C function that creates an object writes it. Only for an empty handle.
+    /// The address to which a C function that creates an object writes it. Only for an empty handle.
     [[nodiscard]] T* out() { return &object_; }
     explicit operator bool() const { return object_ != T{}; }
 

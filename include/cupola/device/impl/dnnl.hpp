@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Throws DeviceError with the call's name and oneDNN's own word for the status.
+/// Throws DeviceError with the call's name and oneDNN's name of the status.
 inline void check_dnnl(dnnl_status_t status, std::string_view call) {
     if (status != dnnl_success) [[unlikely]] {
         throw DeviceError(text("oneDNN's ", call, " failed: ", dnnl_status2str(status)));
@@ -37,7 +37,7 @@ public:
         if (object_ != nullptr) destroy(object_);
     }
     [[nodiscard]] T get() const { return object_; }
-    /// Where a C function that creates an object writes it. Only for an empty handle.
+    /// The address to which a C function that creates an object writes it. Only for an empty handle.
     [[nodiscard]] T* out() { return &object_; }
     explicit operator bool() const { return object_ != nullptr; }
 
