@@ -23,11 +23,11 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct CheckpointOptions {
-    /// Steps between two checkpoints; 0 for the one at the end only.
+    /// Steps between two checkpoints; 0 for only the one at the end.
     std::int64_t every = 1000;
     /// The texts that describe the run. `images_seen` is added, the position in the stream of samples.
     CheckpointInfo info{};
-    /// The smoothed losses of the log, stored too if given; see `restore_losses`.
+    /// The smoothed losses of the log, which are stored too if given; see `restore_losses`.
     const LossAverages* losses = nullptr;
 };
 

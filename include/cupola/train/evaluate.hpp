@@ -9,8 +9,8 @@
 namespace cupola::inline CUPOLA_ABI {
 
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
-/// batches in its own memory, `provide_slots` receives the number of devices that ask. `weights` says whether the
-/// trained parameters are evaluated or their moving averages.
+/// batches in its own memory, its `provide_slots` is called with the number of devices. `weights` selects the trained
+/// parameters or their moving averages.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);

@@ -2,7 +2,7 @@
 //
 // fit(training, batches, {.steps = 1000}, callbacks...): the training loop.
 //
-// A callback is any object with any of these hooks; one that has none of them does not compile:
+// A callback is any object with any of these hooks; an object without a hook does not compile:
 //
 //   void on_begin(Run&)                        before the first step
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
@@ -14,8 +14,8 @@
 //   void inspect(const Inspection<Device>&)    on the first device's thread; see parallel/inspection.hpp
 //
 // Where steps are queued (`Cuda`), a report comes up to two steps later, except that of an inspected step, and the
-// training that on_step sees is then that of the newest step. A callback that needs the training exactly as it is after
-// a step has:
+// training that on_step sees is then in the state of the newest step. A callback that needs the training exactly as it is
+// after a step has:
 //
 //   bool synchronize_after(std::int64_t step)  whether the report of this step has to come before the next is queued
 //
@@ -54,7 +54,8 @@ concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
 template <class C>
 concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
 
-/// What is wrong with `C` as a callback, or nothing. Rejects a hook with other parameters, which would never be called.
+/// The error message for a type `C` that is not a callback; empty if it is one. Rejects a hook with other parameters, which
+/// would never be called.
 template <class C>
 [[nodiscard]] consteval CompileTimeMessage callback_diagnostic() {
     CompileTimeMessage message;
@@ -72,7 +73,7 @@ template <class C>
     return message;
 }
 
-/// What is wrong with `Batches` as the batches of `Training`, or nothing.
+/// The error message for `Batches` that do not fit `Training`; empty if they do.
 template <class Training, class Batches>
 [[nodiscard]] consteval CompileTimeMessage batches_diagnostic() {
     CompileTimeMessage message;
@@ -86,7 +87,7 @@ template <class Training, class Batches>
 }
 
 struct FitOptions {
-    /// Steps to make from where the training stands.
+    /// The number of steps to make from the training's current step.
     std::int64_t steps = 1000;
 };
 
@@ -108,7 +109,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
-    /// The first exception of a callback after a step.
+    /// The first exception of an on_step.
     std::exception_ptr thrown;
     [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
         if constexpr (requires { callback.on_step(report, run); }) {
@@ -165,7 +166,7 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         report_all(0);
         if (thrown != nullptr) std::rethrow_exception(thrown);
     } catch (...) {
-        // The first error is reported; a later one of a callback's on_end (a full disk) is not.
+        // The first error is thrown; a later error of a callback's on_end (a full disk) is not.
         [[maybe_unused]] const auto end_quietly = [&](auto& callback) {
             try {
                 end(callback);

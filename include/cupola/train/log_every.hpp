@@ -6,8 +6,8 @@
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
-// tutorial divided it by the number of replicas). What else LogOptions asks for follows on the same line; as JSON the
-// line is one object.
+// tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line; as JSON
+// the line is one object.
 #pragma once
 
 #include <cerrno>
@@ -27,20 +27,20 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// Which loss a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged gradient;
+/// The loss that a line shows: the mean over the replicas, weighted by samples, whose gradient is the averaged gradient;
 /// that of the last replica (as in the tutorial); or the mean and each replica's.
 enum class LossReduction : std::uint8_t { mean, last_replica, each_replica };
 
 struct LogOptions {
-    /// Steps between two lines, the first at step 0; 0 for none.
+    /// Steps between two lines, the first at step 0; 0 for no lines.
     std::int64_t every = 10;
-    /// Not closed.
+    /// The file is not closed.
     std::FILE* file = stdout;
     LossReduction loss = LossReduction::mean;
     bool learning_rate = false;
     /// Each part of the loss by name, raw and smoothed over the steps.
     bool parts = false;
-    /// One JSON object per line, with everything in it.
+    /// Writes one JSON object per line, with all values in it.
     bool json = false;
 };
 
@@ -103,7 +103,7 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
         std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
     if (!kept) {
         const int error = errno;
-        __fpurge(options_.file);  // or the end of the process would write it once more, and could be ended by a signal
+        __fpurge(options_.file);  // else the exit would write it again, and a signal could interrupt it
         impl::throw_joined<DataError>(
             {"the log line of step ", report.step, " could not be written: ", std::strerror(error)});
     }
@@ -111,7 +111,7 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
     samples_ = steps_ = 0;
 }
 
-// printf's own way with values: a template would be compiled for each combination of their types.
+// Takes values as printf does: a template would be compiled for each combination of their types.
 CUPOLA_INLINE void LogEvery::put(const char* format, ...) {
     char piece[160];
     std::va_list values;

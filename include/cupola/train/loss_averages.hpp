@@ -28,7 +28,7 @@ public:
 
     void update(const StepReport& report);
 
-    /// The parts in the order of the collection.
+    /// The parts, in the order of the collection.
     [[nodiscard]] std::span<const Entry> parts() const { return entries_; }
     [[nodiscard]] const Entry& total() const { return total_; }
 

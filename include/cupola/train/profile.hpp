@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// profile(training, batches, {.steps = 20}): where the time of a training step goes, as a table.
+// profile(training, batches, {.steps = 20}): the times of the parts of a training step, as a table.
 //
 //   std::fputs(to_string(profile(training, batches)).c_str(), stdout);
 //
-// It makes steps of training like any other and measures the time of each of their parts on the first device: every
-// operation of the network, forward and backward, and the work around them. The time of a part is the median over the
+// It makes ordinary steps of training and measures the time of each of their parts on the first device: every operation
+// of the network, forward and backward, and the work around them. The time of a part is the median over the
 // steps of its time in one step, for any number of replicas and batches in it; "the rest" is the time outside all
 // parts. A part's roofline is the longer of two times: its multiply-adds at the rate of a large matrix product, and the
-// bytes that it has to read and to write at the rate of a large copy, both measured on the same device at the start.
+// bytes that it reads and writes at the rate of a large copy; both rates are measured on the same device at the start.
 // A part whose data is in a cache can be faster than that roofline.
 #pragma once
 

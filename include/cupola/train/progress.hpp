@@ -15,7 +15,7 @@ namespace cupola::inline CUPOLA_ABI {
 class Progress {
 public:
     Progress() = default;
-    /// `shown` is chosen by the program.
+    /// `shown` is set by the program.
     Progress(bool shown, std::FILE* file) : line_(shown, file) {}
 
     void on_step(const StepReport& report, Run& run) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ProgressLine: on a terminal, one line of standard error that is overwritten: the progress, and the remaining time.
-// The cursor waits at its beginning, for a line of the log to be written over it. Nothing is printed if standard error
+// The cursor stays at its beginning, so that a line of the log overwrites it. Nothing is printed if standard error
 // is not a terminal.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace cupola::inline CUPOLA_ABI {
 class ProgressLine {
 public:
     ProgressLine() : ProgressLine(isatty(fileno(stderr)) != 0, stderr) {}
-    /// `shown` is chosen by the program.
+    /// `shown` is set by the program.
     ProgressLine(bool shown, std::FILE* file) : shown_(shown), file_(file) {}
 
     /// Shows "<done> of <all> <what>, 0:01:30 left", for work that began at `started` by `monotonic_seconds`: at most

@@ -14,9 +14,9 @@ namespace cupola::inline CUPOLA_ABI {
 /// A training run as callbacks see it.
 struct Run {
     std::int64_t first_step = 0, last_step = 0;
-    /// The time of its beginning, by `monotonic_seconds`.
+    /// The time of the run's beginning, by `monotonic_seconds`.
     double started = 0;
-    /// Set by a callback: the run ends after this step.
+    /// Set by a callback to end the run after this step.
     bool stop = false;
 };
 

@@ -21,14 +21,14 @@ struct ProfiledPart {
     /// The layer's name and the types of the layers in the operation: "conv1", "Conv2d<64, 5> + ReLU"; or "" and
     /// "optimiser".
     std::string name, what;
-    /// "forward", "backward", or "" beside the network.
+    /// "forward", "backward", or "" for work that is not of the network.
     std::string_view pass{};
-    /// Of one step.
+    /// The time in one step.
     double seconds = 0;
-    /// Its work: floating-point operations, and bytes read and written. 0 if not known.
+    /// The part's floating-point operations, and the bytes that it reads and writes. 0 if not known.
     double operations = 0, bytes = 0;
 
-    /// The least seconds at these rates; 0 if not known.
+    /// The minimum time in seconds at these rates; 0 if not known.
     [[nodiscard]] double roofline(const PeakRates& rates) const {
         return std::max(operations / rates.operations, bytes / rates.bytes);
     }
@@ -36,12 +36,12 @@ struct ProfiledPart {
 
 struct StepProfile {
     std::int64_t steps = 0;
-    /// Of all replicas.
+    /// The samples of all replicas.
     double samples_per_step = 0;
-    /// Of a whole step, and outside all parts; medians, so they do not add up exactly.
+    /// The time of a whole step, and the time outside all parts; medians, so they do not add up exactly.
     double seconds = 0, rest = 0;
     PeakRates rates{};
-    /// In the order of a step.
+    /// The parts in the order of a step.
     std::vector<ProfiledPart> parts;
 
     /// The sum of all parts' rooflines.
@@ -80,7 +80,7 @@ namespace impl {
 
 }  // namespace impl
 
-/// The table: milliseconds and share of the step, the rates reached, the roofline and the fraction of it that was reached.
+/// The table: milliseconds and fraction of the step, the achieved rates, the roofline and the achieved fraction of it.
 [[nodiscard, gnu::cold]] inline std::string to_string(const StepProfile& profile) {
     std::vector<std::vector<std::string>> cells{
         {"name", "part", "pass", "ms", "share", "GFLOP/s", "GB/s", "bound ms", "of bound"}};
@@ -91,7 +91,7 @@ namespace impl {
     }
     cells.push_back(impl::profile_row(profile, {.name = {}, .what = "the rest", .seconds = profile.rest}));
     cells.push_back(impl::profile_row(profile, total));
-    // The roofline of the whole is the sum of the parts', whatever bounds each.
+    // The roofline of the step is the sum of the parts' rooflines.
     cells.back()[7] = impl::decimals(1e3 * profile.roofline(), 3);
     cells.back()[8] = impl::decimals(profile.roofline() / profile.seconds, 2);
     return impl::aligned_table(cells) +

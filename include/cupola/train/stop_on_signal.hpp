@@ -25,7 +25,7 @@ public:
         struct sigaction action {};
         action.sa_handler = [](int signal) {
             received() = signal;
-            // The second signal, either of the two, has the default action.
+            // Restores the default action for the second signal, of either kind.
             std::signal(SIGINT, SIG_DFL);
             std::signal(SIGTERM, SIG_DFL);
         };

@@ -3,16 +3,16 @@
 // SummaryWriter: the summaries of TensorFlow's CIFAR-10 tutorial for TensorBoard, under its names without the tower's
 // prefix:
 //
-//   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and "total_loss (raw)" as they are; with
+//   scalars      total_loss, cross_entropy, local3/weight_loss, ...: smoothed, and not smoothed as "total_loss (raw)"; with
 //                several replicas "total_loss (replica 0)"; learning_rate, examples/sec, Precision @ 1 (training batch)
 //   histograms   conv1/weights, conv1/biases, their averaged gradients conv1/weights/gradients, and conv1/activations
 //                of each named layer with parameters: after its activation function, for the first replica's batch
 //   images       images/image/0, ...: the first samples as the network sees them; conv1/filters
 //   text         hyper_parameters and network, once, at the run's beginning
 //
-// with the scalar conv1/sparsity (zeros among the activations) and, only where there are such values,
-// conv1/weights/not_finite. It is both an inspector and a callback: `inspect` collects values on a device's thread,
-// `on_step` adds the scalars and writes all as one event.
+// The scalar conv1/sparsity is the fraction of zeros among the activations; conv1/weights/not_finite is written only if
+// there are such values. The class is both an inspector and a callback: `inspect` collects values on a device's thread,
+// `on_step` adds the scalars and writes all of them as one event.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct SummaryOptions {
-    /// A summary every so many steps, the first at step 0; 0 for none.
+    /// Steps between two summaries, the first at step 0; 0 for no summaries.
     std::int64_t every = 100;
     /// The number of samples of a batch that are shown as images.
     std::int64_t images = 3;
-    /// Name and value of each, shown as a table.
+    /// The name and the value of each, shown as a table.
     std::vector<std::pair<std::string, std::string>> hyper_parameters{};
     /// A text such as `summary<Net>(batch)`.
     std::string network{};
@@ -45,7 +45,7 @@ struct SummaryOptions {
 
 class SummaryWriter {
 public:
-    /// Of a network with these layers, `Net::layers`. The sink has to outlive the summaries.
+    /// `layers` are the network's, `Net::layers`. The sink must outlive the writer.
     SummaryWriter(SummarySink& sink, std::span<const LayerInfo> layers, SummaryOptions options = {})
         : sink_(&sink), options_(std::move(options)), values_(layers) {
         require(options_.every >= 0, "a summary is written every 0 (never) or more steps, not ", options_.every);
@@ -84,9 +84,9 @@ public:
         if (should_inspect(report.step)) write(report);
     }
 
-    /// Stored in a checkpoint and restored when the run is resumed, so that the smoothed losses continue.
+    /// The smoothed losses; a checkpoint stores them, so that they continue when the run is resumed.
     [[nodiscard]] LossAverages& losses() { return losses_; }
-    /// The seconds that all summaries together have taken so far.
+    /// The total time of all summaries so far, in seconds.
     [[nodiscard]] double seconds() const { return seconds_; }
 
 private:

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TrainingRun: what a training run is beside its network and its data: the header that it prints, its log, a folder with
-// checkpoints, log and TensorBoard's events, where it goes on after it was stopped, signals, the accuracy at the end.
+// TrainingRun: the parts of a training run other than its network and its data: the header that it prints, its log, a
+// folder with checkpoints, log and TensorBoard's events, the resume of a stopped run, signals, the final accuracy.
 //
 //   TrainingRun run({.folder = "run1", .resume = Resume::if_there, .max_steps = 10'000});
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
 //   run.say_header(training);
 //   return run.train(training, batches, test);     0, or 128 and the number of the signal that stopped it
 //
-// The folder has, when the run has ended or was stopped:
+// When the run has ended or was stopped, the folder contains:
 //
 //   model-<step>.safetensors     checkpoints (train/checkpoint_every.hpp); model-best.safetensors with `keep_best`
 //   train.log                    the lines of the log, appended to
-//   events.out.tfevents...       what TensorBoard shows, if `events` is given
+//   events.out.tfevents...       the summaries for TensorBoard, if `events` is given
 //
-// A checkpoint keeps what the run says of itself (`info()`). A run that goes on is compared with it: other settings are
-// refused, and so is another machine where the bits would be others.
+// A checkpoint contains the description of its run (`info()`). A resumed run is compared with it: a run with other
+// settings is rejected, and so is another machine if it would change the bits.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,8 @@ struct NoTest {};
 
 class TrainingRun {
 public:
-    /// Makes the folder and locks it, before anything is computed. Throws DataError for one that another training uses, that
-    /// cannot be written, or that is to be gone on from and does not exist; InvalidArgument for options that need a folder.
+    /// Makes the folder and locks it before any computation. Throws DataError for a folder that another training uses, that
+    /// cannot be written, or that is to be resumed and does not exist; InvalidArgument for options that need a folder.
     [[gnu::cold]] explicit TrainingRun(TrainingRunOptions options)
         : options_(std::move(options)), output_(options_.log.json, options_.log.file) {
         check_run_options(options_);
@@ -76,14 +76,14 @@ public:
     [[nodiscard]] bool has_folder() const { return !options_.folder.empty(); }
     [[nodiscard]] const StandardOutput& output() const { return output_; }
 
-    /// What the run says of itself, in its checkpoints and in TensorBoard: what is set before `train`, and what `describe`
-    /// adds. Two entries whose values differ are two different runs.
+    /// The description of the run in its checkpoints and in TensorBoard: the entries that are set before `train`, and those
+    /// that `describe` adds. Runs that differ in the value of an entry are different runs.
     [[nodiscard]] CheckpointInfo& info() { return info_; }
 
     /// Adds the settings of the training that have no entry yet: batch_size, replicas, accumulation, seed, optimizer,
-    /// learning_rate, averaging, bn_stats, moving_average, precision; and what the bits depend on beside them, as the device
-    /// says, and the number of `ranks` of a collective. `train` does so itself; a program calls it before for
-    /// entries of its own to come after these, or to replace one.
+    /// learning_rate, averaging, bn_stats, moving_average, precision; also the device's properties that the bits depend on,
+    /// and the number of `ranks` of a collective. `train` calls it too; a program calls it earlier to add its own entries
+    /// after these, or to replace one.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void describe(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training) {
         const auto& options = training.options;
@@ -105,15 +105,15 @@ public:
             D::describe(options.device,
                         [this](std::string_view key, std::string value) { add(key, std::move(value)); });
         }
-        // A collective adds up the ranks in an order of its own; a function of the rows gives the same sum for any number.
+        // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
         if constexpr (AveragesBuckets<Averaging, D>) {
             add("ranks", text(options.devices * (training.all_replicas() / options.replicas)));
         }
     }
 
-    /// Says what is trained: the network as a table, the memory, the replicas and where they run, the optimiser, the
-    /// schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line for each layer with the
-    /// device of each replica.
+    /// Prints a description of the training: the network as a table, the memory, the replicas and their devices, the
+    /// optimiser, the schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line per
+    /// layer with the device of each replica.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
     void say_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
                     const std::string& where = {}, bool placement = false) const {
@@ -137,10 +137,10 @@ public:
         output_.say(text("learning rate: ", learning_rate_description_of(options.optimizer)));
     }
 
-    /// Goes on from the folder's checkpoint as `resume` says, trains up to `max_steps` steps, with the log, the summaries and
-    /// the checkpoints, and says the accuracy on `test`, which `evaluate` takes (or NoTest{}), of the parameters and of their
-    /// moving averages. `callbacks` are called between the log's and the folder's. SIGINT and SIGTERM end the training after
-    /// the step. Returns the exit status of a program: 0, or 128 and the signal's number.
+    /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries
+    /// and the checkpoints, and prints the accuracy on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of
+    /// their moving averages. `callbacks` are called after the log's and before the folder's. SIGINT and SIGTERM end the
+    /// training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
     template <class Training, class Batches, class Test, class... Callbacks>
     int train(Training& training, Batches&& batches, Test&& test, Callbacks&&... callbacks) {
         using Net = typename Training::NetworkType;
@@ -189,7 +189,7 @@ public:
         const double begun = monotonic_seconds();
         int signal = 0;
         {
-            StopOnSignal signals;  // while it trains: a Ctrl-C in the evaluation ends the process
+            StopOnSignal signals;  // during training: a Ctrl-C in the evaluation ends the process
             fit(training, batches, {.steps = steps}, to_output, to_log, Progress{}, callbacks..., summaries,
                 checkpoints, signals);
             signal = signals.signal();
@@ -214,7 +214,7 @@ private:
         return Net::input_shape.rank == 3 ? "images" : "samples";
     }
 
-    /// In the place of a function in a requires-expression, where nvcc takes no lambda.
+    /// Used instead of a function in a requires-expression, where nvcc accepts no lambda.
     struct Ignored {
         void operator()(std::string_view, const std::string&) const {}
     };
@@ -235,7 +235,7 @@ private:
         if (!found.checkpoint) return;
         try {
             training.restore(found.checkpoint->state);
-        } catch (const InvalidArgument& cause) {  // anyway, with another optimiser or averages begun or given up
+        } catch (const InvalidArgument& cause) {  // `anyway`, with another optimiser, or with averages added or removed
             throw InvalidArgument(text(found.path, " cannot be gone on from: ", cause.what()));
         }
         restore_losses(found.checkpoint->info, losses_);
@@ -260,7 +260,7 @@ private:
     StandardOutput output_;
     std::optional<CheckpointDirectory> folder_;
     CheckpointInfo info_;
-    /// Smoothed, as the checkpoint has them that the run goes on from.
+    /// The smoothed losses of the checkpoint that the run is resumed from.
     LossAverages losses_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a TrainingRun is made with, for a file that only sets it, such as one with a command line.
+// The options of a TrainingRun, for a file that only sets them, such as one with a command line.
 #pragma once
 
 #include <cstdint>
@@ -13,60 +13,60 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// What a run does with the checkpoints that are in its folder.
+/// The use of the checkpoints that are in a run's folder.
 enum class Resume : std::uint8_t {
-    no,        ///< a folder with checkpoints is refused: nothing is deleted
-    if_there,  ///< goes on from the newest valid one, or begins where there is none
-    yes,       ///< goes on, and throws where there is none
-    anyway     ///< goes on from one of other settings too, and says which
+    no,        ///< rejects a folder with checkpoints; nothing is deleted
+    if_there,  ///< resumes from the newest valid checkpoint, or starts anew if there is none
+    yes,       ///< resumes, and throws if there is no checkpoint
+    anyway     ///< resumes also from a checkpoint with other settings, and prints which
 };
 
-/// How errors and messages name the options of a run: a program with a command line gives its flags.
+/// The names of a run's options in errors and messages: a program with a command line sets them to its flags.
 struct RunOptionNames {
     std::string folder = ".folder";
     std::string resume = "Resume::yes", resume_anyway = "Resume::anyway";
     std::string keep_best = ".keep_best";
     std::string max_steps = ".max_steps";
-    /// What may differ between two parts of a run: "X and Y may change".
+    /// The options that may differ between two parts of a run: "X and Y may change".
     std::string may_change = ".max_steps and the options of logs, summaries and checkpoints";
 };
 
 struct TrainingRunOptions {
-    /// Where checkpoints, log and events are kept; nothing is kept where it is empty.
+    /// The folder of the checkpoints, the log and the events; nothing is stored if it is empty.
     std::string folder{};
     Resume resume = Resume::no;
-    /// False for all but the first of several processes: they read the folder where the run goes on, and write nothing.
+    /// False for all but the first of several processes: they read the folder when the run is resumed, and write nothing.
     bool writes = true;
-    /// The steps of the whole run, those before a resume included.
+    /// The steps of the whole run, including those before a resume.
     std::int64_t max_steps = 1000;
 
-    /// Of the lines on standard output, and with another file of those in the folder. With `json` every message is an
-    /// object.
+    /// The options of the lines on standard output and, with another file, of those in the folder. With `json` every
+    /// message is an object.
     LogOptions log{};
 
-    /// Steps between two checkpoints; 0 for one at the end.
+    /// Steps between two checkpoints; 0 for only the one at the end.
     std::int64_t checkpoint_every = 1000;
-    /// The newest checkpoints that are kept.
+    /// The number of checkpoints that are kept, the newest ones.
     int keep_checkpoints = 5;
-    /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one of the largest accuracy.
+    /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy.
     bool keep_best = false;
 
-    /// Opens what summaries are written to, `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null
-    /// for no summaries.
+    /// Opens the sink of the summaries: `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null for
+    /// no summaries.
     std::unique_ptr<SummarySink> (*events)(const std::string& folder) = nullptr;
-    /// Steps between two summaries; 0 for none.
+    /// Steps between two summaries; 0 for no summaries.
     std::int64_t summary_every = 100;
 
     RunOptionNames names{};
 };
 
-/// Whether there has to be a checkpoint to go on from.
+/// Whether there must be a checkpoint to resume from.
 [[nodiscard]] inline bool must_resume(const TrainingRunOptions& options) {
     return options.resume == Resume::yes || options.resume == Resume::anyway;
 }
 
-/// Throws InvalidArgument for options that do not go together. TrainingRun does so too; a program that reads its data first may
-/// ask before.
+/// Throws InvalidArgument for options that exclude each other. TrainingRun calls it too; a program that reads its data
+/// first may call it before.
 [[gnu::cold]] inline void check_run_options(const TrainingRunOptions& options) {
     const RunOptionNames& names = options.names;
     const bool has_folder = !options.folder.empty();

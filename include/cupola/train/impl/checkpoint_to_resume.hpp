@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkpoint that a run goes on from, compared with what the run says of itself.
+// The checkpoint that a run is resumed from, compared with the run's description.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// What differs between two runs: of the run itself, and of the machine that it runs on.
+/// The differences between two runs: in their settings, and in the machines that they run on.
 struct RunDifferences {
     std::string run, bits;
 };
 
 [[nodiscard, gnu::cold]] inline RunDifferences differences_of_runs(const CheckpointInfo& before,
                                                                    const CheckpointInfo& now) {
-    // The bits of a result depend on these, the run's course does not.
+    // The bits of a result depend on these, the course of the run does not.
     constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
                                                       "cuda",        "deterministic",      "ranks"};
     RunDifferences result;
@@ -46,12 +46,12 @@ struct RunDifferences {
 
 class CheckpointToResume {
 public:
-    /// All of them outlive it. `folder` is none for a run that writes nothing.
+    /// All arguments must outlive this object. `folder` is empty for a run that writes nothing.
     CheckpointToResume(const TrainingRunOptions& options, const std::optional<CheckpointDirectory>& folder,
                        const CheckpointInfo& info, const StandardOutput& output)
         : options_(options), folder_(folder), info_(info), output_(output) {}
 
-    /// None where the run begins anew. Throws where the folder is not as `resume` says, and for another run's checkpoint.
+    /// Empty if the run starts anew. Throws if the folder does not fit `resume`, and for another run's checkpoint.
     [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
         if (folder_) {
             for (const std::string& remark : folder_->remarks()) output_.say(text("warning: ", remark));
@@ -81,15 +81,15 @@ private:
         require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
                            " goes on from it, another ", options_.names.folder, " begins anew");
-        // A new run would adopt it.
+        // A new run would take over such a folder.
         struct stat status {};
         const std::string best = folder_->best_path();
         require<DataError>(lstat(best.c_str(), &status) != 0, best,
                            " is another run's best checkpoint: rename it, or begin in another ", options_.names.folder);
     }
 
-    /// Throws InvalidArgument where the checkpoint at `path` is of a run with other settings, and says which; with
-    /// Resume::anyway it says them and goes on.
+    /// Throws InvalidArgument with the differences if the checkpoint at `path` is of a run with other settings; with
+    /// Resume::anyway it prints them and returns.
     [[gnu::cold]] void require_same_run(const std::string& path, const CheckpointInfo& before) const {
         const auto [run, bits] = differences_of_runs(before, info_);
         if (run.empty() && bits.empty()) return;
@@ -107,8 +107,8 @@ private:
                                    names.resume_anyway, " goes on without that promise"));
     }
 
-    /// The same for the best checkpoint, whose metric is to be compared with: on what machine it was computed makes no
-    /// difference.
+    /// The same for the best checkpoint, whose metric will be compared with; the machine that it was computed on is
+    /// irrelevant.
     [[gnu::cold]] void require_best_of_same_run() const {
         const std::string path = folder_->best_path(), run = differences_of_runs(folder_->best_info(), info_).run;
         if (run.empty()) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the times of steps to the parts of a profile: medians, and what each part has to compute, to read and to write.
+// Computes the parts of a profile from the times of steps: medians, and the operations and bytes of each part.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// What a profile has to know of a training.
+/// The properties of a training that a profile needs.
 struct ProfiledTraining {
     std::span<const LayerInfo> layers;
     bool fusion = true;
-    /// Of an activation.
+    /// The bytes of one element of an activation.
     std::size_t element_bytes = sizeof(float);
     int replicas = 1, devices = 1;
     double samples_per_step = 0;
@@ -31,7 +31,7 @@ struct ProfiledTraining {
     std::int64_t parameter_elements = 0, regularized_elements = 0;
 };
 
-/// Lends times to a training while it lives.
+/// Makes a training add to `times` during the lifetime of this object.
 template <class Training>
 class TimedTraining {
 public:
@@ -61,7 +61,7 @@ public:
         add(StepPart::loss, "loss", 0);
         for (std::size_t i = nodes_.size(); i-- > 0;) add(Direction::backward, i);
         add(StepPart::waiting, "waiting for other devices", 0);
-        // Each device's slice: all rows are read and the mean is written, if there is more than one, and it is checked.
+        // Per device's slice: all rows are read, the mean is written if there is more than one row, and it is checked.
         add(StepPart::averaging, replicas > 1 ? "averaging" : "check of the gradient",
             parameters * (replicas > 1 ? replicas + 2 : 1) / training_.devices);
         add(StepPart::regularization, "regularisers' losses",
@@ -86,7 +86,7 @@ private:
         return *middle;
     }
 
-    /// Adds the part that `entry(step)` is of, unless it never ran; `calls` is how often it ran in a step.
+    /// Adds the part that `entry(step)` belongs to, unless it never ran; `calls` is the number of its runs in a step.
     template <class Entry, class Work>
     void add_part(ProfiledPart part, Entry&& entry, Work&& work) {
         std::vector<double> seconds;
@@ -122,7 +122,7 @@ private:
             [&](ProfiledPart& part, double calls) { find_work(part, node, direction, calls); });
     }
 
-    /// What a node has to do in a step, of all batches of the first device together.
+    /// The work of a node in a step, for all batches of the first device together.
     void find_work(ProfiledPart& part, const NodeInfo& node, Direction direction, double calls) const {
         const int own_replicas = training_.replicas / training_.devices;
         const double samples = training_.samples_per_step * own_replicas / training_.replicas;
@@ -146,7 +146,7 @@ private:
         }
         const bool wanted = node.reads > lowest_node(nodes_, false), read = !node.view;
         part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
-        part.bytes = output * (node.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients in, and out
+        part.bytes = output * (node.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;
         if (read && node.backward_reads_input) part.bytes += activations(node.input);
         if (read && node.backward_reads_output) part.bytes += output;
@@ -155,7 +155,7 @@ private:
     const StepTimes& times_;
     ProfiledTraining training_;
     std::vector<NodeInfo> nodes_;
-    /// What is left of each step's time.
+    /// The time of each step that is in no part.
     std::vector<double> rests_;
     std::vector<ProfiledPart> parts_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run keeps in its folder beside its checkpoints: the log; and a sink for summaries that nobody wants.
+// The files of a run's folder other than its checkpoints: the log; and a sink for the case without summaries.
 #pragma once
 
 #include <cerrno>
@@ -20,10 +20,10 @@ namespace cupola::inline CUPOLA_ABI::impl {
 
 using LogFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-/// <folder>/train.log, appended to. Throws DataError where it cannot be written, and for a pipe.
+/// Opens <folder>/train.log to append to it. Throws DataError if it cannot be written, or if it is a pipe.
 [[nodiscard, gnu::cold]] inline LogFile open_log(const std::string& folder) {
     const std::string path = folder + "/train.log";
-    // A pipe would let the training wait for someone to read it; without waiting, one that nobody reads is an error.
+    // With a pipe the training would wait for a reader; opened without waiting, a pipe without a reader is an error.
     const int handle = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     const int error = errno;
     struct stat status {};
@@ -31,13 +31,13 @@ using LogFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
     if (pipe && handle >= 0) close(handle);
     require<DataError>(!pipe, "the log ", path, " cannot be written: it is a pipe, and no file");
     require<DataError>(handle >= 0, "the log ", path, " cannot be written: ", std::strerror(error));
-    fcntl(handle, F_SETFL, O_APPEND);  // writes wait again
+    fcntl(handle, F_SETFL, O_APPEND);  // writes block again
     LogFile file(fdopen(handle, "a"), &std::fclose);
     require<OutOfMemory>(file != nullptr, "there is no memory for the log ", path);
     return file;
 }
 
-/// Takes no summary.
+/// Discards all summaries.
 struct NoSummaries final : SummarySink {
     void start(std::int64_t) override {}
     void write(std::int64_t, const StepSummary&) override {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run says beside its log: where each operation runs, what the summaries cost, the accuracy at the end.
+// The messages of a run beside its log: the device of each operation, the cost of the summaries, the final accuracy.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
-/// A line for each layer, with the device of each replica that runs it, "host:0"; one for the averaging and one for the
+/// A line per layer, with the device of each replica that runs it, "host:0"; one for the averaging and one for the
 /// update.
 [[nodiscard, gnu::cold]] inline std::string placement_lines(std::span<const LayerInfo> layers, int replicas,
                                                             int devices, std::string_view place,
@@ -26,7 +26,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
     for (const LayerInfo& layer : layers) {
         std::string where;
         for (int r = 0; r < replicas; ++r) {
-            // The first device gets the first replicas, as DataParallel places them.
+            // The first device has the first replicas, as in DataParallel.
             int device = 0;
             while (static_cast<std::int64_t>(replicas) * (device + 1) / devices <= r) ++device;
             where += text(r == 0 ? "" : ", ", "replica ", r, " on ", place, ":", device);
@@ -45,11 +45,11 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return line;
 }
 
-/// "test accuracy = 0.539 (1000 images)", or an object with the keys of cifar10_eval --json. Throws DataError where the loss is
-/// not finite.
+/// "test accuracy = 0.539 (1000 images)", or an object with the keys of cifar10_eval --json. Throws DataError if the loss
+/// is not finite.
 [[nodiscard, gnu::cold]] inline std::string accuracy_line(bool json, std::int64_t step, const Evaluation& result,
                                                           Weights weights, std::string_view samples) {
-    // What the last update made of the parameters no later step has looked at.
+    // No later step has checked the parameters after the last update.
     require<DataError>(std::isfinite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
                        to_string(weights), ": the training has diverged");
     char digits[32];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Values as pixels, by TensorFlow's rule for image summaries: where a value is negative, 0 is at grey 128 and the one
-// of the largest magnitude at 1 or 255; otherwise the largest is at 255. What is not finite is red, or white in a grey
-// image.
+// Values as pixels, by TensorFlow's rule for image summaries: if there are negative values, 0 is mapped to grey 128 and
+// the value of the largest magnitude to 1 or 255; otherwise the largest value is mapped to 255. Values that are not
+// finite are red, or white in a grey image.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels
     return shape.rank == 3 && (shape.channels() == 1 || shape.channels() == 3);
 }
 
-/// One sample of such a shape.
+/// One sample of this shape as an image.
 [[nodiscard]] inline PixelImage sample_image(std::span<const float> values, const Shape& shape) {
     PixelImage result{shape.height(), shape.width(), shape.channels(), {}};
     result.pixels.resize(values.size());
@@ -63,12 +63,12 @@ inline void put_pixel(std::uint8_t* to, const float* from, std::int64_t channels
     return result;
 }
 
-/// Whether these are filters of a convolution (out x height x width x in) that can be seen.
+/// Whether these are filters of a convolution (out x height x width x in) that can be shown as an image.
 [[nodiscard]] inline bool shows_as_filters(const Shape& shape) {
     return shape.rank == 4 && (shape[3] == 1 || shape[3] == 3);
 }
 
-/// All filters on one scale in a square of tiles with black lines between them, enlarged to some 400 pixels.
+/// All filters on one scale in a square of tiles with black lines between them, enlarged to about 400 pixels.
 [[nodiscard]] inline PixelImage filter_grid(std::span<const float> weights, const Shape& shape) {
     const std::int64_t filters = shape[0], height = shape[1], width = shape[2], channels = shape[3];
     std::int64_t columns = 1;

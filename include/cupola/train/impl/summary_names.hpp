@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tags of TensorFlow's CIFAR-10 tutorial for a network's layers, parameters and losses: "conv1/weights",
-// "local3/weight_loss". TensorBoard groups tags by what is before their first slash.
+// "local3/weight_loss". TensorBoard groups tags by the text before their first slash.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ namespace impl {
 /// The layer whose output is the activation of layer `layer`: the activation function that reads its output, if the
 /// next layer is one.
 [[nodiscard]] inline std::size_t activation_layer(std::span<const LayerInfo> layers, std::size_t layer) {
-    const std::size_t next = layer + 1;  // also the number of the value that `layer` makes
+    const std::size_t next = layer + 1;  // also the number of the output value of `layer`
     const bool followed =
         next < layers.size() && layers[next].kind == LayerKind::activation && layers[next].reads == next;
     return followed ? next : layer;

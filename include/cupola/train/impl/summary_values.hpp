@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gathers what is shown of a step from the network's layers and the step's values, under the tutorial's tags.
+// Collects the values of a summary from the network's layers and the step's values, under the tutorial's tags.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ public:
         }
     }
 
-    /// The first layer's, if they can be seen: later ones do not look at the samples.
+    /// The first layer's filters, if they can be shown: later layers do not read the samples.
     [[gnu::cold]] void add_filters(std::span<const float> parameters) {
         for (std::size_t r = 0; r < layers_.size(); ++r) {
             if (layers_[r].parameters.count == 0) continue;
