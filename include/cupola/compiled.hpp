@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cupola::ops has compiled of the templates that do not depend on a user's network: the operations of `Host` and
-// its plans, in float and bfloat16. Declared here to those who link to it; its sources instantiate the same list.
-// compiled_training.hpp has what training needs beside them.
+// The templates that cupola::ops has compiled because they do not depend on a user's network: the operations of `Host`
+// and its plans, in float and bfloat16. This header declares them to programs that link to the library; the library's
+// sources instantiate the same list. compiled_training.hpp has the templates that training needs in addition.
 #pragma once
 
 #ifdef CUPOLA_OPS
@@ -16,7 +16,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 
-// What is listed is declared to those who link to the library, and its sources, which define this as nothing, define it.
+// The list is declared in programs that link to the library, and defined in its sources, which define this as nothing.
 #ifndef CUPOLA_COMPILED
 #define CUPOLA_COMPILED extern
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// compiled.hpp's other half: what a training on `Host` needs that does not depend on the network.
+// The other half of compiled.hpp: the templates for training on `Host` that do not depend on the network.
 #pragma once
 
 #include <cupola/compiled.hpp>
@@ -39,7 +39,7 @@ struct CompiledUpdates<TypeList<O...>> {
         while (!is[number]) ++number;
         return number;
     }
-    /// update_by_formula(*optimizer, u) for the optimiser of that number.
+    /// update_by_formula(*optimizer, u) for the optimiser with this number in the list.
     static void update(std::size_t number, const void* optimizer, const Update<Host>& u);
 };
 

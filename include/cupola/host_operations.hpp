@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the layers of a network are made of on `Host`. The one list of these: host.hpp adds what training needs beside them,
-// predict.hpp needs no more, and compiled.hpp has the operations of cupola::ops among them.
+// The only list of the operations that layers use on `Host`. host.hpp adds what training needs, predict.hpp needs nothing
+// more, and compiled.hpp has the operations of cupola::ops among them.
 #pragma once
 
 #include <cupola/ops/host/batch_norm.hpp>

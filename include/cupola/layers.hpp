@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All layers. The one list of them: cupola.hpp and predict.hpp include it.
+// The only list of all layers: cupola.hpp and predict.hpp include it.
 #pragma once
 
 #include <cupola/layers/avg_pool2d.hpp>

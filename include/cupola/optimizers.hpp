@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All optimisers. The one list of them: cupola.hpp includes it, and cupola::ops has the update of each on `Host` compiled.
+// The only list of all optimisers: cupola.hpp includes it, and cupola::ops has compiled the update of each on `Host`.
 #pragma once
 
 #include <cupola/optim/adagrad.hpp>

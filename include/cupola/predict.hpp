@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For those who only run a network that was trained: all that a network type needs, the CPU backend, and Predictor.
+// For programs that only run a trained network: all that a network type needs, the CPU backend, and Predictor.
 //
 //   const Predictor<Net> predictor("run1/model-1000.safetensors", {.max_batch = 32, .streams = 4});
 //   predictor.predict(samples, logits);
 //
 // The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
-// function may be called by any number of threads at once; `streams` of them run at a time. After construction Cupola
-// allocates nothing; OpenMP may for the first call of a thread, where a stream has more than one, and oneDNN in matrix
-// products where there is no AVX-512.
+// function may be called by any number of threads at once; `streams` of the calls run at a time. After construction Cupola
+// allocates nothing; OpenMP may allocate at the first call of a thread, where a stream has more than one thread, and oneDNN
+// in matrix products on processors without AVX-512.
 #pragma once
 
 #include <cstddef>
@@ -35,14 +35,14 @@ namespace cupola::inline CUPOLA_ABI {
 
 template <class D>
 struct PredictorOptions {
-    /// Samples of the largest batch. Smaller ones are run in pieces (net/inference_streams.hpp).
+    /// The number of samples of the largest batch. Smaller batches are run in pieces (net/inference_streams.hpp).
     std::int64_t max_batch = 1;
-    /// Calls that run at a time; others wait. Each has activations and packed weights of its own, and all share the
-    /// parameters.
+    /// The number of calls that run at a time; others wait. Each has its own activations and packed weights, and all share
+    /// the parameters.
     int streams = 1;
-    /// Of one stream.
+    /// The options of each stream's device.
     typename D::Options device{};
-    /// None: the moving averages if the checkpoint has them, or else the trained parameters.
+    /// If empty, the moving averages if the checkpoint has them, and otherwise the trained parameters.
     std::optional<Weights> weights{};
 };
 
@@ -52,12 +52,12 @@ public:
     using NetworkType = Net;
     using Options = PredictorOptions<D>;
 
-    /// Reads the checkpoint at `path`. Throws DataError where it is none of this network, lacks the weights asked for, or
-    /// holds numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory where it cannot be run so.
+    /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or contains
+    /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
         : Predictor(read_checkpoint(path, Net::layers), path, options) {}
 
-    /// Takes a checkpoint that was read; `name` is what errors call it. Throws as the other.
+    /// Takes a checkpoint that was read; `name` is its name in errors. Throws as the other constructor does.
     [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
         : step_(checkpoint.state.step),
           weights_(chosen(checkpoint, name, options)),
@@ -69,8 +69,8 @@ public:
               checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
-    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument where the sizes do not fit, and for a sample
-    /// that holds a NaN or an infinity: some layers would hand it on, others would not (a fused ReLU makes 0 of a NaN).
+    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument if the sizes do not fit, and for a sample that
+    /// contains a NaN or an infinity: some layers would propagate it, others would not (a fused ReLU maps NaN to 0).
     void predict(std::span<const float> samples, std::span<float> outputs) const {
         constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
         constexpr auto output = static_cast<std::size_t>(Net::output_shape.size());
@@ -89,9 +89,9 @@ public:
 
     [[nodiscard]] std::int64_t max_batch() const { return max_batch_; }
     [[nodiscard]] int streams() const { return streams_.streams(); }
-    /// The training's steps before the checkpoint was written; 0 for a file that does not say.
+    /// The number of training steps before the checkpoint was written; 0 if the file does not state it.
     [[nodiscard]] std::int64_t step() const { return step_; }
-    /// Which of the checkpoint's parameters are run.
+    /// The parameters of the checkpoint that are used.
     [[nodiscard]] Weights weights() const { return weights_; }
     /// Bytes of device memory, parameters included.
     [[nodiscard]] std::size_t bytes() const { return streams_.bytes(); }
