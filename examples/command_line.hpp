@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the example programs' command lines share: checks of values with sentences of their own, and what becomes of an
-// error.
+// The common parts of the example programs' command lines: checks of values with clear error messages, and the handling
+// of errors.
 #pragma once
 
 #include <charconv>
@@ -16,7 +16,7 @@
 
 namespace command_line {
 
-/// Accepts a whole number in [least, most]. CLI11's own conversion takes -1 for a seed, cuts large numbers off, and
+/// Accepts a whole number in [least, most]. CLI11's own conversion accepts -1 for a seed, truncates large numbers, and
 /// reads 010 as eight.
 template <class Integer>
 CLI::Validator whole_number(Integer least, Integer most) {
@@ -33,14 +33,14 @@ CLI::Validator whole_number(Integer least, Integer most) {
     return {check, ""};
 }
 
-/// Refuses what a shell makes of a variable that is not set.
+/// Rejects an empty value, which a shell passes for a variable that is not set.
 inline CLI::Validator not_empty(const std::string& what = "path") {
     return {
         [what](const std::string& given) -> std::string { return given.empty() ? "the " + what + " is empty" : ""; },
         ""};
 }
 
-/// What is wrong with the command line, in words of ours where CLI11's are "--seed: 1 required UINT missing".
+/// The error of the command line, in clearer words than CLI11's "--seed: 1 required UINT missing".
 inline std::string message_of(const CLI::ParseError& error) {
     const std::string said = error.what(), name = said.substr(0, said.find(':'));
     const auto has = [&](const char* words) { return said.find(words) != std::string::npos; };
@@ -50,11 +50,11 @@ inline std::string message_of(const CLI::ParseError& error) {
     return message + "; --help lists what there is";
 }
 
-/// Parses the arguments and runs the program. Returns its exit status: 2 for arguments that cannot be, 1 for any other
-/// error, each with one sentence on standard error.
+/// Parses the arguments and runs the program. Returns its exit status: 2 for invalid arguments, 1 for any other error,
+/// each with one message on standard error.
 template <class Program>
 int run(CLI::App& app, int argc, char** argv, Program&& program) {
-    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk, and ends no program
+    std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk; it ends no program
     const auto fail = [&](const std::string& message, int status) {
         std::cerr << app.get_name() << ": " << message << '\n';
         return status;

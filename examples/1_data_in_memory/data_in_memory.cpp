@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 1: a network as a type, trained by two replicas on data in memory: in which quadrant is a point?
+// Lesson 1: a network as a type, trained by two replicas on data in memory to predict the quadrant of a point.
 // Prints the loss every 100 steps, and the accuracy at the end.
 #include <cstdio>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 2: images from files, train/<class>/*.jpg and test/<class>/*.jpg in a folder or an archive (without an argument
-// the sample in examples/data/), augmented for training and prefetched by a thread of its own.
+// Lesson 2: images from the files train/<class>/*.jpg and test/<class>/*.jpg of a folder or an archive (without an
+// argument, the sample in examples/data/), augmented for training and prefetched by a separate thread.
 // Prints what was read, the loss every 50 steps, and the accuracy on the test images.
 #include <cstdio>
 #include <exception>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
     std::printf("%lld training and %lld test images of %lld classes\n", static_cast<long long>(images.train.size()),
                 static_cast<long long>(images.test.size()), static_cast<long long>(images.train.class_count()));
 
-    // A random piece of the image in a black frame, flipped or not; the test images as they are.
+    // A random crop of the image in a black frame, randomly flipped; the test images are unchanged.
     Prefetch batches(TrainingBatches(images.train, RandomCropFlip{}, {.batch_size = 64, .seed = 1}), {.workers = 1});
     EvaluationBatches test(images.test, ScaledPixels{}, 64);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lesson 4: four replicas on two devices, and an averaging policy of your own: the replicas' gradients are added in a
+// Lesson 4: four replicas on two devices, and a user-defined averaging policy: the replicas' gradients are added in a
 // tree, so that rounding errors grow with the logarithm of their number. The network learns the parity of three bits.
 // Prints the loss every 500 steps, and the accuracy at the end.
 #include <cstdio>

@@ -7,7 +7,7 @@
 
 namespace cifar10 {
 
-/// In hexadecimal; `algorithm` is SHA-256 or MD5. Throws cupola::DataError where the file cannot be read.
+/// The checksum in hexadecimal; `algorithm` is SHA-256 or MD5. Throws cupola::DataError if the file cannot be read.
 std::string checksum_of(const std::string& path, const std::string& algorithm);
 
 }  // namespace cifar10

@@ -33,7 +33,7 @@ using namespace cupola;
 constexpr const char* folder_name = "cifar-10-batches-bin";
 constexpr const char* archive_name = "cifar-10-binary.tar.gz";
 
-/// The archive as far as it has come. Its lock ends with the process that holds it, however that ends.
+/// The part of the archive that was downloaded. The lock ends with the process that holds it, however that ends.
 class PartFile {
 public:
     explicit PartFile(const std::string& path)
@@ -49,7 +49,7 @@ public:
     PartFile(const PartFile&) = delete;
     PartFile& operator=(const PartFile&) = delete;
     ~PartFile() {
-        if (lseek(handle_, 0, SEEK_END) == 0) unlink(path_.c_str());  // nothing came: leave nothing
+        if (lseek(handle_, 0, SEEK_END) == 0) unlink(path_.c_str());  // nothing was downloaded: no file is left
         close(handle_);
     }
     [[nodiscard]] int handle() const { return handle_; }
@@ -78,7 +78,7 @@ public:
         const auto percent = static_cast<int>(100 * there / whole);
         if (percent == shown_) return;
         const double now = monotonic_seconds();
-        if (shown_ < 0 || there < first_) {  // from a server that takes no ranges it comes anew
+        if (shown_ < 0 || there < first_) {  // a server without ranges sends the file from its beginning
             begun_ = now;
             first_ = there;
         }
@@ -97,7 +97,7 @@ private:
     bool talks_, terminal_;
     StandardOutput output_;
     int shown_ = -1;
-    /// When the first share was shown, and of how many bytes.
+    /// The time when the first percentage was shown, and the number of bytes then.
     double begun_ = 0;
     std::uint64_t first_ = 0;
 };
@@ -107,7 +107,7 @@ std::string lower(std::string digits) {
     return digits;
 }
 
-/// A sentence about a checksum that differs, or nothing.
+/// The error message for a checksum that differs; empty if it does not.
 std::string wrong_checksum(const std::string& path, const std::string& what, const DownloadOptions& options) {
     for (const auto& [algorithm, expected] : {std::pair("SHA-256", options.sha256), std::pair("MD5", options.md5)}) {
         if (expected.empty()) continue;
@@ -122,8 +122,8 @@ std::string counted(const ImageData& data) {
     return text(data.train.size(), " training and ", data.test.size(), " test images");
 }
 
-/// Unpacks the archive into `folder` and says what it holds. One that was `downloaded` and is not the data set is removed:
-/// the next download would go on from it, and find the same.
+/// Unpacks the archive into `folder` and returns a message about its contents. An archive that was `downloaded` and is not
+/// the data set is removed: otherwise the next download would continue it and fail in the same way.
 std::string unpacked(const std::string& archive, const std::string& folder, bool downloaded) {
     try {
         unpack(archive, folder_name, folder);
@@ -152,7 +152,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
         } catch (const DataError& cause) {
             throw DataError(text(cause.what(), "; remove ", folder, " to download it again"));
         }
-        unlink(part.c_str());  // a process that was killed when all was done may have left it
+        unlink(part.c_str());  // a process that was killed after unpacking may have left the file
         return folder;
     }
     std::filesystem::create_directories(data_dir, error);
@@ -161,7 +161,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     const PartFile file(part);
     for (std::filesystem::directory_iterator entry(data_dir, error), end; !error && entry != end;
          entry.increment(error)) {
-        // What an unpacking that was killed has left; the lock says that none is at work.
+        // The folder of an unpacking that was killed; no other process unpacks now, since this one holds the lock.
         if (entry->path().filename().string().starts_with(text(folder_name, ".part-")))
             remove_folder(entry->path().string());
     }

@@ -25,7 +25,7 @@ constexpr std::uint64_t max_bytes = 1'000'000'000;
 struct Transfer {
     int handle;
     const TransferProgress& progress;
-    /// Of the file so far.
+    /// The size of the file so far.
     std::uint64_t size = 0;
     int write_error = 0;
     bool too_large = false;
@@ -91,7 +91,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     set(curl, CURLOPT_NOSIGNAL, 1L);
     set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(problem));
     set(curl, CURLOPT_CONNECTTIMEOUT, 30L);
-    // Less than a byte a second for a minute is a broken connection.
+    // Less than one byte per second for a minute is treated as a broken connection.
     set(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(curl, CURLOPT_LOW_SPEED_TIME, 60L);
     set(curl, CURLOPT_WRITEFUNCTION, &write_some);
@@ -100,7 +100,8 @@ void transfer(const std::string& url, const std::string& path, int handle, const
     set(curl, CURLOPT_XFERINFOFUNCTION, &tell_progress);
     set(curl, CURLOPT_XFERINFODATA, &state);
 
-    // Tries without a byte more than all before them: a server without ranges sends the same bytes each time.
+    // The number of tries without a byte beyond the largest size so far: a server without ranges sends the same bytes each
+    // time.
     constexpr int max_tries = 5;
     std::uint64_t furthest = 0;
     bool takes_ranges = true;
@@ -121,7 +122,7 @@ void transfer(const std::string& url, const std::string& path, int handle, const
             empty_file(path, handle);
             throw DataError(text(url, " is larger than ", max_bytes, " bytes"));
         }
-        // All was there already; or more, and then the checksum says so.
+        // The file was complete already; or it was too long, which the checksum detects.
         constexpr long range_not_satisfiable = 416;
         if (before > 0 && status == range_not_satisfiable) return;
         if (before > 0 && (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file from a URL, by libcurl, going on where an earlier transfer broke off.
+// Downloads a file from a URL by libcurl, and continues an interrupted transfer.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace cifar10 {
 
-/// Told the bytes that are there, and those of the whole, 0 while that is not known.
+/// Called with the number of bytes received so far, and the total, which is 0 while it is not known.
 using TransferProgress = std::function<void(std::uint64_t there, std::uint64_t whole)>;
 
-/// Appends to the open file `handle`, called `path` in errors, what it lacks of the file at `url` (http, https or
-/// file). A connection that breaks is made again, as long as bytes come. A server that cannot go on in the middle sends
-/// all again. Throws cupola::DataError with one sentence; what has come is kept where the next transfer can go on from it,
-/// and the file is emptied otherwise.
+/// Appends to the open file `handle`, called `path` in errors, the missing part of the file at `url` (http, https or
+/// file). A broken connection is made again as long as bytes arrive. A server that does not support ranges sends the whole
+/// file again. Throws cupola::DataError; the received bytes are kept if the next transfer can continue from them, and the
+/// file is emptied otherwise.
 void transfer(const std::string& url, const std::string& path, int handle, const TransferProgress& progress);
 
 }  // namespace cifar10

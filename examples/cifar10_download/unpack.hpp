@@ -9,17 +9,17 @@
 
 namespace cifar10 {
 
-/// An archive that is damaged, holds anything but plain files in its one folder, or is larger than the data can be.
+/// Thrown for an archive that is damaged, contains anything but plain files in its one folder, or is too large.
 class BadArchive : public cupola::DataError {
 public:
     using DataError::DataError;
 };
 
 /// Writes the files of the archive's folder `folder` into the new folder `to`, each synced. Throws BadArchive, or
-/// cupola::DataError where a file cannot be written, and leaves no `to` then.
+/// cupola::DataError if a file cannot be written, and removes `to` then.
 void unpack(const std::string& archive, const std::string& folder, const std::string& to);
 
-/// Removes a folder with what is in it; no error where there is none.
+/// Removes a folder and its contents; no error if it does not exist.
 void remove_folder(const std::string& path);
 
 }  // namespace cifar10

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of cifar10_eval: what can be chosen (main.cpp has the flags), the networks of --model (networks.cpp), and what an
-// evaluation found, with the forms in which it is told (outcome.cpp): lines, a table of confusions, a file of predictions.
+// The parts of cifar10_eval: its options (main.cpp has the flags), the networks of --model (networks.cpp), and the result of
+// an evaluation with its output formats (outcome.cpp): lines, a confusion table, a file of predictions.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,19 @@ struct EvalOptions {
     bool json = false;
 };
 
-/// A checkpoint to be run, and how.
+/// A checkpoint to evaluate, and the settings of its evaluation.
 struct ModelRun {
     const Checkpoint& checkpoint;
     const std::string& path;
     Weights weights = Weights::averages;
     int threads = 1;
-    /// Whether to stop before the next batch.
+    /// Returns whether to stop before the next batch.
     std::function<bool()> stop;
-    /// Told after each batch how many images are done.
+    /// Called after each batch with the number of images done.
     std::function<void(std::int64_t images)> progress;
 };
 
-/// What a network says of each image: one layer of `classes` logits each.
+/// The logits of a network for each image: one row of `classes` logits per image.
 struct Logits {
     std::int64_t classes = 0;
     std::vector<float> values;
@@ -58,7 +58,7 @@ struct Logits {
 
 struct Model {
     std::span<const LayerInfo> layers;
-    /// The logits of all images, in their order; nothing if it was stopped.
+    /// Returns the logits of all images, in their order; empty if it was stopped.
     std::optional<Logits> (*run)(const ModelRun&, const ImageSet&);
 };
 
@@ -69,20 +69,20 @@ struct Outcome {
     std::int64_t step = 0;
     std::string checkpoint;
     Weights weights = Weights::trained;
-    /// Images that are counted; the tutorial counted some twice.
+    /// The number of images that are counted; the tutorial counted some twice.
     std::int64_t counted = 0, correct = 0;
-    /// Of each image, in order.
+    /// The prediction for each image, in order.
     std::vector<std::int32_t> predictions;
 
     [[nodiscard]] double precision() const { return static_cast<double>(correct) / static_cast<double>(counted); }
 };
 
-/// Counts the images whose label's class has the largest logit. With `tutorial_count`, batches of 128 are filled up
-/// with the first images again, as the tutorial's evaluation did: 79 batches, 10,112 of 10,000 images. Throws DataError
-/// where a logit is not finite: no precision can be told then.
+/// Counts the images whose largest logit is that of the label's class. With `tutorial_count`, batches of 128 are filled up
+/// with the first images again, as in the tutorial's evaluation: 79 batches, 10,112 of 10,000 images. Throws DataError if a
+/// logit is not finite, since the precision is undefined then.
 Outcome count_correct(const Logits& logits, const ImageSet& images, bool tutorial_count);
 
-/// The name of each class that the network tells apart; a network may have more than the data set.
+/// The names of the classes of the network, which may have more classes than the data set.
 std::vector<std::string> class_names(const ImageSet& images, std::int64_t classes);
 
 /// Images by label (row) and prediction (column), each image once.
@@ -90,12 +90,12 @@ using Confusion = std::vector<std::vector<std::int64_t>>;
 Confusion confusion_of(const Outcome& outcome, const ImageSet& images, std::int64_t classes);
 std::string confusion_table(const Confusion& confusion, const std::vector<std::string>& names);
 
-/// index,label,prediction,logit0,... of every image. The file is there as a whole or not at all.
+/// Writes index,label,prediction,logit0,... for every image. The file is complete as soon as it exists.
 void write_predictions(const std::string& path, const Outcome& outcome, const Logits& logits, const ImageSet& images);
 
-/// "2026-11-21 03:16:29.123456: precision @ 1 = 0.860", and a second line with what it is the precision of.
+/// "2026-11-21 03:16:29.123456: precision @ 1 = 0.860", and a second line with the data and the checkpoint that it refers to.
 std::string lines_of(const Outcome& outcome, const ImageSet& images);
-/// One JSON object, with the confusions where there are any.
+/// One JSON object, with the confusion table if there is one.
 std::string json_of(const Outcome& outcome, const ImageSet& images, const Confusion& confusion);
 
 }  // namespace cifar10

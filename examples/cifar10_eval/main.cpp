@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the command line of cifar10_eval to the precision: the images, then the newest checkpoint, once or whenever there is a
-// newer one.
+// Evaluates from the command line of cifar10_eval: reads the images, then evaluates the newest checkpoint, once or whenever
+// there is a newer one.
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace cifar10 {
 
 namespace {
 
-/// What tells one file from another that has its name: a training that went on from a damaged checkpoint writes it
+/// Distinguishes two files with the same name: a training that was resumed from a damaged checkpoint writes the file
 /// again.
 std::string identity_of(const std::string& path) {
     struct stat status {};
@@ -39,7 +39,7 @@ std::string identity_of(const std::string& path) {
     return text(path, ' ', status.st_ino, ' ', status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec);
 }
 
-/// The same for all names of a folder, whether it is there or not.
+/// One path for all names of a folder, whether it exists or not.
 std::filesystem::path place_of(const std::string& folder) {
     std::error_code none;
     return weakly_canonical(std::filesystem::absolute(folder, none) / "", none);
@@ -54,16 +54,16 @@ public:
           model_(options.model == "tutorial" ? tutorial_model() : resnet_model()) {
         if (!options.eval_dir.empty()) events_ = std::make_unique<EventFile>(options.eval_dir);
         if (!options.predictions.empty())
-            AtomicFile{options.predictions};  // one that cannot be written, before all else
+            AtomicFile{options.predictions};  // throws first of all if the file cannot be written
     }
 
-    /// Evaluates --checkpoint, or the newest sound checkpoint unless that was the last one too; false if a signal
+    /// Evaluates --checkpoint, or the newest valid checkpoint unless it was evaluated last; returns false if a signal
     /// stopped it.
     bool evaluate_newest() {
         if (!options_.checkpoint.empty()) {
             return evaluate(read_checkpoint(options_.checkpoint, model_.layers), options_.checkpoint);
         }
-        // A training that has not begun has no folder yet.
+        // The folder of a training that has not begun does not exist yet.
         struct stat status {};
         const bool there = stat(options_.train_dir.c_str(), &status) == 0 || errno != ENOENT;
         const FoundCheckpoint found =
@@ -91,7 +91,7 @@ public:
         return true;
     }
 
-    /// Until a signal comes.
+    /// Returns after a signal.
     void evaluate_for_ever() {
         using clock = std::chrono::steady_clock;
         while (signals.signal() == 0) {
@@ -106,8 +106,8 @@ public:
 
 private:
     bool evaluate(const Checkpoint& checkpoint, const std::string& path) {
-        // A file that PyTorch saved has one kind of parameters; of a training's two none takes the other's place in
-        // silence.
+        // A file that PyTorch saved has one kind of parameters. For a checkpoint of a training, neither kind silently
+        // replaces the other.
         const bool averages = !options_.no_averages && checkpoint.resumable;
         require<DataError>(!averages || !checkpoint.state.averages.empty(), path,
                            " has no moving averages; --no-averages runs the trained parameters");
@@ -138,8 +138,8 @@ private:
     }
 
     void write_event(const Outcome& outcome) {
-        // A training that went on from a damaged checkpoint comes to the same steps again: TensorBoard is to leave out
-        // what was said of the first time.
+        // A training that was resumed from a damaged checkpoint reaches the same steps again: TensorBoard then omits the
+        // events of the first time.
         if (outcome.step <= last_step_ || last_step_ < 0) events_->start(outcome.step);
         last_step_ = outcome.step;
         StepSummary summary;
@@ -152,13 +152,13 @@ private:
     StandardOutput output_;
     Model model_;
     std::unique_ptr<EventFile> events_;
-    /// Of the last event.
+    /// The step of the last event.
     std::int64_t last_step_ = -1;
     std::string last_;
     std::vector<std::string> warned_;
 };
 
-/// Returns the process's exit status. Throws cupola::Error for whatever is wrong.
+/// Returns the process's exit status. Throws cupola::Error for any error.
 int evaluate(const EvalOptions& options) {
     require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ",
             options.model);

@@ -20,7 +20,7 @@ namespace cifar10 {
 
 namespace {
 
-/// `Centre` makes a sample of an image, as the training's evaluation does.
+/// `Centre` makes a sample from an image, as the training's evaluation does.
 template <class Net, class Centre>
 std::optional<Logits> run_model(const ModelRun& run, const ImageSet& images) {
     constexpr std::int64_t batch = 128, sample = Net::input_shape.size(), classes = Net::output_shape.size();

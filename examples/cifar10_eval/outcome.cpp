@@ -15,7 +15,7 @@ namespace cifar10 {
 
 namespace {
 
-/// As the tutorial prints it.
+/// The local time in the tutorial's format.
 std::string local_time() {
     std::timespec now{};
     std::timespec_get(&now, TIME_UTC);
@@ -90,7 +90,7 @@ std::string confusion_table(const Confusion& confusion, const std::vector<std::s
             images += confusion[label][c];
             line += "  " + padded(text(confusion[label][c]), std::max<std::size_t>(5, names[c].size()));
         }
-        if (images == 0) continue;  // a class that the data set has none of
+        if (images == 0) continue;  // the data set has no images of this class
         const double fraction = static_cast<double>(confusion[label][label]) / static_cast<double>(images);
         table += line + "  " + padded(rounded(fraction, 3), 7) + '\n';
     }
@@ -104,7 +104,7 @@ void write_predictions(const std::string& path, const Outcome& outcome, const Lo
     for (std::int64_t i = 0; i < images.size(); ++i) {
         lines += text(i, ',', images.label(i), ',', outcome.predictions[static_cast<std::size_t>(i)]);
         for (std::int64_t c = 0; c < logits.classes; ++c) {
-            char digits[32];  // nine digits give the float back
+            char digits[32];  // nine digits restore the float exactly
             std::snprintf(digits, sizeof digits, ",%.9g",
                           static_cast<double>(logits.values[static_cast<std::size_t>(i * logits.classes + c)]));
             lines += digits;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// --device: what a run does on this machine's processors, and on the GPUs that this process sees (for nvcc). Both have the same
-// members.
+// --device: the parts of a run that depend on the device, for this machine's processors and for the GPUs that this process
+// sees (by nvcc). Both have the same members.
 #pragma once
 
 #include <algorithm>
@@ -28,16 +28,16 @@
 
 namespace cifar10 {
 
-/// A run's side of the device.
+/// The device-dependent part of a run.
 template <Place place>
 class Side;
 
 #ifndef __CUDACC__
 
-/// Of --convolution: null is oneDNN's direct one, and so is what bf16 has.
+/// The algorithm of --convolution: null is oneDNN's direct algorithm, which bf16 always uses.
 const ConvolutionAlgorithm* convolution_of(const TrainOptions& options);
 
-/// Where the processors go: one device a replica as far as they last, all threads shared out evenly.
+/// The assignment of the processors: one device per replica as far as they suffice, with all threads divided evenly.
 template <>
 class Side<Place::host> {
 public:
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] int devices() const { return devices_; }
     [[nodiscard]] HostOptions device_options() const { return {.threads = threads_, .convolution = convolution_}; }
 
-    /// Where batches come from, made before the training; and the batches, made after it: the workers begin at once.
+    /// The source of the batches, made before the training; and the batches, made after it, since the workers begin at once.
     template <class Augment>
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
         return TrainingBatches(images, Augment{}, options);
@@ -70,14 +70,14 @@ public:
         return EvaluationBatches(images, Centre{}, options_->batch_size, devices_);
     }
 
-    /// For the line `replicas:`.
+    /// The text of the line `replicas:`.
     [[nodiscard]] std::string description() const {
         return text(devices_, " Host device", devices_ == 1 ? "" : "s", " of ", threads_, " thread",
                     threads_ == 1 ? "" : "s", " (oneDNN ", Host::library_version(), ", ", Host::library_isa(), ", ",
                     convolution_name(), " convolutions), ", prefetch_workers_, " prefetch workers");
     }
 
-    /// What is to be done after a step, and at the end of the run: nothing.
+    /// The callback after a step and at the end of the run; does nothing here.
     struct Callback {
         void on_step(const StepReport&, Run&) {}
     };
@@ -103,7 +103,7 @@ private:
 
 #else
 
-/// One GPU a replica as far as they last.
+/// One GPU per replica as far as they suffice.
 template <>
 class Side<Place::cuda> {
 public:
@@ -120,12 +120,12 @@ public:
         return {.tf32 = options_->tf32, .deterministic = options_->deterministic, .plan_choices = plans_.choices()};
     }
 
-    /// The data set goes to each GPU once, as bytes, and a batch is made of it there.
+    /// The data set is copied to each GPU once, as bytes, and batches are made from it there.
     template <class Augment>
     [[nodiscard]] auto source(const ImageSet& images, const BatchOptions& options) const {
         return CudaBatches<Augment>(images, Augment{}, options);
     }
-    /// Those of this process's replicas, which are numbered from 0 in each.
+    /// The batches of this process's replicas, which are numbered from 0 in each process.
     template <class Source>
     [[nodiscard]] auto batches(Source& source) const {
         const int first = std::max(0, options_->process) * options_->num_replicas;
@@ -138,7 +138,7 @@ public:
         return CudaEvaluationBatches<Centre>(images, Centre{}, options_->batch_size);
     }
 
-    /// For the line `replicas:`.
+    /// The text of the line `replicas:`.
     [[nodiscard]] std::string description() const {
         return text(devices_, " Cuda device", devices_ == 1 ? "" : "s", " (", Cuda::gpu_name(), ", ",
                     Cuda::library_version(), options_->tf32 ? ", TF32" : "",
@@ -147,7 +147,7 @@ public:
                                              : text(", in process ", options_->process, " of ", options_->processes));
     }
 
-    /// After the first step the training's plans are all chosen; in the second its work is captured, or not.
+    /// After the first step all plans of the training are chosen; in the second its work is captured or not.
     template <class Training>
     struct Callback {
         Side* side;
@@ -166,7 +166,7 @@ public:
     [[nodiscard]] Callback<Training> callback(const Training& training) {
         return {this, &training};
     }
-    /// At the end there are those of the evaluation too.
+    /// At the end of the run there are also the plans of the evaluation.
     void finish() { plans_.write(); }
 
     /// Calls `run` with the averaging that --averaging names.
@@ -183,7 +183,7 @@ public:
     }
 
 private:
-    /// Of --plan-choices, or cudnn-plans.txt in --train-dir; of no file where neither is named.
+    /// The file of --plan-choices, or cudnn-plans.txt in --train-dir; empty if neither is given.
     static std::string plan_path(const TrainOptions& options) {
         const bool named = !options.plan_choices.empty() || options.run.folder.empty();
         return named ? options.plan_choices : options.run.folder + "/cudnn-plans.txt";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line of cifar10_train: each flag with what it takes, what it sets, what it says of itself, and what it does not go
-// with.
+// The command line of cifar10_train: each flag with its values, the option that it sets, its help text, and the flags that it
+// excludes.
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -42,12 +42,12 @@ CLI::Validator rate() {
     return {check, ""};
 }
 
-/// Accepts what gradients can be clipped to: 0 for no limit, or what is more than 0 as a float, too.
+/// Accepts a limit for gradient clipping: 0 for no limit, or a number that is more than 0 as a float too.
 CLI::Validator clip_limit() {
     const auto check = [](const std::string& given) -> std::string {
         double number = 0;
         std::from_chars(given.data(), given.data() + given.size(), number);
-        // What is no number of at least 0 is rate()'s to refuse, alone.
+        // rate() rejects anything that is not a number of at least 0, and reports it alone.
         if (!(number > 0) || number >= std::numeric_limits<float>::min()) return {};
         return given + " is too small a limit: it is 0 for none, or at least 1.18e-38";
     };
@@ -67,7 +67,7 @@ struct Flags {
     Flags(const Flags&) = delete;
     Flags& operator=(const Flags&) = delete;
 
-    /// Throws InvalidArgument for a flag whose value is none of its names, or means nothing beside the others.
+    /// Throws InvalidArgument for a flag whose value is not one of its names, or that is invalid with the other flags.
     void check_all() const {
         for (const auto& one : checks) one();
     }
@@ -77,7 +77,7 @@ struct Flags {
     void one_of(const char* flag, const std::string& value, const char* first, const char* second) const {
         require(value == first || value == second, flag, " is ", first, " or ", second, ", not ", value);
     }
-    /// Refuses what is given and is for the other device.
+    /// Rejects a flag that is given and applies only to the other device.
     void only_on(std::string_view device, bool given, std::string_view flag, std::string_view why = {}) const {
         require(!given || o.device == device, flag, " is for --device ", device, why.empty() ? "" : ": ", why);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The optimisers that the command line can name, as one type: a training is instantiated once and not for each of them.
+// The optimisers that the command line can name, as one type: a training is instantiated once and not once per optimiser.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class NamedOptimizer {
 public:
     NamedOptimizer() = default;
 
-    /// Throws InvalidArgument for a name that is none.
+    /// Throws InvalidArgument for an unknown name.
     NamedOptimizer(std::string_view name, Schedule rate) {
         if (name == "sgd") {
             which_ = Sgd{.learning_rate = std::move(rate)};

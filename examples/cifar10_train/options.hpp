@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be chosen on the command line of cifar10_train (main.cpp has the flags), and what is run with it. Settings that the
-// library has stand in its own types.
+// The options of the command line of cifar10_train (main.cpp has the flags), and the functions that use them. Settings that
+// the library has are in its own types.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace cifar10 {
 using namespace cupola;
 
 struct TrainOptions {
-    /// The folder, the steps, what is logged and kept.
+    /// The folder, the steps, and the options of logs and checkpoints.
     TrainingRunOptions run;
 
     std::string data_dir;
@@ -26,7 +26,7 @@ struct TrainOptions {
     std::string device = "host";
     std::string model = "tutorial";
     std::string precision = "float";
-    std::string convolution;  // winograd where empty
+    std::string convolution;  // winograd if empty
     std::string bn_stats = "first";
     bool tf32 = false;
     bool deterministic = false;
@@ -46,9 +46,9 @@ struct TrainOptions {
     int process = -1;
     std::string id_file;
 
-    std::string optimizer;  // of the model where empty
+    std::string optimizer;  // the model's if empty
     double learning_rate = 0.1;
-    std::string schedule;  // of the model where empty
+    std::string schedule;  // the model's if empty
     std::string rate_scaling = "none";
     std::int64_t warm_up_steps = 0;
     double clip_norm = 0;
@@ -56,20 +56,20 @@ struct TrainOptions {
     double ema_decay = 0.9999;
 
     [[nodiscard]] bool on_cuda() const { return device == "cuda"; }
-    /// Those of all processes.
+    /// The replicas of all processes.
     [[nodiscard]] int all_replicas() const { return num_replicas * processes; }
 };
 
-/// Trains with flags that go together, and returns the process's exit status: 0, or 128 and the signal's number where one
-/// ended the run. Throws cupola::Error for whatever else is wrong.
+/// Trains with flags that fit together, and returns the process's exit status: 0, or 128 plus the signal's number if a
+/// signal ended the run. Throws cupola::Error for any other error.
 int train(TrainOptions options);
 
 enum class Model : std::uint8_t { tutorial, resnet };
 enum class Precision : std::uint8_t { float32, bfloat16 };
 enum class Place : std::uint8_t { host, cuda };
 
-/// The run of a network on the images. run.hpp defines it; each is compiled in a file of its own, which CMake writes, and those
-/// for cuda only in a program that is built with CUDA.
+/// Runs a network on the images. run.hpp defines it. CMake writes one file per instantiation, so that each is compiled
+/// separately; those for cuda only in a program that is built with CUDA.
 template <Model model, Precision precision, Place place>
 int run_network(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                 const std::string& optimizer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The run of one network in one precision on one device: what --model trains with, and everything between the images and the
-// test accuracy.
+// The run of one network in one precision on one device: the parts of the training that depend on --model, and all work
+// between the images and the test accuracy.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@
 
 namespace cifar10 {
 
-/// What a model is trained with: its network, its loss, the transforms of its training images and of those it is evaluated on.
+/// The parts of a model's training: its network, its loss, the transforms of its training images and of its test images.
 template <Model model>
 struct Parts {
     using Net = Cifar10Net;
@@ -32,18 +32,18 @@ struct Parts {
 template <>
 struct Parts<Model::resnet> {
     using Net = ResNet<44>;
-    /// Decay of every parameter, as TensorFlow's estimator has it. Eleven classes: the ten and a spare.
+    /// Decay of every parameter, as in TensorFlow's estimator. Eleven classes: the ten of the data set and a spare one.
     using Loss = LossCollection<CrossEntropy<11>, WeightDecayAll<2e-4>>;
     using Augment = RandomCropFlip;
     using Centre = ScaledPixels;
 };
 
-/// A network in bfloat16, under a name of its own.
+/// A network in bfloat16, with its own name.
 template <class Net>
 struct InBFloat16 : InPrecision<MixedBFloat16, Net> {};
 
-/// The policy that --bn-stats names, chosen when the program runs, so that they are one training to the compiler. Not
-/// Synchronized: its forward and backward passes are others.
+/// The policy that --bn-stats names, chosen at run time, so that all policies are one training for the compiler. Not
+/// Synchronized, whose forward and backward passes differ.
 struct NamedStatistics {
     static constexpr std::string_view name = "as --bn-stats says";
     static constexpr bool synchronized = false;
@@ -60,8 +60,7 @@ struct NamedStatistics {
     }
 };
 
-/// Throws InvalidArgument for a name that is none; for `synchronized`, which is a training of its own, there is nothing
-/// here.
+/// Throws InvalidArgument for an unknown name. `synchronized` is a training of its own and is not handled here.
 inline NamedStatistics statistics_of(const TrainOptions& options) {
     const std::string& name = options.bn_stats;
     if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
@@ -84,7 +83,7 @@ int with_statistics([[maybe_unused]] const TrainOptions& options, Run&& run) {
     }
 }
 
-/// Trains and evaluates. `side` is a Side of the device.
+/// Trains and evaluates. `side` is the Side of the device.
 template <class Net, class Parts, Place place, class Averaging, class Statistics>
 int run_training(const TrainOptions& options, const ImageData& images, const Schedule& schedule,
                  const std::string& optimizer, Side<place>& side, const Averaging& averaging,
@@ -116,9 +115,9 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
     }
     run.info().set("model", options.model);
     if (run.has_folder())
-        run.info().set("data", fingerprint(images.train));  // reads every image: for a run that is kept
+        run.info().set("data", fingerprint(images.train));  // reads every image: only for a run that is stored
     run.describe(training);
-    run.info().set("precision", options.precision);  // in the flag's words
+    run.info().set("precision", options.precision);  // the flag's value
 
     auto test = side.template test_batches<typename Parts::Centre>(images.test);
     const int status = run.train(training, batches, test, side.callback(training));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the options to a training run: the images, the schedule, the algorithm of convolutions, and the network that --model,
-// --precision and --device name.
+// Makes a training run from the options: the images, the schedule, the algorithm of convolutions, and the network that
+// --model, --precision and --device name.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -37,8 +37,8 @@ RunNetwork* network_on(const TrainOptions& options) {
                     : &run_network<Model::resnet, Precision::bfloat16, place>;
 }
 
-/// Throws InvalidArgument where this program was built without CUDA, or without what --averaging names, and DeviceError
-/// where this machine has no driver or too few GPUs.
+/// Throws InvalidArgument if this program was built without CUDA, or without the policy of --averaging, and DeviceError if
+/// this machine has no driver or too few GPUs.
 #ifdef CUPOLA_EXAMPLE_CUDA
 RunNetwork* network_on_cuda(const TrainOptions& options) {
 #ifndef CUPOLA_EXAMPLE_NCCL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is in a picture? `predict run1/model-100000.safetensors cat.jpg ship.jpg`: a network that cifar10_train has
+// Classifies pictures: `predict run1/model-100000.safetensors cat.jpg ship.jpg` with a network that cifar10_train has
 // trained.
 #include <algorithm>
 #include <cmath>
