@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The compilers and platforms that Cupola is built and tested with. An older compiler cannot compile it: an error here
-# instead of a page of templates. Another platform may work: a warning.
+# The compilers and platforms that Cupola is built and tested with. An older compiler cannot compile it, so it is an error
+# here instead of many template errors. Another platform may work, so it is a warning.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
     message(FATAL_ERROR "Cupola needs g++ 12 or later; ${CMAKE_CXX_COMPILER} is g++ ${CMAKE_CXX_COMPILER_VERSION}")
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# CUDA as a language, for CUPOLA_CUDA: nvcc 13 and the libraries, or the message that says what to install. Included by
-# CMakeLists.txt. As a sub-project, Cupola leaves compiler and architectures to its parent, and only finds the libraries.
+# CUDA as a language, for CUPOLA_CUDA: nvcc 13 and the libraries, or an error message that names the package to install.
+# Included by CMakeLists.txt. As a sub-project, Cupola leaves compiler and architectures to its parent, and only finds the
+# libraries.
 option(CUPOLA_ENABLE_NCCL "Offer cupola::nccl, where CUPOLA_CUDA is on: averaging by NCCL" ON)
 
 if(PROJECT_IS_TOP_LEVEL)
@@ -23,11 +24,11 @@ elseif(CUPOLA_NCCL_PROBLEM AND CUPOLA_ENABLE_NCCL)
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
-    # Machine code for the A100 and the H100 and H200, and PTX for what comes after.
+    # Machine code for the A100, the H100 and the H200, and PTX for later GPUs.
     if(NOT CMAKE_CUDA_ARCHITECTURES AND "$ENV{CUDAARCHS}" STREQUAL "")
         set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "The GPUs that are compiled for")
     endif()
-    # nvcc drives the same compiler as the rest: one library of C++ in a program.
+    # nvcc uses the same host compiler as the other files, so that a program has one C++ library.
     if(NOT CMAKE_CUDA_HOST_COMPILER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
     endif()
@@ -36,6 +37,6 @@ if(PROJECT_IS_TOP_LEVEL)
         message(FATAL_ERROR "CUPOLA_CUDA needs nvcc 13 or later; ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_ID}'s"
             " ${CMAKE_CUDA_COMPILER_VERSION}. Without it, -DCUPOLA_CUDA=OFF.")
     endif()
-    # The runtime that cupola::cuda links, and not nvcc's static one beside it.
+    # The shared runtime, which cupola::cuda links, and not nvcc's static one in addition.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 endif()

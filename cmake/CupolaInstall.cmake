@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the headers, the CMake package (one file of targets a component) and the pkg-config files. All of it is
-# independent of the architecture and lies under share/ and include/, but for the library of cupola::ops where it is built.
+# Installs the headers, the CMake package (one file of targets per component) and the pkg-config files. All of them are
+# independent of the architecture and are in share/ and include/, except the library of cupola::ops if it is built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -13,7 +13,7 @@ foreach(component IN ITEMS core host data tensorboard)
     endif()
 endforeach()
 
-# Those of cupola::cuda that hold kernels are a set of their own.
+# The headers of cupola::cuda that contain kernels are a separate set.
 if(TARGET cupola_cuda)
     install(TARGETS cupola_cuda EXPORT cupola_cuda FILE_SET HEADERS FILE_SET kernels)
     install(EXPORT cupola_cuda NAMESPACE cupola:: FILE cupola-cuda.cmake DESTINATION ${package_dir})
@@ -37,9 +37,9 @@ install(FILES
     ${PROJECT_SOURCE_DIR}/cmake/cupola-protozero.cmake
     DESTINATION ${package_dir})
 
-# pkg-config knows no compiler and no oneDNN (which has no such file): a oneDNN that was found in a folder of its own is
-# written down, but not the checkout's: an installed Cupola has no path into it. Then it is taken from the folder that
-# Cupola is installed to, or that the variable `onednn` names.
+# pkg-config has no notion of a compiler, and oneDNN has no pkg-config file: a oneDNN that was found in its own folder is
+# written into the file, except the checkout's, since an installed Cupola has no path into the checkout. oneDNN is then taken
+# from the folder that Cupola is installed to, or from the folder in the variable `onednn`.
 set(pc_core cupola)
 set(pc_host cupola-host)
 set(pc_data cupola-data)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The targets. Each header belongs to the target that carries the libraries which it reaches: what includes oneDNN,
-# or OpenMP, itself or through another header, to cupola_host; what includes libarchive or libjpeg, or
-# libpng in data/, to cupola_data; what else includes protozero or libpng to cupola_tensorboard; what includes NCCL to cupola_nccl, and other headers of CUDA or
-# kernels (.cuh), to cupola_cuda; all the rest to cupola_core. So no list of headers has to be kept.
+# The targets. Each header belongs to the target with the libraries that the header includes, directly or through another
+# header: oneDNN or OpenMP to cupola_host; libarchive or libjpeg, or libpng in data/, to cupola_data; protozero, or libpng
+# elsewhere, to cupola_tensorboard; NCCL to cupola_nccl; other headers of CUDA, and kernels (.cuh), to cupola_cuda; all other
+# headers to cupola_core. So no list of headers has to be maintained.
 
 set(include_dir ${PROJECT_SOURCE_DIR}/include)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${include_dir} ${include_dir}/cupola/*.hpp)
@@ -77,7 +77,7 @@ target_link_libraries(cupola INTERFACE cupola_core)
 
 if(CUPOLA_ENABLE_HOST)
     find_package(OpenMP REQUIRED COMPONENTS CXX)
-    # A oneDNN 3 of the system's is found before the one that cmake/setup.sh unpacks; clang needs the one linked for it.
+    # A oneDNN 3 of the system is found before the one that cmake/setup.sh unpacks; clang needs the one linked for it.
     if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
         set(CUPOLA_ONEDNN_HINTS ${PROJECT_SOURCE_DIR}/.deps/onednn-clang)
     else()
@@ -90,7 +90,7 @@ if(CUPOLA_ENABLE_HOST)
     cupola_add_target(host)
     target_link_libraries(cupola_host INTERFACE cupola_core OpenMP::OpenMP_CXX DNNL::dnnl)
     target_compile_options(cupola_host INTERFACE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-fopenmp>)
-    # oneDNN's own need of an OpenMP library is to be met from the program's list of folders: see cupola-onednn.cmake.
+    # oneDNN's own OpenMP library has to be found in the program's list of folders: see cupola-onednn.cmake.
     target_link_options(cupola_host INTERFACE $<$<CXX_COMPILER_ID:Clang>:LINKER:--disable-new-dtags>)
     target_link_libraries(cupola INTERFACE cupola_host)
 endif()
@@ -120,7 +120,7 @@ if(CUPOLA_CUDA)
     target_link_libraries(cupola_cuda INTERFACE cupola_core cupola::cudart cupola::cublaslt cupola::cudnn)
     # CMake 3.25 does not know that nvcc has C++20.
     target_compile_options(cupola_cuda INTERFACE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20>)
-    # What only nvcc can compile is installed too, and not verified with the C++ compiler.
+    # Headers that only nvcc can compile are installed too, but not verified with the C++ compiler.
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${include_dir}/cupola/*.cuh)
     list(TRANSFORM kernel_headers PREPEND ${include_dir}/ OUTPUT_VARIABLE kernel_files)
     target_sources(cupola_cuda INTERFACE FILE_SET kernels TYPE HEADERS BASE_DIRS ${include_dir} FILES ${kernels} ${kernel_files})
@@ -133,9 +133,9 @@ if(CUPOLA_CUDA)
     endif()
 endif()
 
-# cupola::ops, for those who want to compile less: cupola::host with what depends on no user's network compiled once, in one library
-# for each instruction set of CUPOLA_OPS_ISAS. The inline namespace keeps them apart, and a file takes those of the flags that it is
-# compiled with. `native` is one too, for the machine at hand alone.
+# cupola::ops, for shorter compile times: cupola::host with all code that depends on no user's network compiled once, in one
+# library per instruction set of CUPOLA_OPS_ISAS. The inline namespace keeps them apart, and a file uses the library of the
+# flags that it is compiled with. `native` is one of them, for the current machine only.
 if(CUPOLA_BUILD_OPS)
     if(NOT CUPOLA_ENABLE_HOST)
         message(FATAL_ERROR "cupola::ops holds the operations of cupola::host: CUPOLA_BUILD_OPS needs CUPOLA_ENABLE_HOST.")
@@ -144,7 +144,7 @@ if(CUPOLA_BUILD_OPS)
     file(GLOB ops_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/ops/*.cpp)
     add_library(cupola_ops STATIC)
     add_library(cupola::ops ALIAS cupola_ops)
-    # Which of the names of core/abi.hpp the library has: those who link to it are told.
+    # The names of core/abi.hpp that the library contains, for programs that link to it.
     set(isas 0)
     file(WRITE ${PROJECT_BINARY_DIR}/cupola_isa.cpp "#include <cupola/core/abi.hpp>\nCUPOLA_ISA\n")
     separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS}")
@@ -159,7 +159,7 @@ if(CUPOLA_BUILD_OPS)
     endforeach()
     foreach(isa IN LISTS CUPOLA_OPS_ISAS)
         add_library(cupola_ops_${isa} OBJECT ${ops_sources})
-        # A build without a type is not optimised, and these are the kernels.
+        # A build without a type is not optimised, but these are the kernels.
         target_compile_options(cupola_ops_${isa} PRIVATE -march=${isa} $<$<CONFIG:>:-O2>)
         target_compile_definitions(cupola_ops_${isa} PRIVATE CUPOLA_OPS CUPOLA_OPS_HAS=${isas})
         target_link_libraries(cupola_ops_${isa} PRIVATE cupola_host)

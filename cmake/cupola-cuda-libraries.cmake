@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds CUDA 13's runtime and cuBLASLt, cuDNN 9 and NCCL 2, in a toolkit, where Debian puts them, or in Python's wheels, which hold
-# libraries with a version in their name only (nvidia/cudnn/lib/libcudnn.so.9). Makes cupola::cudart, cupola::cublaslt, cupola::cudnn and
-# cupola::libnccl of them. Used by Cupola's own build and, installed beside it, by its package file. Sets CUPOLA_CUDA_PROBLEM
-# and CUPOLA_NCCL_PROBLEM to nothing or to the message that says what is missing and what to install.
+# Finds CUDA 13's runtime and cuBLASLt, cuDNN 9 and NCCL 2, in a toolkit, in Debian's folders, or in Python's wheels, whose
+# libraries have only names with a version (nvidia/cudnn/lib/libcudnn.so.9). Makes cupola::cudart, cupola::cublaslt,
+# cupola::cudnn and cupola::libnccl from them. Used by Cupola's own build and, installed beside it, by its package file. Sets
+# CUPOLA_CUDA_PROBLEM and CUPOLA_NCCL_PROBLEM to nothing, or to a message that names what is missing and what to install.
 
 set(CUPOLA_CUDA_WHEELS "" CACHE PATH "The site-packages folder whose nvidia/ holds cuDNN and NCCL as wheels, where they are such")
 
-# Wheels before the toolkit, the toolkit before the system.
+# The search order: wheels, the toolkit, the system.
 set(cupola_cuda_roots ${CMAKE_PREFIX_PATH} ${CUDAToolkit_ROOT} $ENV{CUDAToolkit_ROOT} $ENV{CUDA_PATH} $ENV{CUDA_HOME})
 if(CUPOLA_CUDA_WHEELS)
     file(GLOB cupola_cuda_wheels ${CUPOLA_CUDA_WHEELS}/nvidia/*)
@@ -21,8 +21,8 @@ if(CMAKE_CUDA_COMPILER)
 endif()
 list(APPEND cupola_cuda_roots /usr/local/cuda /usr/local /usr)
 
-# One library, found by its header and its files' names, and made cupola::<target>; `macro` of `version_header` is `least` at least. Sets
-# `result` to nothing or to what is missing.
+# Finds one library by its header and its files' names, and makes cupola::<target> from it; `macro` of `version_header` must
+# be at least `least`. Sets `result` to nothing, or to what is missing.
 function(cupola_cuda_library result title target header version_header macro least)
     string(TOUPPER ${target} variable)
     find_path(CUPOLA_${variable}_INCLUDE_DIR ${header} PATHS ${cupola_cuda_roots} NO_DEFAULT_PATH

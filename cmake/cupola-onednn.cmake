@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds oneDNN 3 and checks that it shares the compiler's OpenMP runtime: two runtimes in one process are two teams of
-# threads that fight for the cores. Used by Cupola's own build and, installed beside it, by its package file. Sets
-# CUPOLA_ONEDNN_PROBLEM to nothing or to the message that says what is wrong and what to install.
+# Finds oneDNN 3 and checks that it uses the compiler's OpenMP runtime: two runtimes in one process are two teams of
+# threads that compete for the cores. Used by Cupola's own build and, installed beside it, by its package file. Sets
+# CUPOLA_ONEDNN_PROBLEM to nothing, or to a message that names the problem and what to install.
 
 function(cupola_onednn_problem result)
     set(install "Install oneDNN 3: a package of the system's, or `DEB_PYTHON_INSTALL_LAYOUT=deb python3 -m pip install\

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds protozero (headers alone) and makes cupola::protozero of it. Used by Cupola's own build and, installed beside it, by
-# its package file.
+# Finds protozero (header-only) and makes cupola::protozero from it. Used by Cupola's own build and, installed beside it,
+# by its package file.
 find_path(CUPOLA_PROTOZERO_INCLUDE_DIR protozero/pbf_writer.hpp DOC "The folder that holds protozero/pbf_writer.hpp")
 mark_as_advanced(CUPOLA_PROTOZERO_INCLUDE_DIR)
 set(CUPOLA_PROTOZERO_PROBLEM "cupola::tensorboard needs protozero, whose protozero/pbf_writer.hpp was not found. Install Debian's\
