@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one test case of this executable again in a process of its own, with other environment variables: what a
-// runtime reads only once, when it starts (OMP_THREAD_LIMIT, ONEDNN_MAX_CPU_ISA), can be tested no other way. The case
+// Runs one test case of this executable again in its own process, with other environment variables: variables that a
+// runtime reads only once, when it starts (OMP_THREAD_LIMIT, ONEDNN_MAX_CPU_ISA), cannot be tested otherwise. The case
 // is marked `doctest::skip()`, so that only the child runs it.
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The devices that the tests of operations and layers run on, and the element types that operations are tested with.
-// The bodies name neither: a backend is tested by adding it to these lists. What is tested is a backend as its users
-// include it. Cuda has its lists to itself, where CUPOLA_TEST_CUDA is defined: nvcc compiles the same files for it
-// (gpu/), without the cases that are of Host alone.
+// The test bodies name no device: a backend is tested by adding it to these lists, with the headers that its users
+// include. Cuda has separate lists, where CUPOLA_TEST_CUDA is defined: nvcc compiles the same files for it (gpu/), without
+// the cases that apply only to Host.
 #pragma once
 
 #include <cstdint>

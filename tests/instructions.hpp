@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether this processor has the instructions that operations in bfloat16 need. Where it has not, the operations say so
-// (tested), and the test cases of BFloat16 are left out.
+// Whether this processor has the instructions that operations in bfloat16 need. Without them the operations throw (which
+// is tested), and the test cases of BFloat16 are left out.
 #pragma once
 
 [[nodiscard]] inline bool computes_bfloat16() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an exception says: `message_of<DeviceError>([] { ... })` is its text, so that a test can compare whole sentences
-// or look for the parts that matter.
+// The text of an exception: `message_of<DeviceError>([] { ... })` returns it, so that a test can compare the whole
+// message or search for its important parts.
 #pragma once
 
 #include <exception>

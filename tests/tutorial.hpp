@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tutorial's network and loss as the example writes them, and what tests of training share: the sample's images,
-// the norm by which arenas are compared.
+// The tutorial's network and loss as in the example, and the common parts of the tests of training: the sample's images,
+// and the norm by which arenas are compared.
 #pragma once
 
 #include <cmath>

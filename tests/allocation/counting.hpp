@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts what is allocated, by whom: counting.cpp replaces the process's malloc and mmap. "Ours" is what code in this
-// program's own text asks for, which for a header-only library is the library, and what libstdc++ does; the rest are
-// libdnnl, libgomp and libc.
+// Counts allocations by their origin: counting.cpp replaces the process's malloc and mmap. "Ours" are requests from code
+// in this program's own text, which for a header-only library includes the library, and from libstdc++; the rest are
+// requests from libdnnl, libgomp and libc.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files for the tests of the readers: a folder that is deleted at the end, JPEG images, archives, and a reader that
-// has no more rights than anybody.
+// Files for the tests of the readers: a folder that is deleted at the end, JPEG images, archives, and a reader without
+// privileges.
 #pragma once
 
 #include <cstdint>

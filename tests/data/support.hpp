@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of data/ share: images with known bytes, and contexts. (`message_of` is in tests/throws_with.hpp.)
+// The common part of the tests of data/: images with known bytes, and contexts. (`message_of` is in tests/throws_with.hpp.)
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fragments of the documentation are compiled with: those that are to run register themselves here, and the
+// The header that the documentation's fragments are compiled with: fragments that run register themselves here, and the
 // checks beside them, which the reader does not see, call `expect`.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fuzz targets share: an input as a file, what counts as a good answer (data, or an exception of one
-// sentence), and the most memory that an answer may take.
+// The common part of the fuzz targets: an input as a file, the accepted results (data, or an exception with a message of
+// one line), and the largest memory that a call may use.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the golden figures look like: one struct a case, its arrays as spans. The figures lie in the generated headers
-// beside this one (golden/conv2d.hpp and so on, each defining one constexpr array of cases) and were computed by
-// PyTorch in double from inputs that are exact floats, then rounded; tests/golden/generate.py writes them. Activations
-// are NHWC, convolution weights OHWI, linear weights [out, in]: Cupola's own layouts.
+// The types of the golden figures: one struct per case, its arrays as spans. The figures are in the generated headers
+// beside this one (golden/conv2d.hpp and so on, each defining one constexpr array of cases). PyTorch computed them in
+// double from inputs that are exact floats, and they were then rounded; tests/golden/generate.py writes them. Activations
+// are NHWC, convolution weights OHWI, linear weights [out, in], as in Cupola.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One training of 50 steps on data made by a counter, and the hash of what it ends with. Only the public interface is
-// used, and little of it: the same sources are compiled against older trees (see compare_with).
+// One training of 50 steps on data made by a counter, and the hash of its result. It uses only a small part of the public
+// interface: the same sources are compiled against older trees (see compare_with).
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of cuDNN's descriptors, for tests of its C functions themselves: Cupola's own class is not used.
+// One of cuDNN's descriptors, for tests of its C functions: Cupola's own class is not used.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches for the tutorial network in a GPU's memory from the start: uniform numbers with a variance of one, and any
-// labels.
+// Batches for the tutorial network that are in a GPU's memory from the start: uniform numbers with a variance of one, and
+// arbitrary labels.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small networks whose checkpoints the tests write, read and break, and a state with a number of its own for each
-// value.
+// Small networks whose checkpoints the tests write, read and damage, and a state in which every value is different.
 #pragma once
 
 #include <cstddef>

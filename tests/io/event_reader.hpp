@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads event files back, for tests alone: each record's checksums are checked, and its protocol buffer is taken apart.
+// Reads event files back, for tests only: each record's checksums are checked, and its protocol buffer is parsed.
 #pragma once
 
 #include <cstdint>

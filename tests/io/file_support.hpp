@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Files for the tests of checkpoints: a folder that is deleted at the end, files as strings of bytes, a second process,
-// and how many bytes a piece of code has allocated at once.
+// and the peak number of bytes that a piece of code has allocated.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a layer as a network would: its output extents, its parameters and its operation come from the layer itself, the
-// numbers are random.
+// Runs a layer as a network does: its output extents, its parameters and its operation come from the layer itself; the
+// values are random.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of convolutions share: the operation's shape and a random problem, from the plain loops' description.
+// The common part of the tests of convolutions: the operation's shape and a random problem, from the plain loops' shape.
 #pragma once
 
 #include <cstdint>

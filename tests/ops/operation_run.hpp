@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/operation.hpp
 //
-// Runs one operation forward and backward on a device, as hostile to it as the contract allows: every output starts as
-// NaN, scratch memory holds garbage and is exactly as large as asked for, guard bytes stand around each tensor, and
-// everything is run twice. What holds for every operation is checked here; what it computed is returned. Figures are
-// floats here, whatever the element type: `rounded` makes them such that nothing is lost where the run converts them.
+// Runs one operation forward and backward on a device, under the worst conditions that the contract allows: every output
+// is initially NaN, scratch memory contains garbage and has exactly the requested size, guard bytes surround each tensor,
+// and everything is run twice. Properties of every operation are checked here; the results are returned. Values are floats
+// here for every element type: `rounded` chooses them such that the run converts them without loss.
 #pragma once
 
 #include <concepts>

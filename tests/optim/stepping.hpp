@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of optimisers share: an arena of tensors with padding between them, and steps on it.
+// The common part of the tests of optimisers: an arena of tensors with padding between them, and steps on it.
 #pragma once
 
 #include <cmath>

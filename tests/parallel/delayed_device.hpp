@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Delayed: a device that computes with `Host`'s operations, later: three steps may be in flight, and queued work runs when
-// its thread waits. All that a device needs for a training beside its operations is in this file.
+// Delayed: a device that runs `Host`'s operations later: three steps may be in flight, and queued work runs when its
+// thread waits. This file contains all that a device needs for a training in addition to its operations.
 #pragma once
 
 #include <array>

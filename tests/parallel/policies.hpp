@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small policy of each kind of agreement: a function of the rows, a collective, and one that moves parameters.
+// One small policy per kind of agreement: a function of the rows, a collective, and one that moves parameters.
 #pragma once
 
 #include <barrier>

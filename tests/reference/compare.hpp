@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the tests compare a result with the oracle, and where their random inputs come from. The plain loops beside this
-// file compute in double, from nothing but their arguments: they include nothing of Cupola, so a mistake there cannot
-// hide here. Layouts are Cupola's: activations batch x height x width x channels, convolution weights [out, height,
-// width, in], linear weights [out, in].
+// Comparison of a result with the oracle, and the random inputs of the tests. The plain loops beside this file compute in
+// double from their arguments alone: they include nothing of Cupola, so a mistake in Cupola cannot affect them. Layouts
+// are Cupola's: activations batch x height x width x channels, convolution weights [out, height, width, in], linear
+// weights [out, in].
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout's mask by a second writing of Philox 4x32-10 (from the paper's figure, not from Cupola's header): the numbers
+// Dropout's mask by a second implementation of Philox 4x32-10 (from the paper's figure, not from Cupola's header): numbers
 // of sample `sample` of layer `layer` in step `step` have key = seed and counter = (element / 4, sample, step,
 // purpose 4 in the upper byte, xor the layer).
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pooling by plain loops in double: padding never wins a maximum and never counts in a mean, and the gradient of a
-// maximum goes to the first of equal ones in row order.
+// Pooling by plain loops in double: padding is never a maximum and is not counted in a mean, and the gradient of a
+// maximum goes to the first of equal values in row order.
 #pragma once
 
 #include <cstddef>

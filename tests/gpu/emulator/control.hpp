@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a test asks of the emulated GPUs, and what it learns from them. The random seed is that of the environment's
+// A test's settings for the emulated GPUs, and the values that it reads from them. The random seed is that of the environment variable
 // CUPOLA_EMULATOR_SEED, or 1.
 #pragma once
 

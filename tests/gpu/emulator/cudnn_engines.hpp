@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engines of the cuDNN stand-in, and in which order they are ranked. Among them is one of each kind that a caller
-// may have to pass over, and each gives other bits than the rest: what is chosen wrongly shows in the figures.
+// The engines of the cuDNN stand-in and their ranking. They include one engine of each kind that a caller may have to skip,
+// and each engine computes different bits, so a wrong choice changes the results.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The descriptors of the cuDNN stand-in: attributes that are set, checked when the descriptor is finalised, and can then
-// be asked. A descriptor that is handed to another is copied, so that the first may be destroyed.
+// The descriptors of the cuDNN stand-in: attributes that are set, checked when the descriptor is finalised, and readable
+// afterwards. A descriptor that is passed to another is copied, so that the first may be destroyed.
 #pragma once
 
 #include <algorithm>

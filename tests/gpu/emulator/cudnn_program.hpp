@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a plan of the cuDNN stand-in does: one convolution in one of its three directions, and what follows it element
-// by element. All of it is read from the descriptors: extents, strides, types, padding.
+// The computation of a plan of the cuDNN stand-in: one convolution in one of its three directions, and the elementwise
+// operations after it. All of it is read from the descriptors: extents, strides, types, padding.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel needs of the emulator while it runs: the threads of its block. A block's threads are fibres of one
-// thread of the processor: each runs until it waits at a barrier or at an operation of its warp, and then any other
-// that can goes on. So what a thread reads that another one writes without a barrier between them is found by chance,
-// and a barrier that not all reach is found always.
+// The threads of a kernel's block while it runs. A block's threads are fibres of one thread of the processor: each runs
+// until it waits at a barrier or at an operation of its warp, and then any other fibre that can run continues. So a read
+// of another thread's write without a barrier between them is found only by chance, and a barrier that not all threads
+// reach is always found.
 #pragma once
 
 #include <cstddef>

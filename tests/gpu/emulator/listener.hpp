@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a test program on the emulator is looked at for beside its checks: a kernel that failed, a write beside an
-// allocation, memory of a device that a case leaves in use. Any of them ends the program with status 1. Included by one
-// file of the program.
+// Checks of a test program on the emulator in addition to its own: a kernel that failed, a write beside an allocation,
+// device memory that a case leaves in use. Any of them ends the program with status 1. Included by one file of the
+// program.
 //
-// Where the environment names a file in CUPOLA_EMULATED_KERNELS, the kernels that ran are written there: see
-// every_kernel.sh.
+// If the environment variable CUPOLA_EMULATED_KERNELS names a file, the names of the kernels that ran are written to it:
+// see every_kernel.sh.
 #pragma once
 
 #include <cstdio>

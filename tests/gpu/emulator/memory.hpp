@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a GPU reaches an address: a kernel that is handed another one ends in an illegal access.
+// Whether a GPU can access an address: a kernel with any other address ends with an illegal access.
 #pragma once
 
 #include <cuda_runtime_api.h>

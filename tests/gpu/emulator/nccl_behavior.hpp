@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the stand-in for NCCL can be told to do: to be in progress, late, without an end, or misused. Each setting is of
-// this process's communicators.
+// The settings of the stand-in for NCCL: to be in progress, late, without an end, or misused. Each setting applies to this
+// process's communicators.
 #pragma once
 
 #include <cstddef>

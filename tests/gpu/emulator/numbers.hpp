@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements of the libraries' matrices and tensors as floats, and floats rounded to fewer bits. Nothing of Cupola's own
-// conversions is used.
+// Elements of the libraries' matrices and tensors as floats, and floats rounded to fewer bits. Cupola's own conversions are
+// not used.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulator's chance: SplitMix64, few instructions, and the same from the same seed.
+// The emulator's random numbers: SplitMix64, which takes few instructions and is reproducible from its seed.
 #pragma once
 
 #include <cstddef>

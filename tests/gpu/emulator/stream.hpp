@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stand-ins for CUDA's libraries need of the emulator: a place in a stream's queue, and the calling thread's device.
+// The parts of the emulator that stand-ins for CUDA's libraries need: a place in a stream's queue, and the calling thread's
+// device.
 #pragma once
 
 #include <functional>

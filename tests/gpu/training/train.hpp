@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a training of training_runs.hpp is made and run on a device.
+// Makes a training of training_runs.hpp and runs it on a device.
 #pragma once
 
 #include <cstddef>

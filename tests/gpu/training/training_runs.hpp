@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trainings that are run on `Host` and on `Cuda` to be compared: what is trained, and what is looked at. The two are
-// compiled apart (training_host.cpp, training_cuda.cu: nvcc cannot read host.hpp), so that only plain vectors pass
-// between them. In training_emulated.cpp `Cuda` has the emulator's GPUs.
+// Trainings that are run on `Host` and on `Cuda` for comparison: their settings and their results. The two are compiled
+// separately (training_host.cpp, training_cuda.cu: nvcc cannot read host.hpp), so that only plain vectors pass between
+// them. In training_emulated.cpp `Cuda` has the emulator's GPUs.
 #pragma once
 
 #include <cstdint>

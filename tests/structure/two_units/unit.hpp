@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a translation unit tells of the Cupola that it was compiled with.
+// The properties of Cupola that a translation unit was compiled with.
 #pragma once
 
 #include <string>

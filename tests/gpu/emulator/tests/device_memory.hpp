@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of the emulator's libraries share: a stream, and memory of a device that holds figures of an element
-// type, `gap` unused elements after each `row` of them.
+// The common part of the tests of the emulator's libraries: a stream, and device memory with values of an element type
+// and `gap` unused elements after each `row` of them.
 #pragma once
 
 #include <cstddef>
