@@ -3,7 +3,7 @@
 // The initial values of parameters. An initialiser is a template argument of a layer, `Conv2d<64, 5,
 // weights(truncated_normal(0.05))>`, or an entry of a list passed at construction.
 //
-// Element i of a parameter is a function of the seed, the parameter's offset in the arena and i alone.
+// Element i of a parameter is a function of the seed, the parameter's number in the network and i alone.
 #pragma once
 
 #include <cmath>

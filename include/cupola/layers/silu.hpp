@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SiLU, also called swish: y = x s with s = 1 / (1 + exp(-x)), of any extents. Backward reads the input:
+// SiLU, also called swish: y = x s with s = 1 / (1 + exp(-x)), for any extents. Backward reads the input:
 // dx = dy s (1 + x (1 - s)). Minus infinity becomes NaN, as in PyTorch.
 #pragma once
 

@@ -33,7 +33,7 @@ struct LayerGradients {
     std::vector<Floats> parameters;
 };
 
-/// How backward is called.
+/// The options of a call of backward.
 struct BackwardCall {
     bool accumulate = false;
     /// The initial value of every element of the parameters' gradients.

@@ -39,7 +39,7 @@ struct WhileHealthy {
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
         if (healthy == nullptr || *healthy != 0) body.template at<n>(i);
     }
-    /// For a sum, to which nothing then contributes 0.
+    /// For a sum: contributes 0 where *healthy is 0.
     CUPOLA_HOST_DEVICE auto operator()(std::int64_t i, std::int64_t which) const {
         return healthy == nullptr || *healthy != 0 ? body(i, which) : decltype(body(i, which)){};
     }
