@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All that the tests of typed_tests.cmake include, so that one translation unit can hold several of them, each in a namespace of
-// its own: nvcc reads these headers three times per unit. A header that is missing here is read inside the namespace of the first
-// test that includes it, and the compiler then reports unknown names in that header.
+// The headers that the tests of typed_tests.cmake include, so that one translation unit can contain several tests, each in
+// its own namespace: nvcc reads these headers three times per unit. A header that is missing here is read inside the
+// namespace of the first test that includes it, and the compiler then reports unknown names in that header.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adamax (Kingma, Ba 2014, section 7.1), PyTorch's: Adam with the largest decayed gradient in the place of the root of the mean
-// square, and the decay added to the gradient.
+// Adamax (Kingma, Ba 2014, section 7.1) as in PyTorch: Adam with the largest decayed gradient instead of the root of the
+// mean square, and the decay added to the gradient.
 //
 //   m = beta1 * m + (1 - beta1) * g,    u = max(beta2 * u, |g| + epsilon),    w = w - rate / (1 - beta1^t) * m / u
 //
@@ -39,7 +39,7 @@ struct Adamax {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    /// Coupled: the average and the largest gradient see it. Of every parameter, biases included.
+    /// Coupled: it enters the average and the largest gradient. Applies to every parameter, biases included.
     double weight_decay = 0.0;
 
     [[nodiscard]] int state_arenas() const { return 2; }
@@ -52,7 +52,7 @@ struct Adamax {
     }
     void check() const {
         moments().check("adamax");
-        // An element whose gradients were all 0 would divide 0 by 0.
+        // An element whose gradients were all 0 would otherwise divide 0 by 0.
         impl::require_positive("adamax's epsilon", epsilon);
         impl::require_not_negative("adamax's weight decay", weight_decay);
     }

@@ -186,7 +186,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas, unless each replica is
-    /// updated by its own. They are without the regularisers' gradients, which the optimiser adds.
+    /// updated by its own. They do not contain the regularisers' gradients, which the optimiser adds.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Adam, AdamW, Adamax and Lamb share: the settings of their two moving averages, what corrects the averages' start at 0, and
-// the formula of the first two.
+// The common part of Adam, AdamW, Adamax and Lamb: the settings of their two moving averages, the correction for the
+// averages' start at 0, and the formula of Adam and AdamW.
 #pragma once
 
 #include <cmath>

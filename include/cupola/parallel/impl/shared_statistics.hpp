@@ -34,7 +34,8 @@ public:
         changed_ = false;
     }
 
-    /// By the batches of a step that has landed on every device, as the policy says. What the policy throws changes nothing.
+    /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
+    /// throws, nothing is changed.
     template <class Policy>
     void update(std::int64_t step, const Policy& policy) {
         if (values_.empty()) return;
@@ -72,7 +73,7 @@ private:
     const SampleCounts& counts_;
     std::vector<RunningStatistics> layers_;
     WeightedRows rows_;
-    /// Those after the last step, and what the next step makes of them.
+    /// The running statistics after the last step, and the copy that the policy updates for the next step.
     std::vector<float> values_, next_;
     bool changed_ = false;
 };

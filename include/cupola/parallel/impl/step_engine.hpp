@@ -119,9 +119,9 @@ public:
 
     [[nodiscard]] SharedStatistics<D, T>& statistics() { return statistics_; }
 
-    /// What the row of a replica is to be multiplied with to be its gradient of the last step.
+    /// The factor that makes a replica's row its gradient of the last step.
     [[nodiscard]] double factor_of_row(int replica) const {
-        // The average, and a row that its replica is updated by, are divided by the loss's scale before the update.
+        // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
         const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
         const double scale = divided ? 1.0 : static_cast<double>(set_.network().loss_scale);
         return (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
