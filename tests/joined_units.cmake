@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cupola_joined_units(RESULT FOLDER FILE...): the translation units of a folder's tests. Several files make one unit, which halves the
-# compilers' work: what they share, std::vector's functions for one, is compiled once. Each file stands in a namespace of its own, after
-# the headers of all of them, so that equal names do not meet. A file stays a unit by itself if it opens a named namespace, specialises a
-# template, declares something `extern`, defines a macro or includes a header under a condition.
+# cupola_joined_units(RESULT FOLDER FILE...): the translation units of a folder's tests. Several files form one unit, which
+# halves the compilers' work: shared code, such as std::vector's functions, is compiled once. Each file is in its own
+# namespace, after the headers of all of them, so that equal names do not collide. A file remains a separate unit if it opens
+# a named namespace, specialises a template, declares something `extern`, defines a macro or includes a header under a
+# condition.
 set(files_per_unit 6)
 function(cupola_joined_units result folder)
     set(units "")
@@ -27,7 +28,7 @@ function(cupola_joined_units result folder)
             elseif(depth GREATER 0)
                 set(alone TRUE)
             else()
-                # The unit lies in another folder than the file.
+                # The unit is in another folder than the file.
                 string(REGEX REPLACE "^#include [<\"]([^>\"]+)[>\"].*" "\\1" header "${line}")
                 if(line MATCHES "^#include \"" AND EXISTS ${directory}/${header})
                     get_filename_component(header ${directory}/${header} ABSOLUTE)
@@ -54,7 +55,7 @@ function(cupola_joined_units result folder)
     set(${result} ${units} PARENT_SCOPE)
 endfunction()
 
-# Of cupola_joined_units: writes what has been gathered, and begins again.
+# A part of cupola_joined_units: writes the collected files as a unit, and begins the next one.
 macro(cupola_write_unit)
     list(REMOVE_DUPLICATES includes)
     list(JOIN includes "\n" lines)

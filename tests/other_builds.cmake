@@ -2,7 +2,7 @@
 #
 # The suite built and run in other ways, each a preset of CMakePresets.json and a test here, so that one summary covers
 # all of them: by clang under AddressSanitizer and UndefinedBehaviorSanitizer, under ThreadSanitizer, and the backend for NVIDIA
-# GPUs by nvcc. Last in line and one at a time, for each takes all cores.
+# GPUs by nvcc. They run last and one at a time, because each uses all cores.
 function(cupola_other_build preset title)
     add_test(NAME "suite ${title}" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
         COMMAND ${CMAKE_COMMAND} --workflow --preset ${preset})
