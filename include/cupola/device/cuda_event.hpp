@@ -23,7 +23,7 @@ public:
                                             captured ? cudaEventRecordExternal : cudaEventRecordDefault),
                    "cudaEventRecordWithFlags");
     }
-    /// True before the first record(). Throws DeviceError with what went wrong on the device.
+    /// True before the first record(). Throws DeviceError for an error on the device.
     [[nodiscard]] bool happened() const {
         if (!event_) return true;
         const cudaError_t status = cudaEventQuery(event_.get());

@@ -240,7 +240,7 @@ CUPOLA_INLINE void HostContext::pin_threads(int devices) const {
             cpu_set_t one;
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            sched_setaffinity(0, sizeof one, &one);  // a hint: where it is not allowed, the thread moves as before
+            sched_setaffinity(0, sizeof one, &one);  // a hint: if it is not allowed, the thread is not bound
         }
     }
 }

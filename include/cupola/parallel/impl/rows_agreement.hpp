@@ -20,7 +20,7 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The longest time of a step: after it a wait is treated as endless.
+/// The deadline of a wait, which is longer than any step.
 inline constexpr double max_step_seconds = 600;
 
 /// The common part of the agreements within one process: they wait for nothing but the device.

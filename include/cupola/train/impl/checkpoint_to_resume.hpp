@@ -81,7 +81,7 @@ private:
         require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
                            " goes on from it, another ", options_.names.folder, " begins anew");
-        // A new run would take over such a folder.
+        // A new run would take over another run's best checkpoint.
         struct stat status {};
         const std::string best = folder_->best_path();
         require<DataError>(lstat(best.c_str(), &status) != 0, best,
