@@ -4,10 +4,11 @@
 //
 //   template <class Apply> void formula(std::int64_t step, const Segment&, Apply&& apply) const
 //       calls apply(formula, coupled) once, with the formula of ops/element_update.hpp, its constants those of the step, and
-//       optionally a coupled decay, which the formula sees as a part of the gradient. What kind of formula it is depends on
-//       the settings and the segment alone, the same in each step. Every device has the loop, and repeats it on a GPU
-//       without being told each step. `bool keeps_zeros() const`, optional: whether an element whose parameter, state and
-//       gradient are zero stays so, the state too, and neighbouring segments may be updated in one range with the padding between them.
+//       optionally a coupled decay, which the formula receives as a part of the gradient. The type of the formula depends
+//       only on the settings and the segment, not on the step. Every device has the loop, and a GPU repeats it without a
+//       new call in each step. `bool keeps_zeros() const`, optional: whether an element whose parameter, state and gradient
+//       are zero keeps parameter and state zero, so that neighbouring segments may be updated in one range with the padding
+//       between them.
 //   void update(const Update<Device>&) const
 //       the whole update, for any other computation. It is used if both members exist.
 //
@@ -138,7 +139,7 @@ template <HasStateArenas O>
     }
 }
 
-/// Whether the formula leaves an element of zeros unchanged if its gradient is zero; false if the optimiser does not say.
+/// Whether an element whose parameter, state and gradient are zero keeps them so; false if the optimiser does not say.
 template <HasFormula O>
 [[nodiscard]] bool keeps_zeros_of(const O& optimizer) {
     if constexpr (requires { optimizer.keeps_zeros(); }) {
