@@ -116,7 +116,7 @@ struct CudaOptions {
     bool deterministic = false;
     /// The cuDNN engines to use. For an operation without an entry, the engine that was chosen is added. If null, each run
     /// uses the engines that cuDNN ranks first. May be shared by devices.
-    std::shared_ptr<PlanChoices> plan_choices;
+    std::shared_ptr<PlanChoices> plan_choices{};
 };
 
 namespace impl {
