@@ -91,6 +91,7 @@ public:
     void queue(BatchSource batches, Probe probe) {
         reserve_slot();
         counts_.clear(step_);
+        probe_.begin();
         set_.threads().run([&](int device) { queue_on(device, batches, probe); });
         for (State& state : set_.devices()) state.updating = false;
         ++step_;

@@ -62,6 +62,8 @@ public:
         }
     }
 
+    /// Forgets what a probe of an earlier step threw, which a failure of that step has hidden.
+    void begin() { error_ = nullptr; }
     /// Throws the stored exception of the last probe.
     void rethrow() {
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
