@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The templates that cupola::ops has compiled because they do not depend on a user's network: the operations of `Host`
-// and its plans, in float and bfloat16. This header declares them to programs that link to the library; the library's
-// sources instantiate the same list. compiled_training.hpp has the templates that training needs in addition.
+// The operations of `Host` and its plans, in float and bfloat16, which depend on no user's network. In a program that
+// links to cupola::ops this header declares what the library has compiled: the classes of these operations are
+// declared by ops/ and not defined, the functions and templates are `extern`. Without the library it includes all
+// operations. compiled_training.hpp does the same for training.
 #pragma once
+
+#if !defined(CUPOLA_OPS) || defined(CUPOLA_COMPILING_OPS)
+#include <cupola/host_operations.hpp>
+#endif
 
 #ifdef CUPOLA_OPS
 
@@ -11,15 +16,22 @@
 #include <memory>
 #include <span>
 
-#include <cupola/host_operations.hpp>
+#include <cupola/device/host.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
-
-// The list is declared in programs that link to the library, and defined in its sources, which define this as nothing.
-#ifndef CUPOLA_COMPILED
-#define CUPOLA_COMPILED extern
-#endif
+#include <cupola/ops/activation.hpp>
+#include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/convolution.hpp>
+#include <cupola/ops/dropout.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
+#include <cupola/ops/host/elementwise.hpp>
+#include <cupola/ops/linear.hpp>
+#include <cupola/ops/local_response_norm.hpp>
+#include <cupola/ops/lrn_then_pool.hpp>
+#include <cupola/ops/option_a_shortcut.hpp>
+#include <cupola/ops/pool_then_lrn.hpp>
+#include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

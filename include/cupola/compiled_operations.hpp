@@ -8,25 +8,18 @@
 namespace cupola::inline CUPOLA_ABI {
 
 // clang-format off
-CUPOLA_TEMPLATE ops::BatchNorm<Host, CUPOLA_ELEMENT> make_operation(impl::Build<CUPOLA_ELEMENT>, const BatchNormShape&);
-CUPOLA_TEMPLATE ops::Convolution<Host, CUPOLA_ELEMENT> make_operation(impl::Build<CUPOLA_ELEMENT>, const ConvolutionShape&);
-CUPOLA_TEMPLATE ops::Linear<Host, CUPOLA_ELEMENT> make_operation(impl::Build<CUPOLA_ELEMENT>, const LinearShape&);
-CUPOLA_TEMPLATE ops::LocalResponseNorm<Host, CUPOLA_ELEMENT> make_operation(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&);
-CUPOLA_TEMPLATE ops::Pooling<Host, CUPOLA_ELEMENT> make_operation(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&);
-
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Add<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::BatchNorm<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Convolution<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Dropout<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Fork<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Linear<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::LocalResponseNorm<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::OptionAShortcut<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Pooling<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of(ops::Relu<Host, CUPOLA_ELEMENT> (*)(impl::Build<CUPOLA_ELEMENT>), impl::Build<CUPOLA_ELEMENT>);
-
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::make_fused_node<impl::fusions::LrnThenPool>(std::span<const LayerInfo>, const NodeInfo&, impl::Build<CUPOLA_ELEMENT>);
-CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::make_fused_node<impl::fusions::PoolThenLrn>(std::span<const LayerInfo>, const NodeInfo&, impl::Build<CUPOLA_ELEMENT>);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Add<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::BatchNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const BatchNormShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Convolution<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const ConvolutionShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Dropout<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const double&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Fork<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Linear<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LinearShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LocalResponseNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::LrnThenPool<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const LocalResponseNormShape&, const PoolingShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::OptionAShortcut<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const OptionAShortcutShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::PoolThenLrn<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&, const LocalResponseNormShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Pooling<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Relu<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 
 CUPOLA_TEMPLATE class Plan<Host, CUPOLA_ELEMENT>;
 // clang-format on

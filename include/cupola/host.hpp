@@ -5,7 +5,6 @@
 
 #include <cupola/compiled_training.hpp>
 #include <cupola/device/host.hpp>
-#include <cupola/host_operations.hpp>
 #include <cupola/ops/host/element_update.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
 #include <cupola/ops/host/peak_rates.hpp>

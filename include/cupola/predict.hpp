@@ -22,7 +22,6 @@
 #include <cupola/compiled.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
-#include <cupola/host_operations.hpp>
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/net/inference_streams.hpp>

@@ -36,7 +36,7 @@ template <class L, class D>
     for (std::size_t i = 0; i < parameters.count; ++i) {
         problem.parameters.push_back(rounded<D>(random.normal(parameters.list[i].shape.size())));
     }
-    result.outcome = operation_run::run<D>(problem, [](const auto& build) { return L::operation(build); });
+    result.outcome = operation_run::run<D>(problem, [](const auto& build) { return cupola::operation_of<L>(build); });
     return result;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/layers/parameters.hpp, cupola/layers/layer_kind.hpp
+// Covers: cupola/layers/parameters.hpp, cupola/layers/layer_kind.hpp, cupola/layers/make_node.hpp
 //
 // The contract of a layer: what satisfies it, that each missing part is found, and what a layer that says nothing is
 // taken to be.
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 #include <cupola/host.hpp>
@@ -14,6 +15,7 @@
 #include <cupola/layers/flatten.hpp>
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/local_response_norm.hpp>
+#include <cupola/layers/make_node.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
 
@@ -84,6 +86,11 @@ struct WithoutForward {
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 static_assert(!HasForward<OperationOf<WithoutForward, Host>, Host> && !LayerOn<WithoutForward, Host>);
+
+/// A layer returns its operation, or the operation's factory, and neither where a device lacks the operation.
+static_assert(std::is_same_v<OperationOf<Linear<8>, Host>, ops::Linear<Host, float>>);
+static_assert(std::is_same_v<OperationOf<WithoutBackward, Host>, WithoutBackward::Operation>);
+static_assert(LayerOn<Linear<8>, Host> && LayerOn<Linear<8>, Host, BFloat16> && !LayerOn<Linear<8>, Host, Float16>);
 
 struct ParametersOfAnotherKind : Unchanging {
     static constexpr int parameters(const Shape&) { return 3; }
@@ -192,4 +199,52 @@ TEST_CASE("what a layer lacks for its kind is one message with every missing mem
         "`static constexpr Parameters parameters(const Shape&)`, `static constexpr Parameters buffers(const Shape&)`");
     CHECK(message(NormWithoutBuffers{}) ==
           "has the kind batch_norm and lacks `static constexpr Parameters buffers(const Shape&)`");
+}
+
+namespace {
+
+/// An operation that adds 1 and has a need for memory.
+struct AddsOne {
+    std::int64_t elements = 0;
+    [[nodiscard]] MemoryNeeds needs() const { return {.saved = 12}; }
+    void forward(const ForwardArgs<Host>& args) const {
+        for (std::int64_t i = 0; i < elements; ++i) args.output[i] = args.input[i] + 1.0F;
+    }
+    void backward(const BackwardArgs<Host>& args) const { args.input_gradient[0] = 7.0F; }
+};
+struct AddsOneLayer : Unchanging {
+    static AddsOne operation(const BuildContext<Host>& build) { return {build.batch * build.output.size()}; }
+};
+struct AddsOneByFactory : Unchanging {
+    struct Made : AddsOne {
+        Made(const BuildContext<Host>& build, std::int64_t more) : AddsOne{build.batch * build.output.size() - more} {}
+    };
+    static OperationFactory<Made, std::int64_t> operation(const BuildContext<Host>&) { return {1}; }
+};
+
+template <class L>
+void check_node(std::int64_t computed) {
+    CAPTURE(computed);
+    HostContext context(0, {});
+    const BuildContext<Host> build{.context = context, .batch = 2, .input = {2}, .output = {2}};
+    const auto node = make_node<L>(build);
+    CHECK(node->needs().saved == 12);
+    const float input[4] = {1, 2, 3, 4};
+    float output[4] = {}, input_gradient[4] = {};
+    BackwardArgs<Host> args{{.context = context, .input = input, .output = output}};
+    args.input_gradient = input_gradient;
+    node->forward(args);
+    node->backward(args);
+    for (std::int64_t i = 0; i < 4; ++i) {
+        CHECK(output[i] == (i < computed ? input[i] + 1.0F : 0.0F));
+    }
+    CHECK(input_gradient[0] == 7.0F);
+    CHECK(operation_of<L>(build).elements == computed);
+}
+
+}  // namespace
+
+TEST_CASE("a layer's node runs the operation that the layer returns, or that its factory makes") {
+    check_node<AddsOneLayer>(4);
+    check_node<AddsOneByFactory>(3);
 }

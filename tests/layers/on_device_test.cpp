@@ -13,6 +13,7 @@
 
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
+#include <cupola/host_operations.hpp>
 
 using namespace cupola;
 
@@ -72,7 +73,7 @@ Results run(bool accumulate, Translate translate) {
     HostContext context(0, {});
     const auto team = context.team();
     const Shape out = L::output(shape).shape;
-    auto op = L::operation(BuildContext<D>{.context = context, .batch = batch, .input = shape, .output = out});
+    auto op = operation_of<L>(BuildContext<D>{.context = context, .batch = batch, .input = shape, .output = out});
     const Parameters named = parameters_of<L>(shape);
     const std::size_t weights = named.count == 0 ? 0 : static_cast<std::size_t>(named.list[0].shape.size());
     std::vector<float> input = translate(numbers(static_cast<std::size_t>(batch * shape.size()), -1)),

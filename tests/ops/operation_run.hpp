@@ -15,6 +15,9 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#ifndef CUPOLA_TEST_CUDA
+#include <cupola/host_operations.hpp>
+#endif
 #include <cupola/ops/operation.hpp>
 
 #include "../devices.hpp"

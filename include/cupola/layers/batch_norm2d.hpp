@@ -41,10 +41,8 @@ struct BatchNorm2d {
     }
 
     template <class BuildContext>
-    static ops::BatchNorm<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
-        return make_operation<ops::BatchNorm<typename BuildContext::DeviceType, typename BuildContext::Element>>(
-            build, BatchNormShape{build.input.channels(), epsilon});
+    static FactoryOf<ops::BatchNorm, BuildContext, BatchNormShape> operation(const BuildContext& build) {
+        return {BatchNormShape{build.input.channels(), epsilon}};
     }
 };
 

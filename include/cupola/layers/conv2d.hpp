@@ -81,12 +81,10 @@ struct Conv2d {
     }
 
     template <class BuildContext>
-    static ops::Convolution<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
+    static FactoryOf<ops::Convolution, BuildContext, ConvolutionShape> operation(const BuildContext& build) {
         ConvolutionShape folded = shape(build.input);
         folded.bias = folded.bias || build.folded_norm;
-        return make_operation<ops::Convolution<typename BuildContext::DeviceType, typename BuildContext::Element>>(
-            build, folded);
+        return {folded};
     }
 };
 

@@ -20,9 +20,8 @@ struct Dropout {
     }
 
     template <class BuildContext>
-    static ops::Dropout<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
-        return {build, rate};
+    static FactoryOf<ops::Dropout, BuildContext, double> operation(const BuildContext&) {
+        return {static_cast<double>(rate)};
     }
 };
 

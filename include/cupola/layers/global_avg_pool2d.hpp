@@ -20,12 +20,11 @@ struct GlobalAvgPool2d {
     }
 
     template <class BuildContext>
-    static ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
+    static FactoryOf<ops::Pooling, BuildContext, PoolingShape> operation(const BuildContext& build) {
         const Shape& input = build.input;
-        return {build, PoolingShape{window_axis(input.height(), input.height(), 1, Padding::valid),
-                                    window_axis(input.width(), input.width(), 1, Padding::valid), input.channels(),
-                                    PoolingKind::average}};
+        return {PoolingShape{window_axis(input.height(), input.height(), 1, Padding::valid),
+                             window_axis(input.width(), input.width(), 1, Padding::valid), input.channels(),
+                             PoolingKind::average}};
     }
 };
 

@@ -3,8 +3,9 @@
 // The contract of a layer: a type without state. docs/how-to/your-own-layer.md writes one from scratch.
 //
 //   static constexpr ShapeResult output(const Shape& input)    the output extents, or the error in the input's extents
-//   static auto operation(const BuildContext& build)           the operation for a device and batch size; the layer is
-//                                                              not available on a device that lacks the return type
+//   static auto operation(const BuildContext& build)           the operation for a device and batch size, or its factory
+//                                                              (FactoryOf, ops/operation.hpp); the layer is not
+//                                                              available on a device that lacks the return type
 //
 // and, where they apply,
 //
@@ -72,9 +73,35 @@ concept HasTraits = requires {
 template <class L, class D, class T = float>
 concept HasOperation = requires(const BuildContext<D, T>& build) { L::operation(build); };
 
+namespace impl {
+
+template <class L, class D, class T>
+using ReturnedBy = decltype(L::operation(std::declval<const BuildContext<D, T>&>()));
+
+template <class Returned>
+struct OperationIn {
+    using Type = Returned;
+};
+template <class Op, class Shape>
+struct OperationIn<OperationFactory<Op, Shape>> {
+    using Type = Op;
+};
+
+}  // namespace impl
+
 /// The operation of layer `L` on device `D`, on activations of type `T`.
 template <class L, class D, class T = float>
-using OperationOf = decltype(L::operation(std::declval<const BuildContext<D, T>&>()));
+using OperationOf = typename impl::OperationIn<impl::ReturnedBy<L, D, T>>::Type;
+
+/// Makes the operation of layer `L`, whose class must be defined.
+template <class L, class D, class T>
+[[nodiscard]] OperationOf<L, D, T> operation_of(const BuildContext<D, T>& build) {
+    if constexpr (std::same_as<impl::ReturnedBy<L, D, T>, OperationOf<L, D, T>>) {
+        return L::operation(build);
+    } else {
+        return L::operation(build)(build);
+    }
+}
 
 /// A type that a `Sequential` accepts as a layer, on any device.
 template <class L>

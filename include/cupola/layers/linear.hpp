@@ -48,10 +48,8 @@ struct Linear {
     static constexpr std::int64_t multiply_adds(const Shape& input) { return input[0] * features; }
 
     template <class BuildContext>
-    static ops::Linear<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
-        return make_operation<ops::Linear<typename BuildContext::DeviceType, typename BuildContext::Element>>(
-            build, LinearShape{build.input[0], features, has_bias});
+    static FactoryOf<ops::Linear, BuildContext, LinearShape> operation(const BuildContext& build) {
+        return {LinearShape{build.input[0], features, has_bias}};
     }
 };
 

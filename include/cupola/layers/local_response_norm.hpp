@@ -28,11 +28,9 @@ struct LocalResponseNorm {
     }
 
     template <class BuildContext>
-    static ops::LocalResponseNorm<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
+    static FactoryOf<ops::LocalResponseNorm, BuildContext, LocalResponseNormShape> operation(
         const BuildContext& build) {
-        return make_operation<
-            ops::LocalResponseNorm<typename BuildContext::DeviceType, typename BuildContext::Element>>(
-            build, shape(build.input));
+        return {shape(build.input)};
     }
 };
 

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include <cupola/layers/layer.hpp>
+#include <cupola/layers/make_node.hpp>
 #include <cupola/ops/offloaded.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -59,8 +60,7 @@ struct OffloadedLayer {
             std::array<std::int64_t, max_parameters> sizes{};
             const Parameters parameters = parameters_of<L>(build.input);
             for (std::size_t p = 0; p < parameters.count; ++p) sizes[p] = parameters.list[p].shape.size();
-            return ops::Offloaded<Here, Device, Op>(
-                build, [](const cupola::BuildContext<Device>& there) -> Op { return L::operation(there); }, sizes);
+            return ops::Offloaded<Here, Device, Op>(build, &make_node<L, Device, float>, sizes);
         }
     }
 };

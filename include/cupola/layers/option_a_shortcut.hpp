@@ -41,9 +41,8 @@ struct OptionAShortcut {
     }
 
     template <class BuildContext>
-    static ops::OptionAShortcut<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
-        return {build, shape(build.input)};
+    static FactoryOf<ops::OptionAShortcut, BuildContext, OptionAShortcutShape> operation(const BuildContext& build) {
+        return {shape(build.input)};
     }
 };
 

@@ -25,6 +25,7 @@
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/layers/make_node.hpp>
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/layer_check.hpp>
 #include <cupola/net/impl/network_check.hpp>

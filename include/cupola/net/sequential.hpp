@@ -24,9 +24,9 @@
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/memory_plan.hpp>
 #include <cupola/net/modules.hpp>
-#include <cupola/net/plan_node.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cupola/core/monotonic_seconds.hpp>
-#include <cupola/net/plan_node.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

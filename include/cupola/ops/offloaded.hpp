@@ -8,9 +8,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <cupola/ops/operation.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -20,24 +22,25 @@ concept InHostMemory = requires { requires D::host_memory; };
 
 namespace ops {
 
-/// `make` makes the operation on the other device; `parameters` are the sizes of the layer's parameters, or 0.
+/// The operation `Op` of the device `Other`. `make` makes its node; `parameters` are the sizes of the layer's
+/// parameters, or 0.
 template <class Device, class Other, class Op>
 class Offloaded {
 public:
     using ParameterSizes = std::array<std::int64_t, max_parameters>;
 
-    Offloaded(const BuildContext<Device>& build, Op (*make)(const BuildContext<Other>&),
+    Offloaded(const BuildContext<Device>& build, std::unique_ptr<PlanNode<Other>> (*make)(const BuildContext<Other>&),
               const ParameterSizes& parameters)
         : context_(build.context.ordinal(), typename Other::Options{}),
-          op_(make(BuildContext<Other>{.context = context_,
-                                       .batch = build.batch,
-                                       .input = build.input,
-                                       .output = build.output,
-                                       .layer = build.layer,
-                                       .training = build.training,
-                                       .input_gradient = build.input_gradient})),
+          node_(make(BuildContext<Other>{.context = context_,
+                                         .batch = build.batch,
+                                         .input = build.input,
+                                         .output = build.output,
+                                         .layer = build.layer,
+                                         .training = build.training,
+                                         .input_gradient = build.input_gradient})),
           parameter_sizes_(parameters) {
-        const MemoryNeeds needs = memory_needs(op_);
+        const MemoryNeeds needs = node_->needs();
         const auto floats = [&](std::int64_t count) { return take(static_cast<std::size_t>(count) * sizeof(float)); };
         input_ = floats(build.batch * build.input.size());
         output_ = floats(build.batch * build.output.size());
@@ -57,22 +60,24 @@ public:
     void prepare(const ForwardArgs<Device>& args) {
         const auto team = context_.team();
         for (std::size_t p = 0; p < max_parameters; ++p) send(args, args.parameters[p], parameters_[p]);
-        if constexpr (requires(ForwardArgs<Other> there) { op_.prepare(there); }) op_.prepare(forward_call(args));
+        node_->prepare(forward_call(args));
     }
     void forward(const ForwardArgs<Device>& args) {
         const auto team = context_.team();
         send(args, args.input, input_);
-        op_.forward(forward_call(args));
+        node_->forward(forward_call(args));
         fetch(args, output_, args.output);
     }
-    void backward(const BackwardArgs<Device>& args) {
+    void backward(const BackwardArgs<Device>& args)
+        requires HasBackward<Op, Other>
+    {
         const auto team = context_.team();
         send(args, args.output_gradient, output_gradient_);
         if (args.accumulate) {
             for (std::size_t p = 0; p < max_parameters; ++p)
                 send(args, args.parameter_gradients[p], parameter_gradients_[p]);
         }
-        op_.backward(backward_call(args));
+        node_->backward(backward_call(args));
         if (args.input_gradient != nullptr) fetch(args, input_gradient_, args.input_gradient);
         for (std::size_t p = 0; p < max_parameters; ++p)
             fetch(args, parameter_gradients_[p], args.parameter_gradients[p]);
@@ -145,7 +150,7 @@ private:
     }
 
     typename Other::Context context_;
-    Op op_;
+    std::unique_ptr<PlanNode<Other>> node_;
     ParameterSizes parameter_sizes_;
     Part input_, output_, output_gradient_, input_gradient_, packed_, saved_, scratch_;
     std::array<Part, max_parameters> parameters_{}, parameter_gradients_{};

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <cupola/core/element_type.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
@@ -122,20 +123,54 @@ template <class Op>
 
 }  // namespace impl
 
-/// Makes an operation. It is a separate function, because cupola::ops contains it compiled for each operation of
-/// `Host`.
-template <class Op, class BuildContext, class Shape>
-[[nodiscard]] Op make_operation(const BuildContext& build, const Shape& shape) {
-    static_assert(impl::compiled_here<Op>(),
-                  "cupola::ops lacks this operation: it is missing in <cupola/compiled_operations.hpp>");
-    return {build, shape};
-}
+namespace impl {
+
+/// Whether the program links to cupola::ops, which contains this operation compiled. The headers then need not define
+/// its class.
+template <class Op>
+inline constexpr bool in_library = false;
+template <template <class, class> class Op, class Device, class T>
+    requires(std::same_as<T, float> || std::same_as<T, BFloat16>)
+inline constexpr bool in_library<Op<Device, T>> = !compiled_here<Op<Device, T>>();
+
+}  // namespace impl
+
+/// An operation that exists on its device: its class is defined, or cupola::ops contains it.
+template <class Op>
+concept AvailableOperation = impl::in_library<Op> || requires { sizeof(Op); };
+
+/// An operation without a shape is made from the BuildContext alone.
+struct NoShape {};
+
+/// Makes an operation as `Op(build, shape)`. The layers return it from `operation` in place of the operation, whose
+/// class may be only declared in a program that links to cupola::ops.
+template <class Op, class Shape = NoShape>
+struct OperationFactory {
+    using Operation = Op;
+    [[no_unique_address]] Shape shape{};
+
+    template <class BuildContext>
+    [[nodiscard]] Op operator()(const BuildContext& build) const {
+        if constexpr (std::same_as<Shape, NoShape>) {
+            return Op(build);
+        } else {
+            return Op(build, shape);
+        }
+    }
+};
+
+/// The factory of `Op` for the device and the element type of a BuildContext; not a type where the device lacks the
+/// operation.
+template <template <class, class> class Op, class BuildContext, class Shape = NoShape>
+    requires AvailableOperation<Op<typename BuildContext::DeviceType, typename BuildContext::Element>>
+using FactoryOf = OperationFactory<Op<typename BuildContext::DeviceType, typename BuildContext::Element>, Shape>;
 
 template <class Op, class Device, class T = float>
-concept HasForward = requires(Op& op, const ForwardArgs<Device, T>& args) { op.forward(args); };
+concept HasForward = impl::in_library<Op> || requires(Op& op, const ForwardArgs<Device, T>& args) { op.forward(args); };
 
 template <class Op, class Device, class T = float>
-concept HasBackward = requires(Op& op, const BackwardArgs<Device, T>& args) { op.backward(args); };
+concept HasBackward =
+    impl::in_library<Op> || requires(Op& op, const BackwardArgs<Device, T>& args) { op.backward(args); };
 
 template <class Op, class Device, class T = float>
 concept Operation = HasForward<Op, Device, T> && HasBackward<Op, Device, T>;

@@ -38,10 +38,8 @@ struct Pool2d {
     }
 
     template <class BuildContext>
-    static ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element> operation(
-        const BuildContext& build) {
-        return make_operation<ops::Pooling<typename BuildContext::DeviceType, typename BuildContext::Element>>(
-            build, shape(build.input));
+    static FactoryOf<ops::Pooling, BuildContext, PoolingShape> operation(const BuildContext& build) {
+        return {shape(build.input)};
     }
 };
 

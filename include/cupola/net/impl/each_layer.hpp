@@ -10,12 +10,13 @@
 #include <span>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/layers/make_node.hpp>
 #include <cupola/net/impl/fused_node.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
-#include <cupola/net/plan_node.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

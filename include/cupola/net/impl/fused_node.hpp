@@ -10,8 +10,8 @@
 #include <span>
 
 #include <cupola/net/fusion_patterns.hpp>
-#include <cupola/net/plan_node.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -26,12 +26,11 @@ using FusedNodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(std::span<const 
                                                                 const BuildContext<Device, T>&);
 
 template <class Row, class Device, class T>
-[[nodiscard, gnu::cold]] std::unique_ptr<PlanNode<Device, T>> make_fused_node(std::span<const LayerInfo> layers,
-                                                                              const NodeInfo& info,
-                                                                              const BuildContext<Device, T>& build) {
-    using Node = OperationNode<Device, T, typename Row::template Operation<Device, T>>;
-    return std::unique_ptr<PlanNode<Device, T>>(new Node(build, kind_shape<Row::kinds.first>(layers[info.layer]),
-                                                         kind_shape<Row::kinds.second>(layers[info.layer + 1])));
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> make_fused_node(std::span<const LayerInfo> layers,
+                                                                   const NodeInfo& info,
+                                                                   const BuildContext<Device, T>& build) {
+    return node_of<typename Row::template Operation<Device, T>>(build, kind_shape<Row::kinds.first>(layers[info.layer]),
+                                                                kind_shape<Row::kinds.second>(layers[info.layer + 1]));
 }
 
 template <class Row, class Device, class T, LayerKindSet kinds>

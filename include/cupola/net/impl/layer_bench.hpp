@@ -13,8 +13,8 @@
 
 #include <cupola/net/gradient_check.hpp>
 #include <cupola/net/impl/check_memory.hpp>
-#include <cupola/net/plan_node.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/ops/plan_node.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

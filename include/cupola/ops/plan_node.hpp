@@ -9,7 +9,6 @@
 #include <span>
 #include <utility>
 
-#include <cupola/layers/layer.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -43,7 +42,6 @@ class OperationNode : public PlanNode<Device, T> {
 public:
     OperationNode(Op (*make)(const BuildContext<Device, T>&), const BuildContext<Device, T>& build)
         : op_(make(build)) {}
-    /// For an operation that is made from more than one layer.
     template <class... Shapes>
     OperationNode(const BuildContext<Device, T>& build, const Shapes&... shapes) : op_(build, shapes...) {}
     [[nodiscard]] MemoryNeeds needs() const override { return memory_needs(op_); }
@@ -97,24 +95,32 @@ struct NodeTypeOf<Device, T, Op> {
     using Type = ReducingNode<Device, T, Op>;
 };
 
-/// The node of an operation: a separate function, so that all layers with one operation share it.
-template <class Op, class Device, class T>
-[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_of(Op (*make)(const BuildContext<Device, T>&),
-                                                           const BuildContext<Device, T>& build) {
+/// Refuses an operation of cupola::ops that a program links to, and that the library lacks.
+template <class Op>
+consteval void require_compiled_here() {
     static_assert(compiled_here<Op>(),
                   "cupola::ops lacks this operation: it is missing in <cupola/compiled_operations.hpp>");
+}
+
+/// The node of the operation that is made as `Op(build, shapes...)`: a separate function, because cupola::ops contains
+/// it compiled for each operation of `Host`.
+template <class Op, class Device, class T, class... Shapes>
+[[nodiscard, gnu::cold]] std::unique_ptr<PlanNode<Device, T>> node_of(const BuildContext<Device, T>& build,
+                                                                      const Shapes&... shapes) {
+    require_compiled_here<Op>();
     // Not make_unique, which would instantiate a second pointer type for each operation.
+    return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(build, shapes...));
+}
+
+/// The node of the operation that `make` returns: an operation of a user's layer.
+template <class Op, class Device, class T>
+[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> node_made_by(Op (*make)(const BuildContext<Device, T>&),
+                                                                const BuildContext<Device, T>& build) {
+    require_compiled_here<Op>();
     return std::unique_ptr<PlanNode<Device, T>>(new typename NodeTypeOf<Device, T, Op>::Type(make, build));
 }
 
 }  // namespace impl
-
-/// Makes the node of layer `L`.
-template <class L, class Device, class T = float>
-[[nodiscard]] std::unique_ptr<PlanNode<Device, T>> make_node(const BuildContext<Device, T>& build) {
-    using Op = OperationOf<L, Device, T>;
-    return impl::node_of<Op, Device, T>([](const BuildContext<Device, T>& s) -> Op { return L::operation(s); }, build);
-}
 
 template <class Device, class T = float>
 using NodeMaker = std::unique_ptr<PlanNode<Device, T>> (*)(const BuildContext<Device, T>&);
