@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 #include <cupola/cuda.hpp>
 #include <cupola/host.hpp>
+#include <cupola/ops/host/option_a_shortcut.hpp>
 #include <cupola/optim/adam.hpp>
 #include <cupola/optim/adam_w.hpp>
 #include <cupola/optim/lamb.hpp>
