@@ -194,6 +194,29 @@ TEST_CASE("a folder with checkpoints is refused unless the run is to go on from 
           empty.path() + " has no checkpoint to resume from");
 }
 
+TEST_CASE("a number that is too small is refused before a folder is made") {
+    const io_tests::TemporaryFolder folder;
+    const auto refusal = [](const TrainingRunOptions& options) {
+        return message_of<InvalidArgument>([&] { TrainingRun run(options); });
+    };
+    for (const std::string& path : {std::string(), folder.path("run")}) {
+        CHECK(refusal({.folder = path, .log = {.every = -1}}) == ".log.every is 0 (no lines) or more steps, not -1");
+        CHECK(refusal({.folder = path, .checkpoint_every = -2}) ==
+              ".checkpoint_every is 0 (one checkpoint at the end) or more steps, not -2");
+        CHECK(refusal({.folder = path, .keep_checkpoints = 0}) == ".keep_checkpoints is 1 or more, not 0");
+        CHECK(refusal({.folder = path, .summary_every = -3}) ==
+              ".summary_every is 0 (no summaries) or more steps, not -3");
+    }
+    CHECK(folder.names().empty());
+    Fixture f;
+    CHECK(f.run({.folder = folder.path("run"),
+                 .max_steps = 1,
+                 .log = {.every = 0},
+                 .checkpoint_every = 0,
+                 .keep_checkpoints = 1,
+                 .summary_every = 0}) == 0);
+}
+
 TEST_CASE("damaged checkpoints are passed over and named; where all are, nothing is begun") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
