@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <exception>
 
+#include <omp.h>
+
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>

@@ -6,9 +6,10 @@
 // Prints the network, the loss every 100 steps, the accuracy, and the predicted quadrants of two points.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
-#include <string>
 #include <vector>
 
 #include <cupola/cupola.hpp>
@@ -22,6 +23,9 @@ struct Quadrants : Sequential<Input<2>, Linear<32>, ReLU, Linear<4>> {};
 
 int main(int argc, char** argv) try {
     require(argc == 3, "usage: 5_checkpoint_resume_predict FOLDER STEPS");
+    char* end = nullptr;
+    const long long steps = std::strtoll(argv[2], &end, 10);
+    require(end != argv[2] && *end == '\0', "STEPS is a whole number, not \"", argv[2], '"');
     std::vector<float> points;
     std::vector<std::int32_t> quadrants;
     for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -36,7 +40,7 @@ int main(int argc, char** argv) try {
 
     TrainingRun run({.folder = argv[1],
                      .resume = Resume::if_there,
-                     .max_steps = std::stoll(argv[2]),
+                     .max_steps = steps,
                      .log = {.every = 100},
                      .checkpoint_every = 200});
     DataParallel<Quadrants, CrossEntropy<4>, Sgd, ConcatMean, Host> training(

@@ -65,6 +65,12 @@ case $lesson in
         cmp "$work/parted/model-700.safetensors" "$work/whole/model-700.safetensors" || fail "not the bits of a run that was not stopped"
         run
         [ "$status" = 1 ] && grep -q '^usage: ' "$work/errors" || fail "no arguments: exit status $status"
+        for steps in abc 7x '' -1; do
+            run "$work/none" "$steps"
+            [ "$status" = 1 ] && grep -Eqx "STEPS is a whole number, not \"$steps\"|a run has 0 or more steps, not $steps" "$work/errors" ||
+                fail "'$steps' steps: exit status $status"
+        done
+        [ ! -e "$work/none" ] || fail "a folder is made for no number of steps"
         arguments=("$work/whole" 700) ;;
     *) fail "there is no lesson $lesson" ;;
 esac
