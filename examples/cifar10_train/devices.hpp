@@ -20,6 +20,8 @@
 #include <cupola/nccl.hpp>
 #endif
 #else
+#include <omp.h>
+
 #include <cupola/host.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>
 #endif

@@ -2,11 +2,13 @@
 //
 // The command line of cifar10_train: each flag with its values, the option that it sets, its help text, and the flags that it
 // excludes.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -54,6 +56,22 @@ CLI::Validator clip_limit() {
     return rate() & CLI::Validator(check, "");
 }
 
+using Names = std::initializer_list<std::string_view>;
+
+/// The names of --optimizer and --lr-scaling, for their help and their check.
+const Names optimizers{"sgd", "momentum", "nesterov", "adam", "adamw", "adamax", "adagrad", "rmsprop", "lars", "lamb"};
+const Names rate_scalings{"none", "linear", "square-root"};
+
+/// "sgd, momentum or adam"
+std::string list_of(Names names) {
+    std::string list;
+    for (const std::string_view& name : names) {
+        const bool first = &name == names.begin(), last = &name + 1 == names.end();
+        list += text(first ? "" : last ? " or " : ", ", name);
+    }
+    return list;
+}
+
 /// The flags, in the order of --help.
 struct Flags {
     Flags(CLI::App& application, TrainOptions& options) : app(application), o(options) {
@@ -74,8 +92,9 @@ struct Flags {
 
     void check(std::function<void()> one) { checks.push_back(std::move(one)); }
 
-    void one_of(const char* flag, const std::string& value, const char* first, const char* second) const {
-        require(value == first || value == second, flag, " is ", first, " or ", second, ", not ", value);
+    void one_of(const char* flag, const std::string& value, Names names) const {
+        require(std::find(names.begin(), names.end(), value) != names.end(), flag, " is ", list_of(names), ", not ",
+                value);
     }
     /// Rejects a flag that is given and applies only to the other device.
     void only_on(std::string_view device, bool given, std::string_view flag, std::string_view why = {}) const {
@@ -129,21 +148,21 @@ struct Flags {
     void add_network_and_device() {
         app.add_option("--device", o.device, "What trains: host, this machine's processors, or cuda, NVIDIA's GPUs")
             ->capture_default_str();
-        check([this] { one_of("--device", o.device, "host", "cuda"); });
+        check([this] { one_of("--device", o.device, {"host", "cuda"}); });
         app.add_option("--model", o.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")
             ->capture_default_str();
-        check([this] { one_of("--model", o.model, "tutorial", "resnet"); });
+        check([this] { one_of("--model", o.model, {"tutorial", "resnet"}); });
         app.add_option("--precision", o.precision,
                        "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")
             ->capture_default_str();
-        check([this] { one_of("--precision", o.precision, "float", "bf16"); });
+        check([this] { one_of("--precision", o.precision, {"float", "bf16"}); });
         app.add_option(
             "--convolution", o.convolution,
             "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
             "results agree to rounding. Default: winograd");
         check([this] {
             only_on("host", !o.convolution.empty(), "--convolution", "cuDNN computes those of GPUs");
-            if (!o.convolution.empty()) one_of("--convolution", o.convolution, "winograd", "direct");
+            if (!o.convolution.empty()) one_of("--convolution", o.convolution, {"winograd", "direct"});
             require(o.convolution != "winograd" || o.precision == "float",
                     "--convolution winograd is for --precision float");
         });
@@ -166,6 +185,9 @@ struct Flags {
                "normalises over all replicas, on the host)")
             ->capture_default_str();
         check([this] {
+            one_of("--bn-stats", o.bn_stats, {"first", "last", "all", "merged", "synchronized"});
+            require(o.model == "resnet" || o.bn_stats == "first",
+                    "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
             only_on("host", o.bn_stats == "synchronized", "--bn-stats synchronized",
                     "replicas on GPUs normalise over their own batches");
         });
@@ -241,9 +263,10 @@ struct Flags {
     }
 
     void add_optimizer() {
-        app.add_option(
-            "--optimizer", o.optimizer,
-            "sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb. Default: the model's, sgd or momentum");
+        app.add_option("--optimizer", o.optimizer, list_of(optimizers) + ". Default: the model's, sgd or momentum");
+        check([this] {
+            if (!o.optimizer.empty()) one_of("--optimizer", o.optimizer, optimizers);
+        });
         app.add_option("--learning-rate", o.learning_rate, "Where the schedule begins")
             ->capture_default_str()
             ->check(rate());
@@ -252,9 +275,14 @@ struct Flags {
             "epochs: a tenth after every 350 epochs of images seen; historic: after 350 epochs by one replica's\n"
             "batch, as the tutorial had it until 2018; resnet: at epochs 82, 123 and 300; cosine; constant.\n"
             "Default: the model's, epochs or resnet");
+        check([this] {
+            if (!o.schedule.empty())
+                one_of("--schedule", o.schedule, {"epochs", "historic", "resnet", "cosine", "constant"});
+        });
         app.add_option("--lr-scaling", o.rate_scaling,
-                       "How the rate follows the global batch, 128 being the base: none, linear or square-root")
+                       "How the rate follows the global batch, 128 being the base: " + list_of(rate_scalings))
             ->capture_default_str();
+        check([this] { one_of("--lr-scaling", o.rate_scaling, rate_scalings); });
         app.add_option("--warm-up-steps", o.warm_up_steps, "Steps from the rate as given to the scaled one")
             ->capture_default_str()
             ->check(count());
@@ -277,9 +305,9 @@ struct Flags {
                        "The loss in the line: mean over the replicas, last replica (as the tutorial printed), or each")
             ->capture_default_str();
         check([this] {
-            if (log_loss == "mean") return;
-            require(log_loss == "last" || log_loss == "each", "--log-loss is mean, last or each, not ", log_loss);
-            o.run.log.loss = log_loss == "last" ? LossReduction::last_replica : LossReduction::each_replica;
+            one_of("--log-loss", log_loss, {"mean", "last", "each"});
+            if (log_loss == "last") o.run.log.loss = LossReduction::last_replica;
+            if (log_loss == "each") o.run.log.loss = LossReduction::each_replica;
         });
         app.add_flag("--log-learning-rate", o.run.log.learning_rate, "The learning rate in the line");
         app.add_flag("--log-parts", o.run.log.parts, "Each part of the loss in the line, raw and smoothed");

@@ -44,9 +44,7 @@ public:
         } else if (name == "lamb") {
             which_ = Lamb{.learning_rate = std::move(rate)};
         } else {
-            throw InvalidArgument(text(
-                "--optimizer is sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not ",
-                name));
+            throw InvalidArgument(text("there is no --optimizer ", name));
         }
     }
 

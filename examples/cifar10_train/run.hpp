@@ -66,7 +66,7 @@ inline NamedStatistics statistics_of(const TrainOptions& options) {
     if (name == FirstReplica::name) return NamedStatistics::of<FirstReplica>();
     if (name == LastReplica::name) return NamedStatistics::of<LastReplica>();
     if (name == AllReplicas::name) return NamedStatistics::of<AllReplicas>();
-    require(name == Pooled::name, "--bn-stats is first, last, all, merged or synchronized, not ", name);
+    require(name == Pooled::name, "there are no --bn-stats ", name);
     return NamedStatistics::of<Pooled>();
 }
 

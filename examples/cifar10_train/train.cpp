@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <omp.h>
+
 #include <cupola/cupola.hpp>
 #include <cupola/data/open.hpp>
 #include <cupola/host.hpp>
@@ -75,14 +77,12 @@ Schedule schedule_of(const TrainOptions& options, const std::string& name, std::
         if (name == "resnet")
             return resnet_epochs(options.learning_rate, global_batch, std::min<std::int64_t>(images, 45'000));
         if (name == "cosine") return cosine(options.learning_rate, options.run.max_steps);
-        require(name == "constant", "--schedule is epochs, historic, resnet, cosine or constant, not ", name);
+        require(name == "constant", "there is no --schedule ", name);
         return options.learning_rate;
     };
-    const std::string& scaling = options.rate_scaling;
-    require(scaling == "none" || scaling == "linear" || scaling == "square-root",
-            "--lr-scaling is none, linear or square-root, not ", scaling);
-    return ScaledRate{
-        .scaling = rate_scaling_of(scaling), .global_batch = global_batch, .warm_up = options.warm_up_steps}(base());
+    return ScaledRate{.scaling = rate_scaling_of(options.rate_scaling),
+                      .global_batch = global_batch,
+                      .warm_up = options.warm_up_steps}(base());
 }
 
 }  // namespace
@@ -92,6 +92,7 @@ const ConvolutionAlgorithm* convolution_of(const TrainOptions& options) {
 }
 
 int train(TrainOptions options) {
+    MovingAverage{.decay = options.ema_decay}.check();  // before the data set is read
     RunNetwork* const run = options.on_cuda() ? network_on_cuda(options) : network_on<Place::host>(options);
     const StandardOutput output(options.run.log.json);
     const std::string folder =
@@ -106,8 +107,6 @@ int train(TrainOptions options) {
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";
     const Schedule schedule = schedule_of(options, name, images.train.size());
-    require(!tutorial || options.bn_stats == "first",
-            "--bn-stats is for --model resnet: the tutorial's network has no batch normalisation");
     options.run.events = event_file_in;
     return run(options, images, schedule, optimizer);
 }

@@ -22,12 +22,7 @@ refuses_to_go_on() {
 refuses '--model is tutorial or resnet, not alexnet' --model alexnet
 refuses '--precision is float or bf16, not half' --precision half
 refuses '--convolution is winograd or direct, not fft' --convolution fft
-refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${base[@]}" --optimizer adadelta
-refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${base[@]}" --schedule steps
-refuses '--lr-scaling is none, linear or square-root, not quadratic' "${base[@]}" --lr-scaling quadratic
 refuses '--log-loss is mean, last or each, not all' --log-loss all
-refuses '--bn-stats is for --model resnet' "${base[@]}" --bn-stats merged
-refuses '--bn-stats is first, last, all, merged or synchronized, not median' "${base[@]}" --model resnet --bn-stats median
 for flag in --ema-decay --clip-norm --clip-value; do
     refuses "$flag: -1 is not a number of at least 0" $flag -1
 done
@@ -36,7 +31,6 @@ for flag in --clip-norm --clip-value; do
         refuses "$flag: $value is too small a limit: it is 0 for none, or at least 1.18e-38" $flag $value
     done
 done
-refuses 'decay' "${base[@]}" --ema-decay 1.5
 for flag in --checkpoint-every --summary-every --warm-up-steps; do
     refuses "$flag: -1 is not a whole number from 0 to 1000000000000" $flag -1
 done
