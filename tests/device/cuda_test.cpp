@@ -2,10 +2,12 @@
 //
 // What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of
 // one without a GPU are compared where that is the case.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -133,9 +135,10 @@ TEST_CASE("the libraries' versions are named, without a GPU too") {
 TEST_CASE("what the bits of a result depend on is named, and what is switched on") {
     const auto names = [](const CudaOptions& options) {
         std::string all;
-        Cuda::describe(options, [&](const char* name, const std::string& text) {
+        Cuda::describe(options, [&](std::string_view name, const std::string& text) {
             CHECK_FALSE(text.empty());
-            all += std::string(all.empty() ? "" : " ") + name;
+            CHECK(std::ranges::count(machine_property::all, name) == (name == "tf32" ? 0 : 1));
+            all += std::string(all.empty() ? "" : " ").append(name);
         });
         return all;
     };

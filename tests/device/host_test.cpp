@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The CPU as a device: its team of threads, its memory, and what it refuses.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/device/host.hpp>
+#include <cupola/ops/host/convolution_algorithm.hpp>
 
 #include "../child_process.hpp"
 #include "../throws_with.hpp"
@@ -225,6 +228,14 @@ TEST_CASE("copies between the host and its device carry every byte") {
 TEST_CASE("what the bits of a result depend on can be asked for") {
     CHECK(Host::library_version().substr(0, 2) == "3.");
     CHECK_FALSE(Host::library_isa().empty());
+    int properties = 0;
+    Host::describe(HostOptions{}, [&](std::string_view name, const std::string& text) {
+        CHECK_FALSE(text.empty());
+        // A run that is resumed elsewhere says for these names that the machine is another.
+        CHECK(std::ranges::count(machine_property::all, name) == 1);
+        ++properties;
+    });
+    CHECK(properties == 4);
 }
 
 TEST_CASE("oneDNN's refusals become sentences with the call and its status") {

@@ -266,13 +266,14 @@ struct Cuda {
                     cudnn % 10000 / 100, '.', cudnn % 100, ", cuBLASLt ", cublas / 10000, '.', cublas % 10000 / 100,
                     '.', cublas % 100);
     }
-    /// Calls add(name, text) for each property of the machine that the bits of a result depend on. `options` are CudaOptions.
+    /// Calls add(name, text) for each `machine_property` of this machine, and for TF32, which is a setting of the run.
+    /// `options` are CudaOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
-        add("gpu", gpu_name());
-        add("cuda", library_version());
+        add(machine_property::gpu, gpu_name());
+        add(machine_property::cuda, library_version());
         if (options.tf32) add("tf32", std::string("on"));
-        if (options.deterministic) add("deterministic", std::string("on"));
+        if (options.deterministic) add(machine_property::deterministic, std::string("on"));
     }
     /// The name of the first GPU that the process sees.
     [[nodiscard, gnu::cold]] static std::string gpu_name() {

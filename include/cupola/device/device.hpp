@@ -9,9 +9,13 @@
 //             device, where `devices` devices compute side by side.
 //   Arena     one aligned allocation on the device; freed by its destructor.
 //
+// A device may have `describe(options, add)`, which calls add(name, text) for each property that the bits of a result
+// depend on; `machine_property` has the names for which a resumed run reports the machine and not its settings.
+//
 // `Host` is in device/host.hpp. A backend adds its operations in `ops/<backend>/`; docs/contributing.md has the list.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <string>
@@ -77,6 +81,18 @@ template <class D>
     }
     return message;
 }
+
+/// The names, in the description of a run, of the properties of its machine: with another value a run takes the same course,
+/// and its results have other bits.
+namespace machine_property {
+
+inline constexpr std::string_view convolution = "convolution", threads_per_device = "threads_per_device",
+                                  onednn = "onednn", isa = "isa", gpu = "gpu", cuda = "cuda",
+                                  deterministic = "deterministic", ranks = "ranks";
+
+inline constexpr std::array all{convolution, threads_per_device, onednn, isa, gpu, cuda, deterministic, ranks};
+
+}  // namespace machine_property
 
 /// Every tensor of an arena starts at a multiple of this: a cache line, and a full vector register.
 inline constexpr std::size_t alignment = 64;

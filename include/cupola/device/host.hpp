@@ -151,13 +151,14 @@ struct Host {
     /// determine the bits of a result.
     [[nodiscard]] static std::string library_version();
     [[nodiscard]] static std::string library_isa();
-    /// Calls add(name, text) for each property of the machine that the bits of a result depend on. `options` are HostOptions.
+    /// Calls add(name, text) for each `machine_property` of this machine. `options` are HostOptions.
     template <class Options, class Add>
     static void describe(const Options& options, Add&& add) {
-        add("convolution", std::string(options.convolution == nullptr ? "direct" : options.convolution->name));
-        add("threads_per_device", text(options.threads));
-        add("onednn", library_version());
-        add("isa", text(library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
+        add(machine_property::convolution,
+            std::string(options.convolution == nullptr ? "direct" : options.convolution->name));
+        add(machine_property::threads_per_device, text(options.threads));
+        add(machine_property::onednn, library_version());
+        add(machine_property::isa, text(library_isa(), " (oneDNN), ", compiled_isa, " (Cupola)"));
     }
 };
 

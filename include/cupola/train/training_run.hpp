@@ -29,6 +29,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
+#include <cupola/device/device.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/checkpoint_info.hpp>
@@ -107,7 +108,7 @@ public:
         }
         // A collective adds the ranks in its own order; a function of the rows gives the same sum for any number of devices.
         if constexpr (AveragesBuckets<Averaging, D>) {
-            add("ranks", text(options.devices * (training.all_replicas() / options.replicas)));
+            add(machine_property::ranks, text(options.devices * (training.all_replicas() / options.replicas)));
         }
     }
 

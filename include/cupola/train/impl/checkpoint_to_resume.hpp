@@ -4,15 +4,14 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include <sys/stat.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/device/device.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
 #include <cupola/io/checkpoint_files.hpp>
 #include <cupola/io/checkpoint_info.hpp>
@@ -31,9 +30,7 @@ struct RunDifferences {
 
 [[nodiscard, gnu::cold]] inline RunDifferences differences_of_runs(const CheckpointInfo& before,
                                                                    const CheckpointInfo& now) {
-    // The bits of a result depend on these, the course of the run does not.
-    constexpr std::array<std::string_view, 8> machine{"convolution", "threads_per_device", "onednn", "isa", "gpu",
-                                                      "cuda",        "deterministic",      "ranks"};
+    constexpr auto& machine = machine_property::all;
     RunDifferences result;
     for (const InfoDifference& difference : differences(before, now)) {
         const std::string& key = difference.key;
