@@ -30,10 +30,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size > 0 && data[0] == 'j') {
         const std::span<const std::uint8_t> bytes(data + 1, size - 1);
         fuzz::answers(of_the_libraries, [&] {
-            const cupola::impl::ImageSize own = cupola::impl::image_size("f", bytes);
+            const cupola::impl::ImageFormat& format = cupola::impl::format_of("f", bytes);
+            const cupola::impl::ImageSize own = format.size("f", bytes);
             cupola::require<cupola::DataError>(own.height * own.width <= limits.pixels_per_image, "f is too large");
             std::vector<std::uint8_t> pixels(static_cast<std::size_t>(own.height * own.width * 3));
-            cupola::impl::decode_image("f", bytes, own, 3, pixels.data());
+            format.decode("f", bytes, own, 3, pixels.data());
         });
         return 0;
     }

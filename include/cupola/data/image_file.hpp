@@ -33,13 +33,14 @@ struct Image {
     require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
     std::vector<std::uint8_t> bytes(file.size());
     file.read(bytes.data(), bytes.size());
-    const impl::ImageSize size = impl::image_size(path, bytes);
+    const impl::ImageFormat& format = impl::format_of(path, bytes);
+    const impl::ImageSize size = format.size(path, bytes);
     constexpr std::int64_t max_pixels = std::int64_t{1} << 28;
     require<DataError>(size.height * size.width <= max_pixels, path, " has ", size.height, " x ", size.width,
                        " pixels; at most ", max_pixels, " are read");
     Image image{size.height, size.width, channels, {}};
     image.pixels.resize(static_cast<std::size_t>(image.shape().size()));
-    impl::decode_image(path, bytes, size, channels, image.pixels.data());
+    format.decode(path, bytes, size, channels, image.pixels.data());
     return image;
 }
 

@@ -78,8 +78,9 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     decode_in_parallel(split.files.size(), workers, [&](std::size_t i, std::vector<std::uint8_t>& buffer) {
         const ImageFile& file = split.files[i];
         const std::string name = list.name_of(s, file);
-        const ImageSize own = decode_image(name, bytes_of(list, s, file, options, buffer), size, options.channels,
-                                           pixels.data() + i * image_bytes);
+        const std::span<const std::uint8_t> bytes = bytes_of(list, s, file, options, buffer);
+        const ImageSize own =
+            format_of(name, bytes).decode(name, bytes, size, options.channels, pixels.data() + i * image_bytes);
         require<DataError>(own == size, name, " is ", own.height, " x ", own.width, " pixels, and ",
                            list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ", size.width,
                            ": all images of a data set have one size");
@@ -110,7 +111,8 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
     const impl::ImageFile& first = list.splits[0].files[0];
     std::vector<std::uint8_t> buffer;
     const std::string name = list.name_of(0, first);
-    const impl::ImageSize size = impl::image_size(name, impl::bytes_of(list, 0, first, options, buffer));
+    const std::span<const std::uint8_t> bytes = impl::bytes_of(list, 0, first, options, buffer);
+    const impl::ImageSize size = impl::format_of(name, bytes).size(name, bytes);
     require<DataError>(size.height * size.width <= options.pixels_per_image, name, " has ", size.height, " x ",
                        size.width, " pixels; at most ", options.pixels_per_image, " are accepted");
     return {impl::decode_split(list, 0, size, workers, options), impl::decode_split(list, 1, size, workers, options),

@@ -22,8 +22,10 @@ namespace cupola::inline CUPOLA_ABI::impl {
 struct ImageFormat {
     /// The first bytes of each such file.
     std::string_view signature;
-    /// As image_size() and decode_image() below.
+    /// Height and width, from the file's header. Throws DataError that names the file.
     ImageSize (*size)(const std::string& name, std::span<const std::uint8_t> bytes);
+    /// The pixels, height x width x channels: 1 channel is grey, 3 are red, green and blue; an image of the other kind is
+    /// converted. Returns the size; where it is not `expected`, nothing was written. Throws DataError that names the file.
     ImageSize (*decode)(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
                         int channels, std::uint8_t* to);
 };
@@ -62,6 +64,7 @@ inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, Imag
     return nullptr;
 }
 
+/// The format whose signature the file has; if there is none, the one of the name's ending, for its error message.
 [[nodiscard]] inline const ImageFormat& format_of(const std::string& name, std::span<const std::uint8_t> bytes) {
     for (const ImageEnding& each : image_endings) {
         const std::string_view signature = each.format.signature;
@@ -72,18 +75,6 @@ inline constexpr std::array image_endings{ImageEnding{".jpg", jpeg_format}, Imag
     }
     const ImageEnding* const by_name = image_ending(name);
     return by_name != nullptr ? by_name->format : image_endings[0].format;
-}
-
-/// Height and width, from the file's header. Throws DataError that names the file.
-[[nodiscard]] inline ImageSize image_size(const std::string& name, std::span<const std::uint8_t> bytes) {
-    return format_of(name, bytes).size(name, bytes);
-}
-
-/// The pixels, height x width x channels: 1 channel is grey, 3 are red, green and blue; an image of the other kind is
-/// converted. Returns the size; where it is not `expected`, nothing was written. Throws DataError that names the file.
-inline ImageSize decode_image(const std::string& name, std::span<const std::uint8_t> bytes, const ImageSize& expected,
-                              int channels, std::uint8_t* to) {
-    return format_of(name, bytes).decode(name, bytes, expected, channels, to);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI::impl
