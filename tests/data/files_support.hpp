@@ -60,8 +60,9 @@ inline Bytes read_bytes(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// A JPEG of one colour, or with `noisy` of many.
-inline Bytes jpeg(int height, int width, std::uint8_t red, std::uint8_t green, std::uint8_t blue, bool noisy = false) {
+/// A JPEG of the rows that `fill` writes: red, green and blue of each pixel. With `scans` it is progressive.
+inline Bytes jpeg_of_rows(int height, int width, const std::function<void(Bytes& row)>& fill,
+                          const std::vector<jpeg_scan_info>& scans = {}) {
     jpeg_compress_struct state{};
     jpeg_error_mgr errors{};
     state.err = jpeg_std_error(&errors);
@@ -75,14 +76,14 @@ inline Bytes jpeg(int height, int width, std::uint8_t red, std::uint8_t green, s
     state.in_color_space = JCS_RGB;
     jpeg_set_defaults(&state);
     jpeg_set_quality(&state, 100, TRUE);
+    if (!scans.empty()) {
+        state.scan_info = scans.data();
+        state.num_scans = static_cast<int>(scans.size());
+    }
     jpeg_start_compress(&state, TRUE);
-    std::uint32_t noise = 1;
     Bytes row(static_cast<std::size_t>(width) * 3);
     while (state.next_scanline < state.image_height) {
-        for (std::size_t i = 0; i < row.size(); ++i) {
-            noise = noise * 1664525U + 1013904223U;
-            row[i] = noisy ? static_cast<std::uint8_t>(noise >> 24) : i % 3 == 0 ? red : i % 3 == 1 ? green : blue;
-        }
+        fill(row);
         JSAMPROW pointer = row.data();
         jpeg_write_scanlines(&state, &pointer, 1);
     }
@@ -91,6 +92,17 @@ inline Bytes jpeg(int height, int width, std::uint8_t red, std::uint8_t green, s
     jpeg_destroy_compress(&state);
     std::free(memory);
     return result;
+}
+
+/// A JPEG of one colour, or with `noisy` of many.
+inline Bytes jpeg(int height, int width, std::uint8_t red, std::uint8_t green, std::uint8_t blue, bool noisy = false) {
+    std::uint32_t noise = 1;
+    return jpeg_of_rows(height, width, [&](Bytes& row) {
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            noise = noise * 1664525U + 1013904223U;
+            row[i] = noisy ? static_cast<std::uint8_t>(noise >> 24) : i % 3 == 0 ? red : i % 3 == 1 ? green : blue;
+        }
+    });
 }
 
 /// The files of a small ImageFolder: 2 classes, 3 training images and 1 test image each, 8 x 6 pixels.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cupola/data/impl/jpeg_decoder.hpp>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <jpeglib.h>
-#include <throws_with.hpp>
+
+#include "../files_support.hpp"
+#include "throws_with.hpp"
 
 using namespace cupola;
 
@@ -27,31 +27,8 @@ std::vector<std::uint8_t> progressive(int extent, int coefficients) {
             scans.push_back(scan);
         }
     }
-    jpeg_compress_struct state{};
-    jpeg_error_mgr errors{};
-    state.err = jpeg_std_error(&errors);
-    jpeg_create_compress(&state);
-    unsigned char* memory = nullptr;
-    unsigned long size = 0;
-    jpeg_mem_dest(&state, &memory, &size);
-    state.image_height = static_cast<JDIMENSION>(extent);
-    state.image_width = static_cast<JDIMENSION>(extent);
-    state.input_components = 3;
-    state.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&state);
-    state.scan_info = scans.data();
-    state.num_scans = static_cast<int>(scans.size());
-    jpeg_start_compress(&state, TRUE);
-    std::vector<std::uint8_t> row(static_cast<std::size_t>(extent) * 3, 200);
-    while (state.next_scanline < state.image_height) {
-        JSAMPROW pointer = row.data();
-        jpeg_write_scanlines(&state, &pointer, 1);
-    }
-    jpeg_finish_compress(&state);
-    std::vector<std::uint8_t> bytes(memory, memory + size);
-    jpeg_destroy_compress(&state);
-    std::free(memory);
-    return bytes;
+    return cupola_tests::jpeg_of_rows(
+        extent, extent, [](std::vector<std::uint8_t>& row) { std::ranges::fill(row, 200); }, scans);
 }
 
 }  // namespace
