@@ -56,8 +56,9 @@ static_assert(SampleTransform<RandomCropFlip, ImageSet> && SampleTransform<Scale
 }  // namespace
 
 TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
-    for (const Shape& shape : {Shape{32, 32, 3}, Shape{5, 7, 3}, Shape{1, 1, 3}, Shape{2, 600, 3}}) {
-        const ImageSet set = random_images(1, shape.height(), shape.width());
+    for (const Shape& shape :
+         {Shape{32, 32, 3}, Shape{5, 7, 3}, Shape{1, 1, 3}, Shape{2, 600, 3}, Shape{32, 32, 1}, Shape{2, 600, 1}}) {
+        const ImageSet set = random_images(1, shape.height(), shape.width(), 7, shape.channels());
         for (const std::int64_t padding : {4, 0, 1, 9}) {
             for (std::uint32_t epoch = 0; epoch < 40; ++epoch) {
                 const auto words = RandomStream(7, RngDomain::augmentation, epoch, 0).words(0);

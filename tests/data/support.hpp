@@ -17,8 +17,8 @@ namespace cupola_tests {
 
 /// Random bytes, so every image differs from every other and from itself mirrored.
 inline cupola::ImageSet random_images(std::int64_t count, std::int64_t height, std::int64_t width,
-                                      std::uint64_t seed = 7) {
-    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * height * width * 3));
+                                      std::uint64_t seed = 7, std::int64_t channels = 3) {
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count * height * width * channels));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
         const cupola::RandomStream random(seed, cupola::RngDomain::user, 0, i);
         pixels[i] = static_cast<std::uint8_t>(random.words(0)[0] >> 24);
@@ -26,7 +26,7 @@ inline cupola::ImageSet random_images(std::int64_t count, std::int64_t height, s
     std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 10);
     return {"random images",
-            {height, width, 3},
+            {height, width, channels},
             std::move(pixels),
             std::move(labels),
             {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}};

@@ -144,15 +144,18 @@ struct Mistaken {
 };
 }  // namespace a_users
 
-TEST_CASE("a GPU's training samples are the host's, over epochs' edges, for each replica") {
-    const ImageSet images = random_images(37, 12, 14);
-    for (const BatchOptions& options : {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8},
-                                        BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
-                                        BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
-        check_training(images, TutorialAugmentation{.height = 9, .width = 8}, options, 0, 9);
-        check_training(images, RandomCropFlip{.padding = 2}, options, 0, 9);
-        check_training(images, CenterCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
-        check_training(images, ScaledPixels{}, options, 3, 3);
+TEST_CASE("a GPU's training samples are the host's, over epochs' edges, for each replica, in colour and in grey") {
+    for (const std::int64_t channels : {3, 1}) {
+        const ImageSet images = random_images(37, 12, 14, 7, channels);
+        for (const BatchOptions& options :
+             {BatchOptions{.batch_size = 5, .replicas = 3, .seed = 8},
+              BatchOptions{.batch_size = 37, .replicas = 1, .seed = 1},
+              BatchOptions{.batch_size = 1, .replicas = 2, .seed = std::uint64_t{5} << 40}}) {
+            check_training(images, TutorialAugmentation{.height = 9, .width = 8}, options, 0, 9);
+            check_training(images, RandomCropFlip{.padding = 2}, options, 0, 9);
+            check_training(images, CenterCrop{.height = 9, .width = 8}, options, 1'000'000, 4);
+            check_training(images, ScaledPixels{}, options, 3, 3);
+        }
     }
 }
 
@@ -177,9 +180,11 @@ TEST_CASE("each augmentation can be switched off on a GPU too") {
 
 TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter than a block, and for flat images") {
     const BatchOptions options{.batch_size = 6, .replicas = 1, .seed = 4};
-    for (const auto& [height, width] :
-         {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 64}, {3, 65}, {300, 2}, {2, 600}, {32, 32}}) {
-        const ImageSet images = random_images(6, height, width);
+    for (const Shape& shape :
+         {Shape{1, 1, 3}, Shape{1, 64, 3}, Shape{3, 65, 3}, Shape{300, 2, 3}, Shape{2, 600, 3}, Shape{32, 32, 3},
+          Shape{1, 64, 1}, Shape{3, 193, 1}, Shape{300, 2, 1}, Shape{2, 600, 1}, Shape{32, 32, 1}}) {
+        const std::int64_t height = shape.height(), width = shape.width();
+        const ImageSet images = random_images(6, height, width, 7, shape.channels());
         check_training(images, TutorialAugmentation{.height = height, .width = width}, options, 0, 2);
         check_training(images, TutorialAugmentation{.height = 1, .width = 1, .standardize = false}, options, 0, 2);
         check_training(images, TutorialAugmentation{.height = (height + 1) / 2, .width = (width + 1) / 2}, options, 0,

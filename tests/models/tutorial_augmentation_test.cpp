@@ -35,17 +35,19 @@ std::vector<double> oracle(std::span<const std::uint8_t> image, const Shape& sha
     for (std::int64_t y = 0; y < d.height; ++y) {
         for (std::int64_t x = 0; x < d.width; ++x) {
             const std::int64_t from = flip ? d.width - 1 - x : x;
-            for (std::int64_t c = 0; c < 3; ++c) {
-                out.push_back(image[static_cast<std::size_t>(((y0 + y) * shape.width() + x0 + from) * 3 + c)]);
+            for (std::int64_t c = 0; c < shape.channels(); ++c) {
+                out.push_back(
+                    image[static_cast<std::size_t>(((y0 + y) * shape.width() + x0 + from) * shape.channels() + c)]);
             }
         }
     }
     for (double& value : out) value += delta;
-    const double pixels = static_cast<double>(out.size()) / 3;
-    for (std::size_t c = 0; c < 3; ++c) {
+    const auto channels = static_cast<std::size_t>(shape.channels());
+    const double pixels = static_cast<double>(out.size()) / static_cast<double>(channels);
+    for (std::size_t c = 0; c < channels; ++c) {
         double mean = 0;
-        for (std::size_t i = c; i < out.size(); i += 3) mean += out[i] / pixels;
-        for (std::size_t i = c; i < out.size(); i += 3) out[i] = (out[i] - mean) * factor + mean;
+        for (std::size_t i = c; i < out.size(); i += channels) mean += out[i] / pixels;
+        for (std::size_t i = c; i < out.size(); i += channels) out[i] = (out[i] - mean) * factor + mean;
     }
     if (d.standardize) {
         const auto n = static_cast<double>(out.size());
@@ -91,9 +93,9 @@ ImageSet constant_images(std::uint8_t red, std::uint8_t green, std::uint8_t blue
 
 }  // namespace
 
-TEST_CASE("the augmentations are the tutorial's five steps, each switched on and off") {
-    const ImageSet set = random_images(20, 32, 32);
-    for (int switches = 0; switches < 32; ++switches) {
+TEST_CASE("the augmentations are the tutorial's five steps, each switched on and off, in colour and in grey") {
+    for (int switches = 0; switches < 64; ++switches) {
+        const ImageSet set = random_images(20, 32, 32, 7, switches < 32 ? 3 : 1);
         TutorialAugmentation d;
         d.crop = (switches & 1) != 0;
         d.flip = (switches & 2) != 0;
@@ -109,9 +111,10 @@ TEST_CASE("the augmentations are the tutorial's five steps, each switched on and
 }
 
 TEST_CASE("crops of any size, a single pixel and the whole image included, agree with the five steps") {
-    const Shape extents[] = {{32, 32, 3}, {33, 47, 3}, {1, 1, 3}, {90, 121, 3}, {5, 4095, 3}};
+    const Shape extents[] = {{32, 32, 3}, {33, 47, 3}, {1, 1, 3}, {90, 121, 3},  {5, 4095, 3},
+                             {32, 32, 1}, {33, 47, 1}, {1, 1, 1}, {120, 121, 1}, {5, 12287, 1}};
     for (const Shape& extent : extents) {
-        const ImageSet set = random_images(2, extent.height(), extent.width());
+        const ImageSet set = random_images(2, extent.height(), extent.width(), 7, extent.channels());
         for (const auto& [height, width] : {std::pair{extent.height(), extent.width()},
                                             std::pair{(extent.height() + 1) / 2, (extent.width() + 1) / 2},
                                             std::pair{extent.height(), std::int64_t{1}}}) {
@@ -184,6 +187,16 @@ TEST_CASE("the deviation of a constant image is the floor, 1 / sqrt(1728) = 0.02
     CHECK(out[(12 * 24 + 12) * 3] - out[0] == doctest::Approx(step).epsilon(1e-4));
 }
 
+TEST_CASE("the floor of the deviation of a constant grey image is 1 / sqrt(576) = 1 / 24") {
+    std::vector<std::uint8_t> pixels(32 * 32, 90);
+    pixels[16 * 32 + 16] = 91;  // deviates by sqrt(1 / 576 - 1 / 576^2), just below the floor
+    const ImageSet set("one off", {32, 32, 1}, pixels, {0}, {"a", "b"});
+    std::vector<float> out(576);
+    CenterCrop{}(set.sample(0), set.sample_shape(), RandomStream(0, RngDomain::augmentation, 0, 0), out.data());
+    CHECK(out[12 * 24 + 12] - out[0] == doctest::Approx(24).epsilon(1e-6));
+    CHECK(std::abs(out[0]) < 0.05F);
+}
+
 TEST_CASE("planes of one colour each are standardized to the colours' places between their mean") {
     // Means of channels 0, 100, 200: mean 100, variance (100^2 + 0 + 100^2) / 3; contrast changes nothing.
     const std::vector<float> out =
@@ -254,8 +267,16 @@ TEST_CASE("a crop that does not fit is refused with both extents") {
               static_cast<void>(CenterCrop{.width = 5000}.output({32, 6000, 3}));
           }) == "a crop of 24 x 5000 cannot be cut out of images of 32 x 6000 (at most 4096 wide)");
     CHECK(message_of<InvalidArgument>([&] {
-              static_cast<void>(CenterCrop{}.output({32, 32, 1}));
-          }) == "images are height x width x 3, not 32 x 32 x 1");
+              static_cast<void>(CenterCrop{.width = 12289}.output({32, 20000, 1}));
+          }) == "a crop of 24 x 12289 cannot be cut out of images of 32 x 20000 (at most 12288 wide)");
+    CHECK(CenterCrop{}.output({32, 32, 1}) == Shape{24, 24, 1});
+    for (const Shape& shape : {Shape{32, 32, 2}, Shape{32, 32, 4}, Shape{1024}}) {
+        const std::string expected =
+            "images are height x width x 1 (grey) or 3 (red, green, blue), not " + to_string(shape);
+        CHECK(message_of<InvalidArgument>([&] { static_cast<void>(CenterCrop{}.output(shape)); }) == expected);
+        CHECK(message_of<InvalidArgument>([&] { static_cast<void>(TutorialAugmentation{}.output(shape)); }) ==
+              expected);
+    }
 }
 
 TEST_CASE("an image that is given to CenterCrop by hand is checked, too") {
@@ -268,5 +289,8 @@ TEST_CASE("an image that is given to CenterCrop by hand is checked, too") {
     CHECK(crop(32 * 32 * 3, {32, 32, 3}) == "(no exception)");
     CHECK(crop(32 * 32 * 3 - 1, {32, 32, 3}) == "an image of 32 x 32 x 3 has 3072 bytes, not 3071");
     CHECK(crop(20 * 32 * 3, {20, 32, 3}) == "a crop of 24 x 24 cannot be cut out of images of 20 x 32");
-    CHECK(crop(32 * 32, {32, 32, 1}) == "images are height x width x 3, not 32 x 32 x 1");
+    CHECK(crop(32 * 32, {32, 32, 1}) == "(no exception)");
+    CHECK(crop(32 * 32, {32, 32, 3}) == "an image of 32 x 32 x 3 has 3072 bytes, not 1024");
+    CHECK(crop(32 * 32 * 2, {32, 32, 2}) ==
+          "images are height x width x 1 (grey) or 3 (red, green, blue), not 32 x 32 x 2");
 }

@@ -10,6 +10,8 @@
 //   4. contrast         (v - mean_c) * factor + mean_c, mean_c of the channel in the crop
 //   5. standardization  (v - mean) / max(sqrt(variance), 1 / sqrt(n)) over all n values of the crop
 //
+// Images have 3 channels (red, green, blue) or 1 (grey). With 1, standardization takes the contrast out as well.
+//
 // Steps 3 to 5 are one multiply-add: standardization takes the brightness out exactly, and both contrast and
 // standardization follow from each channel's sum and sum of squares, which are exact in integers.
 #pragma once
@@ -36,10 +38,11 @@ struct DrawnAugmentation {
 
 namespace impl {
 
-/// Steps 3 to 5 as one multiply-add, from the sums over the `pixels` pixels of the crop.
-[[nodiscard]] CUPOLA_HOST_DEVICE inline AffinePixels affine_of(const PixelSums& sums, std::int64_t pixels,
-                                                               const DrawnAugmentation& drawn) {
-    const auto count = static_cast<double>(pixels);
+/// Steps 3 to 5 as one multiply-add, from the sums over the `pixels` pixels of the crop. `channels` is 1 or 3.
+[[nodiscard]] CUPOLA_HOST_DEVICE inline AffinePixels affine_of(PixelSums sums, std::int64_t pixels,
+                                                               std::int64_t channels, const DrawnAugmentation& drawn) {
+    if (channels == 1) all_channels_together(sums);
+    const auto count = static_cast<double>(pixels), values = static_cast<double>(channels) * count;
     double mean_of_channel[3], mean = 0, within = 0, between = 0;
     for (std::size_t c = 0; c < 3; ++c) {
         const auto sum = static_cast<double>(sums.values[c]), squares = static_cast<double>(sums.squares[c]);
@@ -50,7 +53,7 @@ namespace impl {
     }
     for (const double channel : mean_of_channel) between += (channel - mean) * (channel - mean) / 3;
     const double variance = drawn.factor * drawn.factor * within + between;
-    const double deviation = std::sqrt(variance), least = 1 / std::sqrt(3 * count);
+    const double deviation = std::sqrt(variance), least = 1 / std::sqrt(values);
     const double scale = drawn.standardize ? 1 / (deviation > least ? deviation : least) : 1;
     const double offset = drawn.standardize ? -mean : drawn.delta;
     AffinePixels affine;
@@ -63,16 +66,17 @@ namespace impl {
 
 }  // namespace impl
 
-/// Cuts `height` x `width` x 3 out of the image of extents `shape` and writes them as floats to `to`. The crop lies in the
-/// image (`cropped_shape`). It is taken in bands of rows that fit on the stack; most crops are one band.
+/// Cuts `height` x `width` x channels out of the image of extents `shape` and writes them as floats to `to`. The crop lies in
+/// the image (`cropped_shape`). It is taken in bands of rows that fit on the stack; most crops are one band.
 inline void write_augmented(std::span<const std::uint8_t> image, const Shape& shape, std::int64_t height,
                             std::int64_t width, const DrawnAugmentation& drawn, float* to) {
     alignas(64) std::uint8_t band[impl::band_bytes + impl::chunk_lanes];
-    const std::int64_t row_bytes = 3 * width, rows_per_band = impl::band_bytes / row_bytes;
+    const std::int64_t channels = shape.channels(), row_bytes = channels * width;
+    const std::int64_t rows_per_band = impl::band_bytes / row_bytes;
     const auto cut = [&](std::int64_t row, std::int64_t rows) {
-        const std::uint8_t* from = image.data() + ((drawn.y + row) * shape.width() + drawn.x) * 3;
+        const std::uint8_t* from = image.data() + ((drawn.y + row) * shape.width() + drawn.x) * channels;
         for (std::int64_t i = 0; i < rows; ++i) {
-            impl::copy_row(from + i * shape.width() * 3, width, drawn.flip, band + i * row_bytes);
+            impl::copy_row(from + i * shape.width() * channels, width, channels, drawn.flip, band + i * row_bytes);
         }
     };
     impl::PixelSums sums;
@@ -84,7 +88,7 @@ inline void write_augmented(std::span<const std::uint8_t> image, const Shape& sh
         std::memset(band + bytes, 0, static_cast<std::size_t>(chunks * impl::chunk_lanes - bytes));
         impl::add_pixel_sums(band, chunks, sums);
     }
-    const impl::AffinePixels affine = impl::affine_of(sums, height * width, drawn);
+    const impl::AffinePixels affine = impl::affine_of(sums, height * width, channels, drawn);
     for (std::int64_t row = 0; row < height; row += rows_per_band) {
         const std::int64_t rows = std::min(rows_per_band, height - row);
         if (!one_band) cut(row, rows);
@@ -95,12 +99,13 @@ inline void write_augmented(std::span<const std::uint8_t> image, const Shape& sh
 /// The extents of a crop of `height` x `width` from images of extents `input`. Throws InvalidArgument where it does not fit into
 /// them.
 [[nodiscard]] inline Shape cropped_shape(const Shape& input, std::int64_t height, std::int64_t width) {
-    require(input.rank == 3 && input.channels() == 3, "images are height x width x 3, not ", to_string(input));
-    constexpr std::int64_t max_width = impl::band_bytes / 3;
+    require(input.rank == 3 && (input.channels() == 1 || input.channels() == 3),
+            "images are height x width x 1 (grey) or 3 (red, green, blue), not ", to_string(input));
+    const std::int64_t max_width = impl::band_bytes / input.channels();
     require(height >= 1 && width >= 1 && height <= input.height() && width <= input.width() && width <= max_width,
             "a crop of ", height, " x ", width, " cannot be cut out of images of ", input.height(), " x ",
             input.width(), width > max_width ? text(" (at most ", max_width, " wide)") : std::string());
-    return {height, width, 3};
+    return {height, width, input.channels()};
 }
 
 /// What a trained network is evaluated on: the centre of the image, standardized, and nothing random.

@@ -40,12 +40,13 @@ inline void scale_row(const std::uint8_t* row, std::int64_t width, std::int64_t 
     // Mirrored as bytes, a piece at a time from the right, and scaled as the vectors that they make.
     constexpr std::int64_t piece = 256;
     std::uint8_t mirrored[3 * piece + 1];
-    for (std::int64_t done = 0; channels == 3 && done < width; done += piece) {
+    const bool by_pieces = channels == 1 || channels == 3;
+    for (std::int64_t done = 0; by_pieces && done < width; done += piece) {
         const std::int64_t here = std::min(piece, width - done);
-        copy_row(row + 3 * (width - done - here), here, true, mirrored);
-        scale_pixels(mirrored, 3 * here, to + 3 * done);
+        copy_row(row + channels * (width - done - here), here, channels, true, mirrored);
+        scale_pixels(mirrored, channels * here, to + channels * done);
     }
-    for (std::int64_t x = 0; channels != 3 && x < width; ++x)
+    for (std::int64_t x = 0; !by_pieces && x < width; ++x)
         scale_pixels(row + (width - 1 - x) * channels, channels, to + x * channels);
 }
 

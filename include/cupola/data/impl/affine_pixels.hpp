@@ -4,9 +4,11 @@
 // one multiply-add a pixel, y = scale * x + shift[channel].
 //
 // Both walk a row of bytes in chunks of 48: whole pixels (3 channels) and whole vectors (16 lanes) at once, so lane j
-// of every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle.
+// of every chunk has channel j % 3 and both loops turn into plain vector code without a shuffle. An image of 1 channel
+// takes the same loops: its three sums are parts of one (`all_channels_together`), and its three shifts are equal.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +27,16 @@ inline constexpr std::int64_t band_bytes = band_chunks * chunk_lanes;
 struct PixelSums {
     std::int64_t values[3]{}, squares[3]{};
 };
+
+/// The sums of an image of 1 channel, as those of three channels with its values.
+CUPOLA_HOST_DEVICE inline void all_channels_together(PixelSums& sums) {
+    const std::int64_t values = sums.values[0] + sums.values[1] + sums.values[2];
+    const std::int64_t squares = sums.squares[0] + sums.squares[1] + sums.squares[2];
+    for (int c = 0; c < 3; ++c) {
+        sums.values[c] = values;
+        sums.squares[c] = squares;
+    }
+}
 
 /// y = scale * x + shift[channel].
 struct AffinePixels {
@@ -67,10 +79,14 @@ inline void write_affine_pixels(const std::uint8_t* bytes, std::int64_t count, c
     for (std::int64_t j = 0; i < count; ++i, ++j) to[i] = static_cast<float>(bytes[i]) * scale + shift[j];
 }
 
-/// Copies a row of `width` pixels, right to left if `flip`. Writes one byte more than the row has.
-inline void copy_row(const std::uint8_t* row, std::int64_t width, bool flip, std::uint8_t* to) {
+/// Copies a row of `width` pixels of 1 or 3 channels, right to left if `flip`. Writes one byte more than the row has.
+inline void copy_row(const std::uint8_t* row, std::int64_t width, std::int64_t channels, bool flip, std::uint8_t* to) {
     if (!flip) {
-        std::memcpy(to, row, static_cast<std::size_t>(width * 3));
+        std::memcpy(to, row, static_cast<std::size_t>(width * channels));
+        return;
+    }
+    if (channels == 1) {
+        std::reverse_copy(row, row + width, to);
         return;
     }
     // Four bytes per pixel: the fourth is overwritten by the next pixel. The first may end the image, so it takes three.

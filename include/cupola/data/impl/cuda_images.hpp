@@ -20,11 +20,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
 /// Any number of threads may ask at once, each with its context.
 class CudaImages {
 public:
-    explicit CudaImages(const ImageSet& images) : images_(&images) {
-        require(images.sample_shape().channels() == 3,
-                "CudaBatches makes samples of images of 3 channels, and those of ", images.name(), " have ",
-                images.sample_shape().channels(), "; PinnedUploader takes any");
-    }
+    explicit CudaImages(const ImageSet& images) : images_(&images) {}
 
     /// Those on the context's GPU. The first call for a GPU copies them there, and waits. Throws OutOfMemory.
     [[nodiscard]] ImagesOnDevice on(CudaContext& context) {
@@ -36,7 +32,7 @@ public:
         const Shape& shape = images_->sample_shape();
         return {reinterpret_cast<const std::uint8_t*>(made.pixels.data()),
                 reinterpret_cast<const std::int32_t*>(made.labels.data()), static_cast<std::int32_t>(shape.height()),
-                static_cast<std::int32_t>(shape.width())};
+                static_cast<std::int32_t>(shape.width()), static_cast<std::int32_t>(shape.channels())};
     }
 
 private:

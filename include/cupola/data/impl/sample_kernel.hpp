@@ -3,7 +3,7 @@
 // What a kernel does to make samples of images: a block of 192 threads makes one sample. The first thread draws the
 // random numbers that the host's pipeline draws; each thread then takes every 192nd byte of the piece, twice where the
 // pixels depend on sums: for the sums, which are exact in integers, and for y = scale * x + shift[channel]. As 192 is a
-// multiple of 3, a thread has one channel throughout.
+// multiple of 3, a thread has one channel throughout; with 1 channel the three sums and shifts are as affine_pixels.hpp says.
 #pragma once
 
 #include <concepts>
@@ -30,11 +30,11 @@ concept Draws = requires(const T& transform, std::int64_t height, std::int64_t w
 template <class T>
 concept DrawsForKernels = Draws<T, DrawnAugmentation> || Draws<T, DrawnPiece>;
 
-/// A data set in the device's memory: images of height x width x 3 bytes, one after another.
+/// A data set in the device's memory: images of height x width x channels bytes, one after another.
 struct ImagesOnDevice {
     const std::uint8_t* pixels = nullptr;
     const std::int32_t* labels = nullptr;
-    std::int32_t height = 0, width = 0;
+    std::int32_t height = 0, width = 0, channels = 3;  ///< channels: 1 or 3, as an ImageSet has
 };
 
 /// The samples of a part of a training's batch, which its seed has chosen: what a launch carries by value.
@@ -123,8 +123,8 @@ private:
     class Walk {
     public:
         CUPOLA_HOST_DEVICE Walk(const MakeSamples& work, int thread, const DrawnPiece& piece)
-            : row_bytes_(3 * work.width),
-              image_row_bytes_(3 * work.images.width),
+            : row_bytes_(work.images.channels * work.width),
+              image_row_bytes_(work.images.channels * work.images.width),
               rows_(work.height),
               image_rows_(work.images.height),
               row_(thread / row_bytes_),
@@ -132,7 +132,8 @@ private:
               top_(static_cast<int>(piece.y)),
               sign_(piece.flip ? -1 : 1) {
             // Mirrored, the last pixel of a row comes first, with its channels in their order.
-            from_ = static_cast<int>(piece.x) * 3 + (piece.flip ? row_bytes_ - 3 + 2 * (thread % 3) : 0);
+            const int channels = work.images.channels, channel = channels == 1 ? 0 : thread % 3;
+            from_ = static_cast<int>(piece.x) * channels + (piece.flip ? row_bytes_ - channels + 2 * channel : 0);
             skipped_rows_ = threads / row_bytes_;
             skipped_bytes_ = threads % row_bytes_;
         }
@@ -182,7 +183,7 @@ private:
         const SampleOfEpoch sample = places.at(block);
         const RandomStream random(places.seed, RngDomain::augmentation, sample.epoch, sample.index);
         const auto drawn = transform.draw(images.height, images.width, random);
-        shared.image = static_cast<std::int64_t>(sample.index) * images.height * images.width * 3;
+        shared.image = static_cast<std::int64_t>(sample.index) * images.height * images.width * images.channels;
         shared.piece = {drawn.y, drawn.x, drawn.flip};
         if constexpr (by_sums)
             shared.drawn = drawn;
@@ -216,11 +217,11 @@ private:
             sums.values[t % 3] += static_cast<std::int64_t>(shared.values[t]);
             sums.squares[t % 3] += static_cast<std::int64_t>(shared.squares[t]);
         }
-        shared.affine = affine_of(sums, static_cast<std::int64_t>(height) * width, shared.drawn);
+        shared.affine = affine_of(sums, static_cast<std::int64_t>(height) * width, images.channels, shared.drawn);
     }
     CUPOLA_HOST_DEVICE void write(std::int64_t block, int thread, const Shared& shared) const {
         const float scale = shared.affine.scale, shift = shared.affine.shift[thread % 3];
-        float* to = samples + block * height * width * 3 + thread;
+        float* to = samples + block * height * width * images.channels + thread;
         for (Walk walk(*this, thread, shared.piece); !walk.ended(); to += at_once * threads) {
             const Bytes bytes(walk, images.pixels + shared.image);
             for (int k = 0; k < at_once; ++k) {
