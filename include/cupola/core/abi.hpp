@@ -53,8 +53,14 @@
 #define CUPOLA_ISA_NAME avx_fma
 #elif defined(__AVX__)
 #define CUPOLA_ISA_NAME avx
+#elif defined(__SSE4_2__)
+#define CUPOLA_ISA_NAME sse4_2
+#elif defined(__SSE4_1__)
+#define CUPOLA_ISA_NAME sse4_1
+#elif defined(__SSSE3__)
+#define CUPOLA_ISA_NAME ssse3
 #elif defined(__SSE3__)
-#define CUPOLA_ISA_NAME sse4
+#define CUPOLA_ISA_NAME sse3
 #endif
 #endif
 #endif
@@ -63,14 +69,16 @@
 #error "cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"
 #endif
 
-#define CUPOLA_JOINED_(a, b) a##b
-#define CUPOLA_JOINED(a, b) CUPOLA_JOINED_(a, b)
 #define CUPOLA_STRING_(a) #a
 #define CUPOLA_STRING(a) CUPOLA_STRING_(a)
 #ifdef CUPOLA_ISA_NAME
-#define CUPOLA_ABI CUPOLA_JOINED(v0_1_, CUPOLA_ISA_NAME)
+#define CUPOLA_ABI_OF_(major, minor, isa) v##major##_##minor##_##isa
+#define CUPOLA_ABI_OF(major, minor, isa) CUPOLA_ABI_OF_(major, minor, isa)
+#define CUPOLA_ABI CUPOLA_ABI_OF(CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR, CUPOLA_ISA_NAME)
 #else
-#define CUPOLA_ABI v0_1
+#define CUPOLA_ABI_OF_(major, minor) v##major##_##minor
+#define CUPOLA_ABI_OF(major, minor) CUPOLA_ABI_OF_(major, minor)
+#define CUPOLA_ABI CUPOLA_ABI_OF(CUPOLA_VERSION_MAJOR, CUPOLA_VERSION_MINOR)
 #endif
 
 // cupola::ops, the optional library, holds compiled what does not depend on a user's network. Linking to it defines

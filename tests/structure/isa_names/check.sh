@@ -28,7 +28,10 @@ named() {
     [ "$found" = "$wanted" ] || mistake "flags '$*': the namespace is $found, not $wanted"
 }
 named v0_1 -march=x86-64
-named v0_1_sse4 -march=x86-64-v2
+named v0_1_sse3 -march=nocona
+named v0_1_ssse3 -march=core2
+named v0_1_sse4_1 -march=x86-64 -msse4.1
+named v0_1_sse4_2 -march=x86-64-v2
 named v0_1_avx -march=sandybridge
 named v0_1_avx_fma -march=bdver2
 named v0_1_avx2_without_fma -march=x86-64 -mavx2
