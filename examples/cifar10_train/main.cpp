@@ -217,7 +217,7 @@ struct Flags {
         app.add_option(
                "--num-devices", o.num_devices,
                "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
-               "result does not depend on it. Default, or 0: one a replica, as far as there are processors or GPUs")
+               "result does not depend on it. Default, or 0: one per replica, as far as there are processors or GPUs")
             ->check(whole_number(0, max_threads));
         check([this] {
             require(o.num_devices <= o.num_replicas, "--num-devices is at most --num-replicas, ", o.num_replicas,

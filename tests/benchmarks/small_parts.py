@@ -111,7 +111,7 @@ class Augmentation:
 
     @staticmethod
     def bars(r):
-        return [machine.bar("augmented batches from bytes, images a second a core", r.get("tutorial"), least=200_000, digits=0)]
+        return [machine.bar("augmented batches from bytes, images/s per core", r.get("tutorial"), least=200_000, digits=0)]
 
     @staticmethod
     def text(r):
@@ -365,7 +365,7 @@ class Compile:
         growth = ratios.get("growth, g++ with cupola::ops")
         # A further layer of a long network costs what one of a short network does, with a little for what the clock cannot tell.
         slopes = [growth[f"ms_per_layer_{span}"] for span in ("20_to_100", "100_to_400")] if growth else []
-        linear = ["compiling 400 layers: milliseconds a layer from 100 on", "as from 20 to 100"]
+        linear = ["compiling 400 layers: ms per layer from 100 on", "as from 20 to 100"]
         linear += [f"{slopes[1]:.1f} (before: {slopes[0]:.1f})", "yes" if slopes[1] <= max(1.25 * slopes[0], 5.0) else "no"] if slopes else [
             "not measured", ""]  # fmt: skip
         return [

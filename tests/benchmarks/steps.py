@@ -154,7 +154,7 @@ def text(results):
         lines += [f"### {title[0].upper()}{title[1:]}", ""]
         ratios = result["ratios"]
         lines += machine.table(
-            ["program", "how", "samples/s", "ms a step", "Cupola over it", "peak MB"],
+            ["program", "how", "samples/s", "ms/step", "Cupola over it", "peak MB"],
             [
                 [
                     f"{described['name']} {described['version']}{', float' if key.startswith('own-') else ''}",

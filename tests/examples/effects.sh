@@ -13,13 +13,13 @@ while IFS='|' read -r schedule replicas accumulation words; do
     trains "${base[@]}" --schedule "$schedule" --num-replicas "$replicas" --accumulation "$accumulation"
     grep -q "^learning rate: $words; learning rate not scaled: " "$work/output" || fail "--schedule $schedule, $replicas replicas, $accumulation batches"
 done <<'END'
-epochs|1|1|0.1, times 0.1 every 4200 steps: 350 epochs of 96 images seen, 8 a step
-epochs|2|1|0.1, times 0.1 every 2100 steps: 350 epochs of 96 images seen, 16 a step
-epochs|2|2|0.1, times 0.1 every 1050 steps: 350 epochs of 96 images seen, 32 a step
+epochs|1|1|0.1, times 0.1 every 4200 steps: 350 epochs of 96 images seen, 8 per step
+epochs|2|1|0.1, times 0.1 every 2100 steps: 350 epochs of 96 images seen, 16 per step
+epochs|2|2|0.1, times 0.1 every 1050 steps: 350 epochs of 96 images seen, 32 per step
 historic|1|1|0.1, times 0.1 every 4200 steps: 350 epochs by one replica's batch of 8, which is 350 epochs of 96 images seen by 1 replica
 historic|2|1|0.1, times 0.1 every 4200 steps: 350 epochs by one replica's batch of 8, which is 700 epochs of 96 images seen by 2 replicas
-resnet|1|1|0.1, 0.01 from step 984, 0.001 from step 1476, 0.0002 from step 3600: epochs of 12 steps, 96 images, 8 a step
-resnet|2|2|0.1, 0.01 from step 246, 0.001 from step 369, 0.0002 from step 900: epochs of 3 steps, 96 images, 32 a step
+resnet|1|1|0.1, 0.01 from step 984, 0.001 from step 1476, 0.0002 from step 3600: epochs of 12 steps, 96 images, 8 per step
+resnet|2|2|0.1, 0.01 from step 246, 0.001 from step 369, 0.0002 from step 900: epochs of 3 steps, 96 images, 32 per step
 END
 
 # A difference in the last digits is one: not the same bits, and not the same run.

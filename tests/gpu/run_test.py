@@ -492,7 +492,7 @@ class WholeBench(unittest.TestCase):
         self.assertAlmostEqual(found["batches made on the device"]["bars"][0]["measured"], 6)
         self.assertEqual(len(found["where the time of a step goes"]["nodes"]), 9)
         self.assertIn("conv1 forward", text)
-        self.assertIn("300.0 us a step, in 100.0 us of it nothing runs", text)
+        self.assertIn("300.0 us/step, in 100.0 us of it nothing runs", text)
         self.assertIn("    100.0 us  33.3%     2 x  strided_kernel<Relu<4> >\n", text)
 
     def test_a_program_that_was_not_built_costs_its_rows_and_no_more(self):

@@ -82,14 +82,14 @@ TEST_CASE("ResNet's rates change after 82, 123 and 300 epochs of 351 steps") {
 
 TEST_CASE("the log says what an epoch is and who counts it") {
     CHECK(epochs_decay(0.1, images, 256).description() ==
-          "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step");
+          "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 per step");
     CHECK(
         historic_epochs_decay(0.1, images, batch, 2).description() ==
         "0.1, times 0.1 every 136718 steps: 350 epochs by one replica's batch of 128, which is 700 epochs of 50000 images seen by 2 "
         "replicas");
     CHECK(
         resnet_epochs(0.1, 128).description() ==
-        "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 a step");
+        "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 per step");
 }
 
 TEST_CASE("epochs without steps are refused with a sentence") {

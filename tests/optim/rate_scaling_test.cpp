@@ -52,7 +52,7 @@ TEST_CASE("the log says what is scaled and by how much, also where nothing is") 
     CHECK(
         ScaledRate{.scaling = RateScaling::linear, .global_batch = 256, .warm_up = 500}(epochs_decay(0.1, 50'000, 256))
             .description() ==
-        "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 a step; learning rate times 2, linear: a "
+        "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 per step; learning rate times 2, linear: a "
         "global batch of 256 where 128 is the base, after a warm-up of 500 steps");
 }
 

@@ -119,7 +119,7 @@ TEST_CASE("the header says what is trained, by whom and on what") {
     CHECK(header.starts_with(summary<Net>(4)));
     CHECK(contains(header, '\n' + to_string(training.memory()) + '\n'));
     CHECK(
-        header.ends_with("replicas: 3 of 4 samples a step, averaged by ConcatMean, on 2 Host devices\n"
+        header.ends_with("replicas: 3 of 4 samples per step, averaged by ConcatMean, on 2 Host devices\n"
                          "optimiser: sgd, momentum 0.9\nlearning rate: constant 0.1\n"));
     run.say_header(training, "two machines", true);
     const std::string placed = f.said();

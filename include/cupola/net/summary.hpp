@@ -74,7 +74,7 @@ namespace impl {
         const auto once = static_cast<std::size_t>(batch * (layer.input.size() + layer.output.size())) * sizeof(float);
         copies += text(layer.name.empty() ? layer.description : layer.name, " runs on ", layer.traits.runs_on,
                        ": a network on another device copies ", bytes_text(once),
-                       " in forward and as much in backward, and its parameters and their gradients once a step\n");
+                       " in forward and as much in backward, and its parameters and their gradients once per step\n");
     }
     cells.push_back({"total", "", "", grouped(count_parameters(layers)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});

@@ -58,7 +58,7 @@ CUPOLA_INLINE Schedule epochs_decay(double rate, std::int64_t images, std::int64
                                     double factor) {
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, global_batch), factor);
     return decay.described(text(decay.description(), ": ", exact_text(epochs), " epochs of ", images, " images seen, ",
-                                global_batch, " a step"));
+                                global_batch, " per step"));
 }
 
 CUPOLA_INLINE Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
@@ -79,8 +79,8 @@ CUPOLA_INLINE Schedule piecewise_epochs(std::int64_t images, std::int64_t global
     edges.reserve(boundaries.size());
     for (const std::int64_t epoch : boundaries) edges.push_back(epoch * steps);
     const Schedule schedule = piecewise(std::move(edges), std::move(values));
-    return schedule.described(
-        text(schedule.description(), ": epochs of ", steps, " steps, ", images, " images, ", global_batch, " a step"));
+    return schedule.described(text(schedule.description(), ": epochs of ", steps, " steps, ", images, " images, ",
+                                   global_batch, " per step"));
 }
 
 #endif

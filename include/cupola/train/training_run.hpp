@@ -123,7 +123,7 @@ public:
         output_.say(to_string(training.memory()));
         output_.say(
             text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
-                 " a step, averaged by ", Averaging::name, ", on ",
+                 " per step, averaged by ", Averaging::name, ", on ",
                  !where.empty() ? where : text(options.devices, ' ', D::name, " device", plural(options.devices))));
         if (placement) {
             std::string place(D::name);

@@ -41,7 +41,7 @@ def short_name(kernel):
 
 def kernel_lines(found):
     """The kernels of a captured step by their time, and how much of the step none ran."""
-    lines = [f"{1e6 * found['seconds']:.1f} us a step, in {1e6 * (found['seconds'] - found['busy']):.1f} us of it nothing runs"]
+    lines = [f"{1e6 * found['seconds']:.1f} us/step, in {1e6 * (found['seconds'] - found['busy']):.1f} us of it nothing runs"]
     for kernel in sorted(found["kernels"], key=lambda kernel: -kernel["seconds"]):
         share = kernel["seconds"] / max(found["seconds"], 1e-12)
         lines.append(f"{1e6 * kernel['seconds']:9.1f} us {share:6.1%} {kernel['count']:5g} x  {short_name(kernel['name'])}")
