@@ -243,6 +243,14 @@ MUTATIONS = [
         ["parallel/activity"],
     ),
     Mutation(
+        "inspector_error_comes_late",
+        "what an inspector has thrown in a step that failed for another reason comes out after a later step",
+        ENGINE,
+        "counts_.clear(step_); «probe_.begin();»",
+        "",
+        ["parallel/data_parallel: an inspector's exception*"],
+    ),
+    Mutation(
         "broken_update_called_healthy",
         "a training whose update was broken off on one device says that it is healthy",
         ENGINE,

@@ -150,6 +150,25 @@ TEST_CASE("a training whose update was broken off on one device is not healthy u
     CHECK(training.parameters(1) == state.parameters);
 }
 
+TEST_CASE("an inspector's exception that another error of its step has hidden is not thrown after a later step") {
+    const Images images;
+    tutorial::SmallTraining<ConcatMean, BreakingOff> training({.replicas = 2, .devices = 2, .batch_size = 4});
+    const auto batches = [&](std::int64_t, int replica, HostContext&) { return images.view(4 * replica, 4); };
+    training.step(batches);
+    TrainingState state = training.state();
+    bool inspected = false;
+    const auto inspector = [&](const Inspection<Host>&) {
+        inspected = true;
+        throw DataError("no disk");
+    };
+    CHECK_THROWS_WITH_AS(training.step(batches, inspector), "device 1 is gone", DeviceError);
+    CHECK(inspected);
+    state.step = 2;  // after the step that breaks off
+    training.restore(state);
+    CHECK(training.step(batches).step == 2);
+    CHECK_THROWS_WITH_AS(training.step(batches, inspector), "no disk", DataError);
+}
+
 TEST_CASE("a batch of a size without a plan, and a label that is no class, are refused with their numbers") {
     Images images;
     Training training({.replicas = 1, .batch_size = 4});
