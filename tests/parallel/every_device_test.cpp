@@ -269,6 +269,9 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
     rest.restore(read_checkpoint(path, Net::layers).state);
     std::filesystem::remove(path);
     for (int s = 6; s < 11; ++s) rest.step(even);
+    const MemoryReport memory = whole.memory();  // each replica is updated with its own row: there is no average
+    CHECK(memory.average == 0);
+    CHECK(memory.gradients == static_cast<std::size_t>(memory.devices) * memory.parameters);
     const TrainingState ended = rest.state(), expected = whole.state();
     CHECK(ended.parameters == expected.parameters);
     CHECK(ended.other_replicas == expected.other_replicas);

@@ -2,7 +2,8 @@
 //
 // The memory of the replicas' gradients and of their average. Devices whose memory the host shares have one row per
 // replica and one average, of which each device computes a slice. Any other device has the rows of its own replicas and
-// its own average.
+// its own average. A single replica's row is the average too, in place. There is no average where each replica updates
+// its own parameters with its own row.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ namespace impl {
 template <class D>
 class ReplicaGradients {
 public:
-    /// `apart`: the average is not the gradient even of a single replica, because other processes have replicas too.
-    ReplicaGradients(int replicas, int devices, std::int64_t elements, bool apart)
+    /// `has_averages`: whether memory for the average is allocated beside the rows.
+    ReplicaGradients(int replicas, int devices, std::int64_t elements, bool has_averages)
         : elements_(elements),
-          apart_(apart),
+          has_averages_(has_averages),
           rows_(static_cast<std::size_t>(replicas)),
           averages_(static_cast<std::size_t>(devices)),
           arenas_(2 * averages_.size()) {}
@@ -30,7 +31,7 @@ public:
     /// The bytes of all rows together, and of all averages.
     [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * rows_.size(); }
     [[nodiscard]] std::size_t average_bytes() const {
-        if (!has_averages()) return 0;  // one replica's gradient is the average, in place
+        if (!has_averages_) return 0;
         return arena_bytes() * (D::host_memory ? 1 : averages_.size());
     }
 
@@ -48,23 +49,21 @@ public:
         for (int r = first; r < last; ++r) {
             rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
         }
-        if (has_averages())
-            average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
-        float* const place = has_averages() ? reinterpret_cast<float*>(average.data()) : rows_[0];
+        if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
+        float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
         averages_[index] = place;
         if (D::host_memory) averages_.assign(averages_.size(), place);
     }
 
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
+    /// The average of a device; without one, the first row.
     [[nodiscard]] float* average(int device) const { return averages_[static_cast<std::size_t>(device)]; }
 
 private:
     [[nodiscard]] std::size_t arena_bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
 
-    [[nodiscard]] bool has_averages() const { return apart_ || rows_.size() > 1; }
-
     std::int64_t elements_;
-    bool apart_;
+    bool has_averages_;
     std::vector<float*> rows_, averages_;
     std::vector<typename D::Arena> arenas_;
 };

@@ -51,6 +51,9 @@ struct ReplicaSetup {
     /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
     std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
+
+    /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
+    [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
 };
 
 /// The parts of a training on one device.
@@ -220,7 +223,7 @@ template <class D, class T>
 ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
     : network_(network),
       setup_(setup),
-      gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.separate_average),
+      gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.has_averages()),
       memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
       threads_(setup.devices),
       devices_(static_cast<std::size_t>(setup.devices)) {
