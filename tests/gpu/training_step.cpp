@@ -160,6 +160,35 @@ TEST_CASE("the mean divides by the samples, keeps the bits where that is one, an
     }
 }
 
+TEST_CASE("a mean that is not finite names the last such element of each row that it comes from") {
+    CudaContext cuda(0, {});
+    const float infinity = std::numeric_limits<float>::infinity(), one = 1;
+    const std::size_t count = 1003;
+    for (const std::size_t start : starts) {
+        // The mean is of the elements from 2 on of three rows.
+        Floats rows(3 * (count + 2), 1.0F), mean(start + count, 1.0F);
+        const std::size_t row = count + 2, bad[] = {0, 2, 5, 600, count - 1};
+        for (const std::size_t i : bad) mean[start + i] = i == 5 ? std::nanf("") : infinity;
+        rows[2 + 2] = rows[2 + 600] = rows[2 + 601] = infinity;  // element 601 of the mean is finite
+        rows[row + 1] = infinity;                                // outside
+        rows[2 * row + 2 + 5] = std::nanf("");
+        unsigned long long ends[] = {0, 0, 9};
+        std::int32_t healthy = 1;
+        const std::span<float> to = std::span(mean).subspan(start);
+        impl::queue_mean(cuda, to, &one, to, &healthy,
+                         {.rows = rows.data() + 2,
+                          .stride = static_cast<std::int64_t>(row),
+                          .count = 3,
+                          .first_column = 2,
+                          .ends = ends});
+        cuda.synchronize();
+        CHECK(healthy == 0);
+        CHECK(ends[0] == 603);
+        CHECK(ends[1] == 0);
+        CHECK(ends[2] == 9);
+    }
+}
+
 TEST_CASE("numbers and constants travel by value, and a report is published whole") {
     CudaContext cuda(0, {});
     std::uint32_t place = 0;

@@ -227,6 +227,14 @@ MUTATIONS = [
         ["parallel/every_device: a step that is not finite*"],
     ),
     Mutation(
+        "replica_not_forgotten",
+        "a step that fails is blamed on the replica of an earlier step that was given up",
+        ENGINE,
+        "«queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);»",
+        "",
+        ["parallel/every_device: a gradient that overflows*"],
+    ),
+    Mutation(
         "label_not_checked",
         "a label that is no class is not looked for",
         "parallel/impl/step_reports.hpp",
@@ -532,8 +540,8 @@ MUTATIONS = [
         "host_mean_hides_a_divisor",
         "a divisor that is not finite does not stop the step",
         "ops/host/training_step.hpp",
-        "if («!std::isfinite(by) || !cupola::all_finite(context, mean)») *healthy = 0;",
-        "!cupola::all_finite(context, mean)",
+        "if («std::isfinite(by) && cupola::all_finite(context, mean)») return;",
+        "cupola::all_finite(context, mean)",
         ["ops/training_step"],
     ),
     Mutation(

@@ -83,6 +83,29 @@ TEST_CASE("a mean that is not finite, or whose divisor is not, takes the health 
     CHECK(healthy == 0);
 }
 
+TEST_CASE("a mean that is not finite names the last such element of each row that it comes from") {
+    HostContext context(0, {});
+    const float infinite = std::numeric_limits<float>::infinity(), one = 1;
+    std::vector<float> rows(3 * 8, 1);  // of which the mean is made of elements 2 to 5
+    rows[3] = rows[4] = infinite;
+    rows[8 + 7] = infinite;  // outside
+    rows[16 + 5] = not_a_number;
+    std::vector<float> mean{1, infinite, 1, not_a_number};  // element 4 of the first row is finite in the mean
+    unsigned long long ends[3] = {0, 0, 0};
+    std::int32_t healthy = 1;
+    const ops::RowsOfMean origin{.rows = rows.data() + 2, .stride = 8, .count = 3, .first_column = 2, .ends = ends};
+    Step::mean(context, mean, &one, mean, &healthy, origin);
+    CHECK(healthy == 0);
+    CHECK(std::vector(ends, ends + 3) == std::vector<unsigned long long>{4, 0, 6});
+    mean = {1, infinite, 1, 1};
+    Step::mean(context, mean, &one, mean, &healthy, origin);
+    CHECK(std::vector(ends, ends + 3) == std::vector<unsigned long long>{4, 0, 6});
+    mean.assign(4, 1);  // nothing is looked for
+    rows[5] = infinite;
+    Step::mean(context, mean, &one, mean, &healthy, origin);
+    CHECK(ends[0] == 4);
+}
+
 TEST_CASE("a loss that is not finite poisons the gradient, and no other does") {
     HostContext context(0, {});
     float gradient = 2;

@@ -32,9 +32,13 @@ struct ScaledLoss : Float32 {
     static constexpr float loss_scale = 1024;
 };
 struct ScaledNet : InPrecision<ScaledLoss, Net> {};
+struct LinearNet : Sequential<Input<6, 6, 3>, Flatten, Named<"out", Linear<5>>> {};
+struct ScaledLinear : InPrecision<ScaledLoss, LinearNet> {};
 using TheLoss = LossCollection<CrossEntropy<5>, WeightDecay<0.01, "conv1">>;
 template <class D, class A = ConcatMean>
 using TrainingOn = DataParallel<Net, TheLoss, Sgd, A, D, Pooled>;
+template <class D, class A = ConcatMean>
+using Overflowing = DataParallel<ScaledLinear, CrossEntropy<5>, Sgd, A, D>;
 template <class A>
 using OnHost = TrainingOn<Host, A>;
 template <class A>
@@ -315,6 +319,38 @@ TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it 
         source.set(5, 2, 0.5F);
         training.step(source);
         CHECK(training.step() == 6);
+    }
+}
+
+TEST_CASE_TEMPLATE("a gradient that overflows is named with its replica and parameter, whatever was queued since", T,
+                   Overflowing<Host>, Overflowing<Delayed>, Overflowing<Delayed, DeviceSum>,
+                   Overflowing<Delayed, LocalSgd>) {
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        auto options = options_for<T>(devices);
+        options.gradient_accumulation_steps = 2;
+        T training(options);
+        for (const int replica : {2, 3}) {  // in turn: the first is forgotten when the second fails
+            CAPTURE(replica);
+            const std::int64_t step = 2 * (replica - 2);
+            Source source;
+            source.set(2 * step, replica, 1e37F);  // in the first of two batches: its loss and all outputs are finite
+            std::string what;
+            try {
+                for (int s = 0; s < 6; ++s) training.queue(source);
+                training.poll_report(0);
+            } catch (const DivergedError& error) {
+                CHECK(error.step == step);
+                CHECK(error.replica == replica);
+                what = error.what();
+            }
+            CAPTURE(what);
+            CHECK(contains(what, text("the gradient of replica ", replica, " is not finite at step ", step,
+                                      ": every output is finite; the gradient of out.weight is not; of its 2 batches "
+                                      "the last that has samples was searched")));
+            CHECK(training.step() == step);
+            CHECK(training.healthy());
+        }
     }
 }
 

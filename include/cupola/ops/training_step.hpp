@@ -4,19 +4,36 @@
 // its work on the context without waiting; pointers are to the device's memory.
 #pragma once
 
+#include <cstdint>
+
 #include <cupola/core/abi.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
+/// The gradient rows that a mean is made of, for the search of the origin of a result that is not finite. Read and written
+/// only where there is such a result.
+struct RowsOfMean {
+    /// Element 0 of the first row, at the first element of the mean; `stride` elements from row to row.
+    const float* rows = nullptr;
+    std::int64_t stride = 0;
+    int count = 0;
+    /// The column of that element.
+    std::int64_t first_column = 0;
+    /// For each row, the end of its last element that is not finite and makes the mean not finite: its column + 1. Only ever
+    /// increased.
+    unsigned long long* ends = nullptr;
+};
+
 /// Specialised by each backend, with these static functions:
 ///   poison(context, loss, gradient)                 gradient[0] = NaN if *loss is not finite
 ///   weighted_sum(context, rows, weights, to)        to = sum of weights[r] * rows[r], in the order of the rows; zeros
 ///                                                   where there is none; `to` may be one of the rows
-///   mean(context, sums, divisor, mean, healthy)     mean = sums / *divisor, of the same bits where that is 1; *healthy
+///   mean(context, sums, divisor, mean, healthy, rows)
+///                                                   mean = sums / *divisor, of the same bits where that is 1; *healthy
 ///                                                   becomes 0 if a result or the divisor is not finite; `mean` may be
-///                                                   `sums`
+///                                                   `sums`; `rows` is a RowsOfMean, by default of no rows
 ///   sum_of_squares(context, values, to)             *to = the sum of the squares, in double
 ///   all_finite(context, values, to)                 *to = 1 if every value is finite, else 0
 ///   hash(context, values, to)                       *to = the 64-bit hash of the bits

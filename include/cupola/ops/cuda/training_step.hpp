@@ -84,10 +84,10 @@ inline void queue_poison(const CudaContext& context, const double* loss, float* 
 /// mean = sums / *count, with the same bits where *count is 1; `mean` may be `sums`. *healthy becomes 0 if an element
 /// or the count is not finite, and otherwise is unchanged.
 inline void queue_mean(const CudaContext& context, std::span<const float> sums, const float* count,
-                       std::span<float> mean, std::int32_t* healthy) {
+                       std::span<float> mean, std::int32_t* healthy, const ops::RowsOfMean& rows = {}) {
     launch_elementwise<float>(context, static_cast<std::int64_t>(mean.size()),
                               aligned_for_packs(sums.data(), mean.data()),
-                              MeanAt{sums.data(), count, mean.data(), healthy});
+                              MeanAt{sums.data(), count, mean.data(), healthy, rows});
 }
 
 /// Copies `bytes` from the device to pinned memory of the host, which may read them once an event recorded after this
@@ -119,8 +119,8 @@ struct TrainingStep<Cuda> {
         impl::queue_weighted_sum(context, rows, weights, to);
     }
     static void mean(const CudaContext& context, std::span<const float> sums, const float* divisor,
-                     std::span<float> mean, std::int32_t* healthy) {
-        impl::queue_mean(context, sums, divisor, mean, healthy);
+                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {}) {
+        impl::queue_mean(context, sums, divisor, mean, healthy, rows);
     }
     static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
         queue_sum_of_squares(context, values, to);

@@ -27,7 +27,7 @@ struct TrainingStep<Host> {
     static void weighted_sum(const HostContext& context, std::span<const float* const> rows,
                              std::span<const float> weights, std::span<float> to);
     static void mean(const HostContext& context, std::span<const float> sums, const float* divisor,
-                     std::span<float> mean, std::int32_t* healthy);
+                     std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {});
     static void sum_of_squares(const HostContext& context, std::span<const float> values, double* to) {
         *to = cupola::sum_of_squares(context, values);
     }
@@ -63,7 +63,8 @@ CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, 
 }
 
 CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::span<const float> sums,
-                                            const float* divisor, std::span<float> mean, std::int32_t* healthy) {
+                                            const float* divisor, std::span<float> mean, std::int32_t* healthy,
+                                            const RowsOfMean& rows) {
     const float by = *divisor;
     if (by != 1.0F || mean.data() != sums.data()) {
         for_each_block(context, static_cast<std::int64_t>(mean.size()), [&](std::int64_t begin, std::int64_t end) {
@@ -73,7 +74,16 @@ CUPOLA_INLINE void TrainingStep<Host>::mean(const HostContext& context, std::spa
             for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] / by;
         });
     }
-    if (!std::isfinite(by) || !cupola::all_finite(context, mean)) *healthy = 0;
+    if (std::isfinite(by) && cupola::all_finite(context, mean)) return;
+    *healthy = 0;
+    for (int r = 0; r < rows.count; ++r) {
+        const float* const row = rows.rows + r * rows.stride;
+        for (auto i = static_cast<std::int64_t>(mean.size()); i-- > 0;) {
+            if (std::isfinite(mean[static_cast<std::size_t>(i)]) || std::isfinite(row[i])) continue;
+            rows.ends[r] = std::max(rows.ends[r], static_cast<unsigned long long>(rows.first_column + i + 1));
+            break;
+        }
+    }
 }
 
 #endif

@@ -92,7 +92,7 @@ public:
     void reduce(int device, std::byte* block) {
         const GradientSums& sums = sums_[static_cast<std::size_t>(device)];
         ops::TrainingStep<Kernels>::mean(set_.context(device), sums.values, sums.divisor, set_.average_span(device),
-                                         StatusBlock::healthy(block));
+                                         StatusBlock::healthy(block), set_.rows_of_mean(device));
     }
 
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }

@@ -24,6 +24,8 @@ struct SearchedReplica {
     std::int64_t samples = 0;
     /// Its loss.
     double total = 0;
+    /// The last element of its gradient that is not finite; -1 if there is none.
+    std::int64_t not_finite_element = -1;
     /// The first of its batches whose loss is not finite, -1 if there is none; and its last batch that has samples.
     int part = -1, last_part = -1;
     /// That last batch, at the address that the device reads, and its random numbers.
@@ -42,8 +44,11 @@ public:
         throw_loss(replicas);
         for (std::size_t r = 0; r < replicas.size(); ++r) {
             const int replica = static_cast<int>(r);
-            if (replicas[r].samples == 0 || gradient_is_finite(replica)) continue;
-            std::string where = shown_origin(where_not_finite(replica, replicas[r], set_.row(replica)));
+            if (replicas[r].samples == 0 || replicas[r].not_finite_element < 0) continue;
+            std::string where = where_not_finite(replica, replicas[r]);
+            if (where.empty())
+                where = text("every output is finite; the gradient of ", parameter_at(replicas[r].not_finite_element),
+                             " is not");
             if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
             throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
         }
@@ -58,7 +63,7 @@ private:
             const SearchedReplica& each = replicas[r];
             if (each.samples == 0 || (each.part < 0 && std::isfinite(each.total))) continue;
             const bool last = each.part == each.last_part;
-            std::string origin = last ? where_not_finite(static_cast<int>(r), each, nullptr) : std::string();
+            std::string origin = last ? where_not_finite(static_cast<int>(r), each) : std::string();
             const bool better = found < 0 || (where.empty() && !origin.empty());
             if (better) found = static_cast<int>(r);
             if (better) where = std::move(origin);
@@ -73,16 +78,7 @@ private:
         throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
     }
 
-    [[nodiscard]] bool gradient_is_finite(int replica) {
-        bool finite = true;
-        set_.threads().run([&](int device) {
-            if (device != set_.device_of(replica)) return;
-            finite = all_finite(set_.context(device), std::span<const float>(set_.row(replica), set_.elements()));
-        });
-        return finite;
-    }
-
-    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each, const float* gradient) {
+    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each) {
         std::string where;
         if (each.batch.size == 0) return where;
         set_.threads().run([&](int device) {
@@ -91,9 +87,21 @@ private:
             const auto team = state.worker.context().team();
             state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
             where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
-                                     state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, gradient);
+                                     state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, nullptr);
         });
         return where;
+    }
+
+    /// The name of the parameter that an element of the arena is of.
+    [[nodiscard]] std::string parameter_at(std::int64_t element) const {
+        const std::span<const LayerInfo> layers = set_.network().layers;
+        std::string name;
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
+                if (layers[layer].offsets[p] <= element) name = parameter_name(layers, layer, p);
+            }
+        }
+        return name;
     }
 
     ReplicaSet<D, T>& set_;

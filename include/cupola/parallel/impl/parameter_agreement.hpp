@@ -45,11 +45,12 @@ public:
                 require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
                         A::name, " updates each replica by its own");
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
-                queue.queue(
-                    [this, device, block = queue.status(), row = std::span(set_.row(r), set_.elements()), to = finite] {
-                        ops::TrainingStep<Kernels>::mean(set_.context(device), row, StatusBlock::loss_scale(block), row,
-                                                         to);
-                    });
+                queue.queue([this, device, r, block = queue.status(), to = finite] {
+                    const std::span<float> row(set_.row(r), set_.elements());
+                    ops::TrainingStep<Kernels>::mean(
+                        set_.context(device), row, StatusBlock::loss_scale(block), row, to,
+                        {.rows = row.data(), .count = 1, .ends = set_.status(device).not_finite(block, r)});
+                });
             }
             Base::wait_for_queue(device, step);
         });

@@ -16,6 +16,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/queue.hpp>
+#include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
@@ -179,6 +180,26 @@ public:
                 .columns = end - begin};
     }
 
+    /// The columns from `begin` on of the rows that a device reads, for the search of what makes their mean not finite.
+    [[nodiscard]] ops::RowsOfMean rows_of_mean(int device, std::int64_t begin = 0) {
+        const int first = D::host_memory ? 0 : first_replica(device),
+                  last = D::host_memory ? setup_.replicas : first_replica(device + 1);
+        return {.rows = row(first) + begin,
+                .stride = network_.parameter_elements,
+                .count = last - first,
+                .first_column = begin,
+                .ends = status(device).not_finite(at(device).queue->status(), first)};
+    }
+    /// The element of a replica's gradient that the device's mean was found not finite at in a step that is complete; -1 if
+    /// there is none.
+    [[nodiscard]] std::int64_t not_finite_element(std::int64_t step, int replica) {
+        unsigned long long end = 0;
+        for (int device = 0; device < setup_.devices; ++device) {
+            end = std::max(end, *status(device).not_finite(at(device).queue->landed(step), replica));
+        }
+        return static_cast<std::int64_t>(end) - 1;
+    }
+
     [[nodiscard]] PlanOptions plan_options(std::int64_t batch) const {
         return {.batch = batch, .synchronized = setup_.synchronized, .bucket_elements = setup_.bucket_elements};
     }
@@ -230,7 +251,8 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
     for (int device = 0; device < setup.devices; ++device) {
         const auto batches = static_cast<std::size_t>((first_replica(device + 1) - first_replica(device)) *
                                                       setup.gradient_accumulation_steps);
-        status_.emplace_back(setup.regularized, batches, network.buffer_elements);
+        status_.emplace_back(setup.regularized, static_cast<std::size_t>(setup.replicas), batches,
+                             network.buffer_elements);
     }
     threads_.run([&](int device) { make_plans(device); });
     for (State& state : devices_) {

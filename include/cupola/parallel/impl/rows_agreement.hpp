@@ -111,8 +111,9 @@ public:
             if (D::host_memory) {
                 const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
                                                                      static_cast<std::size_t>(end - begin));
-                queue.queue(
-                    [this, device, slice, block = queue.status(), to = finite] { mean(device, block, slice, to); });
+                queue.queue([this, device, slice, block = queue.status(), to = finite, begin] {
+                    mean(device, block, slice, to, begin);
+                });
             }
             Base::wait_for_queue(device, step);
         });
@@ -136,7 +137,7 @@ public:
     void reduce(int device, std::byte* block) {
         if (D::host_memory && set_.device_count() > 1) return;  // each device has reduced its slice
         const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-        mean(device, block, set_.average_span(device), StatusBlock::healthy(block));
+        mean(device, block, set_.average_span(device), StatusBlock::healthy(block), 0);
     }
 
     /// The gradient of each replica's update is its device's average.
@@ -148,8 +149,10 @@ private:
         require(samples.of_step(step) > 0, "step ", step, " has no samples on any replica");
     }
 
-    void mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite) {
-        ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite);
+    /// `part` is the average from column `begin` on.
+    void mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite, std::int64_t begin) {
+        ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite,
+                                         set_.rows_of_mean(device, begin));
     }
 
     void average(int device, const SampleCounts& samples, std::int64_t step, std::int64_t begin, std::int64_t end) {

@@ -15,15 +15,17 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The device scalars of a step, the sums of squares of the regularised parameters, a `LossReport` and the batch
-/// statistics of each of the device's batches.
+/// The device scalars of a step, the sums of squares of the regularised parameters, where the replicas' gradients are not
+/// finite, a `LossReport` and the batch statistics of each of the device's batches.
 class StatusBlock {
 public:
     StatusBlock() = default;
-    /// `batches` are those of the device's replicas in one step, each with `buffers` statistics.
-    StatusBlock(std::size_t regularized, std::size_t batches, std::int64_t buffers)
+    /// `replicas` are those of all devices, `batches` those of the device's replicas in one step, each with `buffers`
+    /// statistics.
+    StatusBlock(std::size_t regularized, std::size_t replicas, std::size_t batches, std::int64_t buffers)
         : buffers_(static_cast<std::size_t>(buffers)),
-          reports_(aligned(scalars + regularized * sizeof(double))),
+          not_finite_(scalars + regularized * sizeof(double)),
+          reports_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
           statistics_(aligned(reports_ + batches * sizeof(LossReport))),
           bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
 
@@ -40,6 +42,11 @@ public:
     }
     [[nodiscard]] static std::uint64_t* hash(std::byte* block) { return reinterpret_cast<std::uint64_t*>(block + 16); }
     [[nodiscard]] static double* regularization(std::byte* block) { return reinterpret_cast<double*>(block + scalars); }
+    /// For each replica of which this device reads the gradient: 1 + the last element that is not finite, 0 without one. It is
+    /// written only in a step that is not healthy, and stays until the steps are given up.
+    [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
+        return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
+    }
     [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<LossReport*>(block + reports_) + batch;
     }
@@ -49,7 +56,7 @@ public:
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t buffers_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
+    std::size_t buffers_ = 0, not_finite_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
 };
 
 }  // namespace impl

@@ -373,7 +373,9 @@ private:
     [[noreturn, gnu::cold]] void find_error(std::int64_t step) {
         std::vector<SearchedReplica> replicas;
         for (int r = 0; r < set_.replicas(); ++r) {
-            SearchedReplica found{.samples = counts_.of_replica(step, r), .total = reports_.of(step, r).total};
+            SearchedReplica found{.samples = counts_.of_replica(step, r),
+                                  .total = reports_.of(step, r).total,
+                                  .not_finite_element = set_.not_finite_element(step, r)};
             found.part = reports_.part_not_finite(step, r, options_.loss.data.template operation<Kernels>());
             found.last_part = counts_.last_part(step, r);
             // A queue that copies batches still has those of the failed step, even if later steps were queued.
@@ -391,6 +393,8 @@ private:
         set_.threads().run([&](int device) {
             Queue& queue = *set_.at(device).queue;
             queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
+            for (int r = 0; r < set_.replicas(); ++r)
+                queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
         });
     }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/training_step.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -29,6 +30,15 @@ namespace impl {
     return __fmaf_rn(a, b, c);
 #else
     return std::fma(a, b, c);
+#endif
+}
+
+/// *to = the larger of *to and the value, in one step for all threads.
+CUPOLA_HOST_DEVICE inline void raise(unsigned long long* to, unsigned long long value) {
+#ifdef __CUDA_ARCH__
+    atomicMax(to, value);
+#else
+    if (*to < value) *to = value;
 #endif
 }
 
@@ -117,11 +127,13 @@ struct PoisonBy {
     }
 };
 
-/// mean = sums / count. Sets *healthy to 0 if a result or the count is not finite; otherwise leaves it unchanged.
+/// mean = sums / count. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
+/// from; otherwise leaves it unchanged.
 struct MeanAt {
     const float *sums, *count;
     float* mean;
     std::int32_t* healthy;
+    ops::RowsOfMean rows;
 
     template <int n>
     CUPOLA_HOST_DEVICE void at(std::int64_t i) const {
@@ -135,7 +147,14 @@ struct MeanAt {
             finite = finite && is_finite_number(value[k]);
         }
         store_floats<n>(mean + i, value);
-        if (!finite) *healthy = 0;
+        if (finite) return;
+        *healthy = 0;
+        for (int r = 0; r < rows.count; ++r) {
+            for (int k = 0; k < n; ++k) {
+                if (is_finite_number(value[k]) || is_finite_number(rows.rows[r * rows.stride + i + k])) continue;
+                raise(rows.ends + r, static_cast<unsigned long long>(rows.first_column + i + k + 1));
+            }
+        }
     }
 };
 
