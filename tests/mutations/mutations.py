@@ -476,7 +476,7 @@ MUTATIONS = [
         "replicas_share_a_restored_state",
         "replicas with parameters of their own are all restored from the first",
         "parallel/impl/state_transfer.hpp",
-        "set_.different_copies() > 1 ? «first + copy» : 0;",
+        "const int replica = «set_.replica_of_copy(device, copy)»;",
         "0",
         ["parallel/every_device: local SGD*"],
     ),

@@ -42,8 +42,7 @@ public:
                                                                            .loss_scale = set.network().loss_scale});
         set.threads().run([&](int device) {
             collective_->join(device, *set_.at(device).queue, set_.context(device));
-            const int first_here = set_.first_replica(device);
-            const auto here = static_cast<std::size_t>(set_.first_replica(device + 1) - first_here);
+            const auto here = static_cast<std::size_t>(set_.replicas_of(device));
             rows_[static_cast<std::size_t>(device)].gradients.reserve(here);
             rows_[static_cast<std::size_t>(device)].weights.reserve(here);
         });

@@ -108,8 +108,7 @@ private:
         require_size(batch.size);
         const PlanOptions options{.batch = batch.size, .training = false};
         state.worker.add_plan(set_.network().make, options);
-        // Replicas with their own parameters are in memory that every device reads: the first replica's are run.
-        auto& owner = set_.at(set_.different_copies() > 1 ? 0 : device).worker;
+        auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
         const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
         return state.worker.plan_for(options, parameters)
             ->forward(state.worker.context(), batch.samples, parameters, {.training = false},

@@ -22,6 +22,7 @@
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
+#include <cupola/parallel/impl/replica_placement.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
@@ -85,7 +86,7 @@ struct DeviceState {
 };
 
 template <class D, class T>
-class ReplicaSet {
+class ReplicaSet : public ReplicaPlacement {
 public:
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
@@ -105,39 +106,12 @@ public:
     [[nodiscard]] std::span<State> devices() { return devices_; }
     [[nodiscard]] std::span<const State> devices() const { return devices_; }
     [[nodiscard]] Context& context(int device) { return at(device).worker.context(); }
-    [[nodiscard]] int replicas() const { return setup_.replicas; }
-    [[nodiscard]] int device_count() const { return setup_.devices; }
     [[nodiscard]] std::int64_t batch_size() const { return setup_.batch_size; }
     [[nodiscard]] int gradient_accumulation_steps() const { return setup_.gradient_accumulation_steps; }
     [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
-    // The placement of replicas on devices.
-
-    /// The first replica of a device; for device_count(), the number of replicas.
-    [[nodiscard]] int first_replica(int device) const {
-        return static_cast<int>(static_cast<std::int64_t>(setup_.replicas) * device / setup_.devices);
-    }
-    [[nodiscard]] int device_of(int replica) const {
-        int device = 0;
-        while (first_replica(device + 1) <= replica) ++device;
-        return device;
-    }
-    /// The number of a replica among those of its device.
-    [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
-    /// The number of copies of the parameters on a device, and the copy that a replica uses.
-    [[nodiscard]] int copies(int device) const {
-        return setup_.own_parameters ? first_replica(device + 1) - first_replica(device) : 1;
-    }
-    [[nodiscard]] int copy_of(int replica) const { return setup_.own_parameters ? local(replica) : 0; }
-    /// The number of copies on all devices that may differ: one, or one per replica.
-    [[nodiscard]] int different_copies() const { return setup_.own_parameters ? setup_.replicas : 1; }
     /// The parameters that a replica computes with.
     [[nodiscard]] float* parameters(int replica) { return at(device_of(replica)).worker.parameters(copy_of(replica)); }
-    /// The number of a replica's batch among those of its device in a step.
-    [[nodiscard]] std::size_t batch_number(int replica, int part) const {
-        const int device = device_of(replica);
-        return static_cast<std::size_t>(part * (first_replica(device + 1) - first_replica(device)) + local(replica));
-    }
 
     /// A barrier of all devices, called on each device's thread: see DeviceThreads. Returns false if a device has failed.
     bool arrive_and_wait(int device) {
@@ -146,18 +120,10 @@ public:
         return threads_.arrive_and_wait(state.error == nullptr);
     }
 
-    struct Columns {
-        std::int64_t begin, end;
-    };
-    /// The part of the average that a device computes. Columns are divided between devices in whole cache lines, so that
-    /// no two devices write the same line.
+    /// The columns of the average that a device computes.
     [[nodiscard]] Columns columns_of(int device) const {
-        constexpr std::int64_t unit = 1024;
-        const std::int64_t all = network_.parameter_elements, units = (all + unit - 1) / unit;
-        const auto edge = [&](int d) { return std::min(all, units * d / setup_.devices * unit); };
-        return {edge(device), edge(device + 1)};
+        return ReplicaPlacement::columns_of(device, network_.parameter_elements);
     }
-
     [[nodiscard]] float* row(int replica) const { return gradients_.row(replica); }
     [[nodiscard]] float* average(int device) const { return gradients_.average(device); }
     /// A device's averaged gradient, of all parameters.
@@ -242,15 +208,15 @@ private:
 
 template <class D, class T>
 ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
-    : network_(network),
+    : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters),
+      network_(network),
       setup_(setup),
       gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.has_averages()),
       memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
       threads_(setup.devices),
       devices_(static_cast<std::size_t>(setup.devices)) {
     for (int device = 0; device < setup.devices; ++device) {
-        const auto batches = static_cast<std::size_t>((first_replica(device + 1) - first_replica(device)) *
-                                                      setup.gradient_accumulation_steps);
+        const auto batches = static_cast<std::size_t>(replicas_of(device) * setup.gradient_accumulation_steps);
         status_.emplace_back(setup.regularized, static_cast<std::size_t>(setup.replicas), batches,
                              network.buffer_elements);
     }
@@ -269,13 +235,12 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     MemoryReport memory;
     memory.devices = setup_.devices;
     memory.replicas = setup_.replicas;
-    const int max_per_device = (setup_.replicas + setup_.devices - 1) / setup_.devices;
-    const std::size_t copied = arena * static_cast<std::size_t>(setup_.own_parameters ? max_per_device : 1);
+    const std::size_t copied = arena * static_cast<std::size_t>(max_copies_per_device());
     memory.parameters = copied;
     memory.optimizer_state = copied * static_cast<std::size_t>(setup_.state_arenas);
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
-    if (setup_.synchronized) memory.arenas = max_per_device;
+    if (setup_.synchronized) memory.arenas = max_replicas_per_device();
     memory.statistics = memory.buffers * static_cast<std::size_t>(setup_.replicas) *
                         static_cast<std::size_t>(setup_.gradient_accumulation_steps);
     memory.gradients = gradients_.row_bytes();

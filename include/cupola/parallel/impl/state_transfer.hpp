@@ -29,6 +29,12 @@ public:
     StateTransfer(ReplicaSet<D, T>& set, std::vector<std::string> names, bool averages)
         : set_(set), names_(std::move(names)), averages_(averages) {}
 
+    /// Gives each further replica with its own parameters the first replica's.
+    void repeat_first_replica(TrainingState& state) const {
+        state.other_replicas.assign(static_cast<std::size_t>(set_.different_copies() - 1),
+                                    {state.parameters, state.averages, state.optimizer});
+    }
+
     /// The contents of the arenas at `step`, with these running statistics.
     [[nodiscard]] TrainingState copy(std::int64_t step, const std::vector<float>& running) {
         TrainingState state{.step = step};
@@ -66,9 +72,8 @@ public:
     void restore(const TrainingState& state) {
         set_.threads().run([&](int device) {
             auto& worker = set_.at(device).worker;
-            const int first = set_.first_replica(device);
             for (int copy = 0; copy < set_.copies(device); ++copy) {
-                const int replica = set_.different_copies() > 1 ? first + copy : 0;
+                const int replica = set_.replica_of_copy(device, copy);
                 if (replica == 0) {
                     restore_copy(worker, copy, state);
                 } else {

@@ -83,8 +83,7 @@ private:
                 {std::string(options.optimizer.state_name(arena)),
                  std::vector<float>(state.parameters.size(), state_start_of(options.optimizer, arena))});
         }
-        state.other_replicas.assign(static_cast<std::size_t>(set_.different_copies() - 1),
-                                    {state.parameters, state.averages, state.optimizer});
+        transfer_.repeat_first_replica(state);
         return state;
     }
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReplicaPlacement: which device has which replicas, and which replicas have parameters of their own. Replicas are placed in
+// contiguous blocks, in order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+class ReplicaPlacement {
+public:
+    /// `own_parameters`: whether each replica, and not each device, has its own parameters.
+    ReplicaPlacement(int replicas, int devices, bool own_parameters)
+        : replicas_(replicas), devices_(devices), own_parameters_(own_parameters) {}
+
+    [[nodiscard]] int replicas() const { return replicas_; }
+    [[nodiscard]] int device_count() const { return devices_; }
+
+    /// The first replica of a device; for device_count(), the number of replicas.
+    [[nodiscard]] int first_replica(int device) const {
+        return static_cast<int>(static_cast<std::int64_t>(replicas_) * device / devices_);
+    }
+    [[nodiscard]] int replicas_of(int device) const { return first_replica(device + 1) - first_replica(device); }
+    /// The largest number of replicas of a device.
+    [[nodiscard]] int max_replicas_per_device() const { return (replicas_ + devices_ - 1) / devices_; }
+    [[nodiscard]] int device_of(int replica) const {
+        int device = 0;
+        while (first_replica(device + 1) <= replica) ++device;
+        return device;
+    }
+    /// The number of a replica among those of its device.
+    [[nodiscard]] int local(int replica) const { return replica - first_replica(device_of(replica)); }
+    /// The number of a replica's batch among those of its device in a step.
+    [[nodiscard]] std::size_t batch_number(int replica, int part) const {
+        return static_cast<std::size_t>(part * replicas_of(device_of(replica)) + local(replica));
+    }
+
+    // The copies of the parameters, of their averages and of the optimiser's state. Those of a device are numbered from 0.
+
+    [[nodiscard]] int copies(int device) const { return own_parameters_ ? replicas_of(device) : 1; }
+    /// The largest number of copies on a device.
+    [[nodiscard]] int max_copies_per_device() const { return own_parameters_ ? max_replicas_per_device() : 1; }
+    /// The copy that a replica uses, on its device.
+    [[nodiscard]] int copy_of(int replica) const { return own_parameters_ ? local(replica) : 0; }
+    /// The number of copies on all devices that may differ: one, or one per replica.
+    [[nodiscard]] int different_copies() const { return own_parameters_ ? replicas_ : 1; }
+    /// The replica whose state a copy is; 0 where all copies are equal.
+    [[nodiscard]] int replica_of_copy(int device, int copy) const {
+        return own_parameters_ ? first_replica(device) + copy : 0;
+    }
+    /// The device whose first copy a device evaluates: its own, or, where copies differ, the first. Replicas have parameters
+    /// of their own only in memory that every device reads.
+    [[nodiscard]] int device_of_evaluated_copy(int device) const { return own_parameters_ ? 0 : device; }
+
+    struct Columns {
+        std::int64_t begin, end;
+    };
+    /// The part of `all` columns of an average that a device computes. Columns are divided between devices in whole cache
+    /// lines, so that no two devices write the same line.
+    [[nodiscard]] Columns columns_of(int device, std::int64_t all) const {
+        constexpr std::int64_t unit = 1024;
+        const std::int64_t units = (all + unit - 1) / unit;
+        const auto edge = [&](int d) { return std::min(all, units * d / devices_ * unit); };
+        return {edge(device), edge(device + 1)};
+    }
+
+private:
+    int replicas_, devices_;
+    bool own_parameters_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
