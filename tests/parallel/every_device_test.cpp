@@ -286,6 +286,15 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
     TrainingOn<D> shared(common);
     CHECK(message_of<InvalidArgument>([&] { shared.restore(ended); }) ==
           "the parameters of 1 replica are kept by this training, and the state has those of 4");
+    TrainingState shorter = ended;
+    shorter.other_replicas[1].parameters.pop_back();
+    CHECK(message_of<InvalidArgument>([&] { rest.restore(shorter); }) ==
+          text("replica 2's part of the state: this network's parameter arena has ", Net::parameter_elements,
+               " elements, not ", Net::parameter_elements - 1));
+    shorter = ended;
+    shorter.averages.clear();
+    CHECK(message_of<InvalidArgument>([&] { rest.restore(shorter); }) ==
+          "replica 0's part of the state: this training keeps moving averages, and the state has none");
 }
 
 TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", T, TrainingOn<Host>,

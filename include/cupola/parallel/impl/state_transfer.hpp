@@ -58,8 +58,9 @@ public:
                           given = state.other_replicas.size() + 1;
         require(kept == given, "the parameters of ", kept, kept == 1 ? " replica are" : " replicas are",
                 " kept by this training, and the state has those of ", given);
-        require_fitting_replica(state, optimizer);
-        for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, optimizer);
+        require_fitting_replica(state, optimizer, 0);
+        int replica = 0;
+        for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, optimizer, ++replica);
     }
 
     /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below 0.
@@ -112,8 +113,18 @@ private:
         }
     }
 
+    /// Where replicas have their own parameters, the error names the replica.
     template <class Part, class Optimizer>
-    void require_fitting_replica(const Part& part, const Optimizer& optimizer) const {
+    void require_fitting_replica(const Part& part, const Optimizer& optimizer, int replica) const {
+        try {
+            require_fitting_part(part, optimizer);
+        } catch (const InvalidArgument& error) {
+            if (set_.different_copies() == 1) throw;
+            throw InvalidArgument(text("replica ", replica, "'s part of the state: ", error.what()));
+        }
+    }
+    template <class Part, class Optimizer>
+    void require_fitting_part(const Part& part, const Optimizer& optimizer) const {
         const std::int64_t elements = set_.network().parameter_elements;
         require_elements("parameter arena", part.parameters.size(), elements);
         require(part.averages.empty() != averages_,
