@@ -48,6 +48,20 @@ std::vector<float> updated(const Policy& policy) {
     return {running[1], running[3]};
 }
 
+/// Pooled, and the addresses of the running statistics in each step.
+template <bool may_throw>
+struct Addresses {
+    static constexpr std::string_view name = "addresses";
+    static constexpr bool synchronized = false;
+    std::vector<const float*>* seen = nullptr;
+
+    void update(const StatisticsUpdate& u) const noexcept(!may_throw) {
+        seen->push_back(u.running);
+        u.take_pooled();
+    }
+};
+struct SmallNormalized : Sequential<Input<4, 4, 3>, BatchNorm2d<>, Flatten, Linear<3>> {};
+
 }  // namespace
 
 TEST_CASE("each policy takes the statistics that its name says, the variance unbiased") {
@@ -58,6 +72,31 @@ TEST_CASE("each policy takes the statistics that its name says, the variance unb
     CHECK(updated(Pooled{})[0] == 6.25F);
     CHECK(updated(Pooled{})[1] == doctest::Approx(10 + 0.5 * 4.25 * 8 / 7));
     CHECK(updated(Synchronized{}) == updated(Pooled{}));
+}
+
+TEST_CASE("a policy that cannot throw updates the running statistics in place, and the result is that of a copy") {
+    std::vector<float> samples(4 * 48);
+    initialize(samples, normal(1.0), 1, 1, 7, 0);
+    const std::vector<std::int32_t> labels{0, 1, 2, 0};
+    std::vector<const float*> seen;
+    const auto buffers = [&]<class Policy>(Policy policy) {
+        seen.clear();
+        DataParallel<SmallNormalized, CrossEntropy<3>, Sgd, ConcatMean, Host, Policy> training(
+            {.batch_size = 4, .statistics = policy});
+        const BatchView batch[] = {{samples.data(), labels.data(), 4, Shape{4, 4, 3}}};
+        for (int step = 0; step < 3; ++step) training.step(batch);
+        return training.state().buffers;
+    };
+    const std::vector<float> in_place = buffers(Addresses<false>{&seen});
+    CHECK(seen == std::vector<const float*>(3, seen[0]));
+    CHECK(buffers(Addresses<true>{&seen}) == in_place);
+    CHECK(seen.size() == 3);
+    CHECK(seen[0] != seen[1]);
+    CHECK(seen[0] == seen[2]);
+    CHECK(buffers(Pooled{}) == in_place);
+    const StatisticsUpdate none;
+    static_assert(noexcept(FirstReplica{}.update(none))&& noexcept(LastReplica{}.update(none))&& noexcept(
+        AllReplicas{}.update(none))&& noexcept(Pooled{}.update(none))&& noexcept(Synchronized{}.update(none)));
 }
 
 TEST_CASE("replicas of one training keep the statistics that the policy names, on any number of devices") {

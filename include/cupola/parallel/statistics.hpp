@@ -12,7 +12,9 @@
 //   Pooled         one update with the statistics of all samples together (Chan, Golub, LeVeque 1979), weighted by samples
 //   Synchronized   the same, also used in forward and backward: R replicas equal one with the whole batch
 //
-// Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`.
+// Replicas without samples are skipped. A user-defined policy has `name`, `synchronized` and `update`. If `update` throws, the
+// running statistics are those before the step, of which a copy is made in each step; an `update` that is declared noexcept
+// needs no copy.
 #pragma once
 
 #include <concepts>
@@ -36,7 +38,7 @@ struct StatisticsUpdate {
     std::span<const std::int64_t> samples{};
 
     /// Adds row `r` to the running statistics.
-    void take(std::size_t r) const {
+    void take(std::size_t r) const noexcept {
         for (const RunningStatistics& layer : layers) {
             for (std::int64_t c = 0; c < layer.channels; ++c) {
                 take(layer, c, rows[r][layer.mean + c], rows[r][layer.variance + c],
@@ -47,7 +49,7 @@ struct StatisticsUpdate {
 
     /// Adds the statistics of all rows' samples together: mean = sum of n_i mean_i / N, variance = sum of
     /// n_i (variance_i + (mean_i - mean)^2) / N, in double and in replica order.
-    void take_pooled() const {
+    void take_pooled() const noexcept {
         std::int64_t total = 0;
         for (const std::int64_t count : samples) total += count;
         for (const RunningStatistics& layer : layers) {
@@ -69,7 +71,7 @@ struct StatisticsUpdate {
 
 private:
     void take(const RunningStatistics& layer, std::int64_t channel, double mean, double variance,
-              std::int64_t elements) const {
+              std::int64_t elements) const noexcept {
         const auto count = static_cast<double>(elements);
         const double unbiased = elements > 1 ? variance * count / (count - 1) : variance;
         const auto blend = [&](float& running_value, double value) {
@@ -84,19 +86,19 @@ private:
 struct FirstReplica {
     static constexpr std::string_view name = "first";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const { u.take(0); }
+    void update(const StatisticsUpdate& u) const noexcept { u.take(0); }
 };
 
 struct LastReplica {
     static constexpr std::string_view name = "last";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const { u.take(u.rows.size() - 1); }
+    void update(const StatisticsUpdate& u) const noexcept { u.take(u.rows.size() - 1); }
 };
 
 struct AllReplicas {
     static constexpr std::string_view name = "all";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const {
+    void update(const StatisticsUpdate& u) const noexcept {
         for (std::size_t r = 0; r < u.rows.size(); ++r) u.take(r);
     }
 };
@@ -104,13 +106,13 @@ struct AllReplicas {
 struct Pooled {
     static constexpr std::string_view name = "merged";
     static constexpr bool synchronized = false;
-    void update(const StatisticsUpdate& u) const { u.take_pooled(); }
+    void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
 };
 
 struct Synchronized {
     static constexpr std::string_view name = "synchronized";
     static constexpr bool synchronized = true;
-    void update(const StatisticsUpdate& u) const { u.take_pooled(); }
+    void update(const StatisticsUpdate& u) const noexcept { u.take_pooled(); }
 };
 
 template <class S>

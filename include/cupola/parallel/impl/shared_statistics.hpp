@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <cupola/net/step_times.hpp>
@@ -35,13 +36,15 @@ public:
     }
 
     /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
-    /// throws, nothing is changed.
+    /// throws, nothing is changed: unless its update() is noexcept, it updates a copy.
     template <class Policy>
     void update(std::int64_t step, const Policy& policy) {
+        constexpr bool in_place = noexcept(policy.update(std::declval<const StatisticsUpdate&>()));
         if (values_.empty()) return;
         const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
         const FlushedDenormals scope;
-        next_ = values_;
+        if (!in_place) next_ = values_;
+        float* const running = in_place ? values_.data() : next_.data();
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
             rows_.clear();
             for (int r = 0; r < set_.replicas(); ++r) {
@@ -52,9 +55,9 @@ public:
             }
             if (rows_.rows().empty()) continue;
             policy.update(StatisticsUpdate{
-                .running = next_.data(), .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
+                .running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
         }
-        values_.swap(next_);
+        if (!in_place) values_.swap(next_);
         changed_ = true;
     }
 
@@ -73,7 +76,7 @@ private:
     const SampleCounts& counts_;
     std::vector<RunningStatistics> layers_;
     WeightedRows rows_;
-    /// The running statistics after the last step, and the copy that the policy updates for the next step.
+    /// The running statistics after the last step, and the copy that a policy that may throw updates for the next step.
     std::vector<float> values_, next_;
     bool changed_ = false;
 };
