@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: mistakes.sh CASE.cpp... -- COMPILER FLAGS... . check.sh for all cases at once, for g++: their mistakes in one unit, each in a
+# namespace of its own, and of the compiler's messages each case is given those that name its file. Most of a case's own time is
+# that of the headers, so this takes a tenth of the time that the cases take one by one. Two cases that ask for the same message would
+# get it once, and the second would fail here: give them different names or numbers.
+set -euo pipefail
+export LC_ALL=C
+source "$(dirname "${BASH_SOURCE[0]}")/expectations.sh"
+
+cases=()
+while [ "$1" != -- ]; do
+    cases+=("$(realpath "$1")")
+    shift
+done
+shift
+[ ${#cases[@]} -gt 0 ] || { echo "there is no case"; exit 1; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+{
+    sed -n '/^#include </p' "${cases[@]}" | sort -u
+    for case_file in "${cases[@]}"; do
+        name=${case_file##*/}
+        printf 'namespace mistake_%s {\n#include "%s"\n}\n' "${name%.cpp}" "$case_file"
+    done
+} >"$folder/unit.cpp"
+mkdir "$folder/output"
+if "$@" -std=c++20 -fsyntax-only -DMISTAKE "$folder/unit.cpp" >"$folder/all" 2>&1; then echo "the mistakes compile"; exit 1; fi
+
+# A message begins with the lines that say where, which g++ writes before an error and before a note.
+printf '%s\n' "${cases[@]}" | awk -v folder="$folder" '
+    function give() {
+        for (i = 1; i <= count && message != ""; i++) {
+            if (index(message, paths[i] ":") == 0) continue
+            gsub(/mistake_[a-z0-9_]+::/, "", message)
+            printf "%s", message >(folder "/output/" names[i])
+            message = ""
+        }
+        if (message != "") printf "%s", message >(folder "/strays")
+        message = ""
+    }
+    FNR == NR { paths[++count] = $0; sub(/.*\//, ""); names[count] = $0; next }
+    /^(In file included|  *from )|: In |:   (recursively )?required / { where = where $0 "\n"; next }
+    / (error|warning): / { give() }
+    { message = message where $0 "\n"; where = "" }
+    END { give() }' - "$folder/all"
+failed=0
+if [ -f "$folder/strays" ]; then
+    printf 'these messages name no case:\n%s\n' "$(<"$folder/strays")"
+    failed=1
+fi
+for case_file in "${cases[@]}"; do
+    name=${case_file##*/}
+    if [ ! -f "$folder/output/$name" ]; then
+        result="the mistake compiles"
+    elif result=$(meets_expectations "$case_file" "$1" "$(<"$folder/output/$name")"); then
+        echo "${name%.cpp}: $result"
+        continue
+    fi
+    printf '%s: %s\n' "$name" "$result"
+    failed=1
+done
+exit $failed
