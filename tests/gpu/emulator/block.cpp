@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -68,11 +69,13 @@ struct Context {
 #else
     ucontext_t saved;
 #endif
+#ifdef __SANITIZE_ADDRESS__
     const void* bottom = nullptr;
     std::size_t size = 0;
+#endif
 };
 
-void go([[maybe_unused]] Context& from, Context& to) {
+void go(Context& from, Context& to) {
 #ifdef __SANITIZE_ADDRESS__
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(&fake, to.bottom, to.size);
@@ -91,17 +94,19 @@ enum class Waits : std::uint8_t { no, at_barrier, in_warp, ended };
 
 struct Fiber;
 
-struct Thread {
+/// What all threads of a block have is more than the innermost cache holds: of each a line.
+struct alignas(64) Thread {
     uint3 index{};
     Waits waits = Waits::no;
+    WarpOperation operation{};
     Fiber* fiber = nullptr;  // null before it begins
     Place place{};
     // In its warp:
-    WarpOperation operation{};
     unsigned mask = 0;
     int source = 0;
-    std::uint64_t value = 0, result = 0;
+    std::uint64_t value = 0;  // what it brings, and then what it gets
 };
+static_assert(sizeof(Thread) == 64);
 
 struct Fiber {
     static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
@@ -111,8 +116,10 @@ struct Fiber {
         memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
         mprotect(memory, guard_bytes, PROT_NONE);
+#ifdef __SANITIZE_ADDRESS__
         context.bottom = static_cast<char*>(memory) + guard_bytes;
         context.size = end - guard_bytes;
+#endif
     }
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
@@ -131,8 +138,8 @@ struct Fiber {
         context.top = last - 8;
 #else
         getcontext(&context.saved);
-        context.saved.uc_stack.ss_sp = const_cast<void*>(context.bottom);
-        context.saved.uc_stack.ss_size = context.size;
+        context.saved.uc_stack.ss_sp = static_cast<char*>(memory) + guard_bytes;
+        context.saved.uc_stack.ss_size = end - guard_bytes;
         context.saved.uc_link = nullptr;
         makecontext(&context.saved, entry, 0);
 #endif
@@ -144,7 +151,7 @@ struct Fiber {
 
     std::size_t end;
     void* memory;
-    Context context;
+    Context context;  // between two threads
     int thread = -1;
 };
 
@@ -156,8 +163,9 @@ std::string text_of(Place place) {
     return file.substr(file.rfind('/') + 1) + ":" + std::to_string(place.line);
 }
 
+[[gnu::noinline]] bool same_text(const char* a, const char* b) { return std::string_view(a) == b; }
 /// The file's name is nearly always the same object, and this is asked whenever a thread waits.
-bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || std::string_view(a.file) == b.file); }
+inline bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || same_text(a.file, b.file)); }
 
 class Block {
 public:
@@ -167,11 +175,21 @@ public:
         random_ = &random;
         failure_.clear();
         const unsigned count = extent.x * extent.y * extent.z;
-        threads_.assign(count, {});
+        threads_.resize(count);
+        contexts_.resize(count);
         ready_.clear();
+        waiting_in_warp_.assign((count + lanes_per_warp - 1) / lanes_per_warp, 0);
         runs_ahead_ = random.below(2) == 0;
-        for (unsigned i = 0; i < count; ++i)
-            threads_[i].index = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
+        Thread* thread = threads_.data();
+        for (unsigned z = 0; z < extent.z; ++z) {
+            for (unsigned y = 0; y < extent.y; ++y) {
+                for (unsigned x = 0; x < extent.x; ++x, ++thread) {
+                    thread->index = {x, y, z};
+                    thread->waits = Waits::no;
+                    thread->fiber = nullptr;
+                }
+            }
+        }
         ended_ = at_barrier_ = 0;
         make_all_ready();
         leave(main_);
@@ -206,15 +224,13 @@ public:
         mine.mask = mask;
         mine.source = source;
         mine.value = value;
-        if ((mask >> lane() & 1U) == 0) {
-            std::string what =
-                "thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(place);
-            fail(std::move(what));
-        }
+        if ((mask >> lane() & 1U) == 0) not_in_its_mask(mine);
         mine.waits = Waits::in_warp;
-        if (all_there(mine)) finish(mine);
+        // Only then can they be those of its mask, and at the same operation.
+        if (++waiting_in_warp_[warp_of(mine)] >= static_cast<unsigned>(std::popcount(present(mine))) && all_there(mine))
+            finish(mine);
         suspend();
-        return mine.result;
+        return threads_[static_cast<std::size_t>(current_)].value;
     }
 
     [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
@@ -222,7 +238,7 @@ public:
     /// The caller's temporary objects are not destroyed: the message is made before.
     [[noreturn]] void fail(std::string&& what) {
         failure_ = std::move(what);
-        go(fiber_of_current(), main_);
+        go(contexts_[static_cast<std::size_t>(current_)], main_);
         std::abort();
     }
 
@@ -259,7 +275,11 @@ private:
         }
     }
 
-    [[nodiscard]] Context& fiber_of_current() { return threads_[static_cast<std::size_t>(current_)].fiber->context; }
+    [[noreturn]] [[gnu::cold]] void not_in_its_mask(const Thread& mine) {
+        std::string what =
+            "thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(mine.place);
+        fail(std::move(what));
+    }
     /// A thread that can go on; -1 where none can. Any of them by chance, or the one that could last: then a warp goes
     /// on as long as it can while the others stand still, which chance alone would hardly bring about.
     [[nodiscard]] int take() {
@@ -270,7 +290,21 @@ private:
         if (!runs_ahead_) std::swap(ready_[random_->below(ready_.size())], ready_.back());
         const int next = ready_.back();
         ready_.pop_back();
+        fetch_the_following();
         return next;
+    }
+    /// Most of a change of threads is the wait for the other's stack. So it is asked for one change earlier.
+    void fetch_the_following() const {
+#ifdef __x86_64__
+        if (ready_.empty()) return;
+        const auto next =
+            static_cast<std::size_t>(runs_ahead_ ? ready_.back() : ready_[Random(*random_).below(ready_.size())]);
+        __builtin_prefetch(&threads_[next], 1);
+        if (const char* const top = static_cast<const char*>(contexts_[next].top); top != nullptr) {
+            __builtin_prefetch(top, 1);
+            __builtin_prefetch(top + 64, 1);
+        }
+#endif
     }
     /// Where that thread goes on, or begins.
     [[nodiscard]] Context& context_of(int next) {
@@ -278,8 +312,8 @@ private:
         current_ = next;
         threadIdx = thread.index;
         if (thread.fiber != nullptr) {
-            running_ = thread.fiber;
-            return thread.fiber->context;
+            thread.waits = Waits::no;
+            return contexts_[static_cast<std::size_t>(next)];
         }
         if (idle_.empty()) {
             fibers_.push_back(std::make_unique<Fiber>(fibers_.size()));
@@ -307,38 +341,44 @@ private:
     void suspend() {
         const int me = current_;
         const int next = take();
-        if (next == me) return;
-        Context& mine = fiber_of_current();
-        go(mine, next < 0 ? main_ : context_of(next));
-    }
-    void make_ready(std::size_t thread) {
-        threads_[thread].waits = Waits::no;
-        ready_.push_back(static_cast<int>(thread));
+        if (next == me) {
+            threads_[static_cast<std::size_t>(me)].waits = Waits::no;
+            return;
+        }
+        go(contexts_[static_cast<std::size_t>(me)], next < 0 ? main_ : context_of(next));
     }
 
-    /// From any thread on, upwards or downwards.
+    /// From any thread on, upwards or downwards. Each is said to wait until it goes on.
     void make_all_ready() {
-        const std::size_t count = threads_.size(), first = random_->below(count);
+        const int count = static_cast<int>(threads_.size()), first = static_cast<int>(random_->below(threads_.size()));
         const bool upwards = random_->below(2) == 0;
-        std::size_t thread = first;
-        for (std::size_t i = 0; i < count; ++i) {
-            make_ready(thread);
-            if (upwards) {
-                thread = thread + 1 == count ? 0 : thread + 1;
-            } else {
-                thread = (thread == 0 ? count : thread) - 1;
-            }
+        ready_.resize(threads_.size());
+        int* to = ready_.data();
+        if (upwards) {
+            for (int thread = first; thread < count; ++thread) *to++ = thread;
+            for (int thread = 0; thread < first; ++thread) *to++ = thread;
+        } else {
+            for (int thread = first; thread >= 0; --thread) *to++ = thread;
+            for (int thread = count - 1; thread > first; --thread) *to++ = thread;
         }
+    }
+
+    [[nodiscard]] std::size_t warp_of(const Thread& thread) const {
+        return static_cast<std::size_t>(&thread - threads_.data()) / lanes_per_warp;
+    }
+    /// The lanes of `of`'s mask that the block has.
+    [[nodiscard]] std::uint32_t present(const Thread& of) const {
+        const std::size_t left = threads_.size() - warp_of(of) * lanes_per_warp;
+        return left >= lanes_per_warp ? of.mask : of.mask & ((std::uint32_t{1} << left) - 1);
     }
 
     /// Calls visit(index) for each thread of `of`'s mask, until one returns false. Lanes that the block does not have are
     /// left out.
     template <class Visit>
     bool every_lane(const Thread& of, Visit&& visit) {
-        const std::size_t mine = static_cast<std::size_t>(&of - threads_.data());
-        const std::size_t first = mine / lanes_per_warp * lanes_per_warp;
-        for (std::size_t i = 0; i < lanes_per_warp && first + i < threads_.size(); ++i) {
-            if ((of.mask >> i & 1U) != 0 && !visit(first + i)) return false;
+        const std::size_t first = warp_of(of) * lanes_per_warp;
+        for (std::uint32_t lanes = present(of); lanes != 0; lanes &= lanes - 1) {
+            if (!visit(first + static_cast<std::size_t>(std::countr_zero(lanes)))) return false;
         }
         return true;
     }
@@ -357,27 +397,32 @@ private:
         return every_lane(mine, [&](std::size_t i) { return same_operation(mine, threads_[i]); });
     }
     void finish(const Thread& mine) {
-        const std::size_t first = static_cast<std::size_t>(&mine - threads_.data()) / lanes_per_warp * lanes_per_warp;
+        const std::size_t first = warp_of(mine) * lanes_per_warp;
         std::uint64_t votes = 0;
+        std::array<std::uint64_t, lanes_per_warp> values;
         for_each_lane(mine, [&](std::size_t i) {
+            values[i - first] = threads_[i].value;
             if (threads_[i].value != 0) votes |= std::uint64_t{1} << (i - first);
         });
         for_each_lane(mine, [&](std::size_t i) {
             Thread& thread = threads_[i];
             if (thread.operation == WarpOperation::shuffle) {
-                const std::size_t from = first + static_cast<std::size_t>(thread.source);
-                if ((thread.mask >> thread.source & 1U) == 0 || from >= threads_.size()) {
+                if ((present(thread) >> thread.source & 1U) == 0) {
                     std::string what = "thread " + text_of(thread.index) + " reads lane " +
                                        std::to_string(thread.source) + ", which takes no part, at " +
                                        text_of(thread.place);
                     fail(std::move(what));
                 }
-                thread.result = threads_[from].value;
+                thread.value = values[static_cast<std::size_t>(thread.source)];
             } else {
-                thread.result = votes;
+                thread.value = votes;
             }
         });
-        for_each_lane(mine, [&](std::size_t i) { make_ready(i); });
+        for_each_lane(mine, [&](std::size_t i) {
+            threads_[i].waits = Waits::no;
+            ready_.push_back(static_cast<int>(i));
+        });
+        waiting_in_warp_[warp_of(mine)] -= static_cast<unsigned>(std::popcount(present(mine)));
     }
 
     /// All wait at a barrier, and not at the same one.
@@ -420,6 +465,8 @@ private:
     }
 
     std::vector<Thread> threads_;
+    std::vector<Context> contexts_;          // of the threads that wait
+    std::vector<unsigned> waiting_in_warp_;  // how many of its lanes do
     std::vector<int> ready_;
     bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
