@@ -281,7 +281,7 @@ TEST_CASE("the running statistics of batch normalisation") {
             REQUIRE(ours.error == "");
             CHECK(distance(ours.buffers, host.buffers) < 1e-5);
             CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(1e-4));
-            run.steps = 10;
+            run.steps = 6;
             check_against_host(run, 1e-4, 1e-3);
             run.gradient_accumulation_steps = 2;
             run.sizes.clear();
@@ -407,10 +407,11 @@ TEST_CASE(
 }
 
 TEST_CASE("a NaN in a batch of several that are added up") {
+    const Run good{.replicas = 2, .gradient_accumulation_steps = 2, .steps = 6};
+    const Result well = run_on_cuda(good);
     for (const std::int64_t max_in_flight : {0, 2}) {
         for (const std::int64_t place : {4, 5}) {
-            Run run{.replicas = 2, .gradient_accumulation_steps = 2, .steps = 6};
-            const Result well = run_on_cuda(run);
+            Run run = good;
             run.max_in_flight = max_in_flight;
             run.poisoned_place = place;
             run.poisoned_replica = 1;
@@ -490,9 +491,10 @@ TEST_CASE("a label that is no class is named, and has changed nothing") {
 TEST_CASE("what a batch throws, and one of a size without a plan, comes out at once, and has changed nothing") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
+        const Run good{.replicas = 3, .devices = devices, .steps = 6, .momentum = 0.9};
+        const Result well = run_on_cuda(good);
         for (const std::int64_t max_in_flight : {0, 2}) {
-            Run run{.replicas = 3, .devices = devices, .steps = 6, .momentum = 0.9};
-            const Result well = run_on_cuda(run);
+            Run run = good;
             run.max_in_flight = max_in_flight;
             run.failing_place = 3;
             for (const int replica : {0, 2}) {
@@ -623,7 +625,9 @@ TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a
 
 TEST_CASE("however far a GPU is behind, the bits are the same") {
     const Restored restored;
-    Run run{.replicas = 3, .devices = std::min(2, gpus()), .momentum = 0.9, .max_in_flight = 2, .places = 2};
+    // More steps than three times those in flight.
+    Run run{
+        .replicas = 3, .devices = std::min(2, gpus()), .steps = 7, .momentum = 0.9, .max_in_flight = 2, .places = 2};
     const Result first = run_on_cuda(run);
     REQUIRE(first.error == "");
     for (const int pace : {1, 7, 1000}) {
