@@ -13,6 +13,8 @@ foreach(file IN LISTS nccl_tests)
     add_test(NAME emulated/${name} COMMAND test_nccl --source-file=*/tests/${file})
     set_tests_properties(emulated/${name} PROPERTIES LABELS suite TIMEOUT 300 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endforeach()
+# They wait for deadlines most of the time, beside others.
+set_tests_properties(emulated/parallel/nccl_group emulated/parallel/nccl/bucket_all_reduce PROPERTIES COST 12)
 if(TARGET quick_tests)
     add_dependencies(quick_tests test_nccl)
 endif()
