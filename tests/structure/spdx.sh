@@ -5,16 +5,15 @@
 set -euo pipefail
 cd "$1"
 
-checked=0 errors=0
-while IFS= read -r -d '' file; do
-    checked=$((checked + 1))
-    if ! head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0'; then
-        echo "$file: no SPDX line"
-        errors=$((errors + 1))
-    fi
-done < <(find . \( -path ./build -o -path ./.deps -o -path ./.git -o -path ./.cache \) -prune -o -type f \
+find . \( -path ./build -o -path ./.deps -o -path ./.git -o -path ./.cache \) -prune -o -type f \
     \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' -o -name '*.cmake' -o -name '*.in' -o -name '*.sh' \
-    -o -name '*.py' -o -name '*.txt' -o -name run -o -name .clang-format -o -name .clang-tidy -o -name .gitignore \) -print0)
-
-echo "$checked files checked, $errors without"
-[ "$checked" -gt 0 ] && [ "$errors" -eq 0 ]
+    -o -name '*.py' -o -name '*.txt' -o -name run -o -name .clang-format -o -name .clang-tidy -o -name .gitignore \) -print |
+    awk '{
+        named = 0
+        for (line = 1; line <= 3 && (getline text <$0) > 0; line++)
+            if (index(text, "SPDX-License-Identifier: Apache-2.0")) named = 1
+        close($0)
+        checked++
+        if (!named) { print $0 ": no SPDX line"; errors++ }
+    }
+    END { print checked + 0 " files checked, " errors + 0 " without"; exit checked == 0 || errors > 0 }'
