@@ -142,7 +142,7 @@ TEST_CASE("a device that computes later ends with the bits of one that computes 
     }
 }
 
-TEST_CASE("the trace of a step is the same on every device type") {
+TEST_CASE("the operations of a step are queued in the same order on every device type") {
     const auto trace = []<class T>(T*) {
         T training(options_for<T>(2));
         impl::StepTrace names(2);

@@ -212,7 +212,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
 
-    /// From now on the names of the operations that each device queues are appended to `trace`; null ends this.
+    /// From now on the names of the operations of each step are appended to `trace` in the order in which a device queues
+    /// them, which is not necessarily that of their execution; null ends this.
     void trace_steps(impl::StepTrace* trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.

@@ -105,7 +105,7 @@ TEST_CASE("ten losses from one seed agree with Host's") {
     }
 }
 
-TEST_CASE("the trace of a step is Host's") {
+TEST_CASE("the operations of a step are queued in Host's order") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         CAPTURE(devices);

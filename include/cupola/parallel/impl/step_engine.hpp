@@ -180,7 +180,7 @@ public:
         visit(updates_[static_cast<std::size_t>(device)]);
     }
 
-    /// From now on the names of the operations that a device queues are appended to `trace`, in order; null ends this.
+    /// From now on the names of the operations are appended to `trace`, in the order of queueing; null ends this.
     void trace(StepTrace* trace) {
         trace_ = trace;
         passes_.trace(trace);
