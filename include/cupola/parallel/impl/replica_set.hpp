@@ -6,10 +6,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
@@ -18,8 +16,8 @@
 #include <cupola/device/queue.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
+#include <cupola/parallel/impl/device_state.hpp>
 #include <cupola/parallel/impl/device_threads.hpp>
-#include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/network_info.hpp>
 #include <cupola/parallel/impl/replica_gradients.hpp>
 #include <cupola/parallel/impl/replica_placement.hpp>
@@ -56,33 +54,6 @@ struct ReplicaSetup {
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
     [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
-};
-
-/// The parts of a training on one device.
-template <class D, class T>
-struct DeviceState {
-    using Kernels = typename D::Kernels;
-
-    DeviceWorker<Kernels, T> worker;
-    std::unique_ptr<typename D::Queue> queue;
-    /// The exception of this device in the step that is being queued.
-    std::exception_ptr error;
-    /// True from the update of its parameters until every device has queued its update.
-    bool updating = false;
-    /// The rows for its calls of the policies, one set per step in flight.
-    std::array<WeightedRows, static_cast<std::size_t>(D::max_steps_in_flight)> weighted_rows_of_step;
-
-    /// All devices pass the same number of barriers: an exception of one is stored until they have, and the rest of its
-    /// work is left out.
-    template <class Work>
-    void attempt(Work&& work) {
-        if (error) return;
-        try {
-            work();
-        } catch (...) {
-            error = std::current_exception();
-        }
-    }
 };
 
 template <class D, class T>
