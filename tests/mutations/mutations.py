@@ -32,6 +32,7 @@ PROGRAMS = {
 }
 
 ENGINE = "parallel/impl/step_engine.hpp"
+UPDATE = "parallel/impl/step_update.hpp"
 PASSES = "parallel/impl/replica_passes.hpp"
 STATISTICS = "parallel/impl/shared_statistics.hpp"
 ROWS = "parallel/impl/rows_agreement.hpp"
@@ -117,15 +118,15 @@ MUTATIONS = [
     Mutation(
         "stale_update_constants",
         "an update has the constants (the learning rate) of the step before",
-        ENGINE,
-        "write_constants(options_.optimizer, update_of(device, copy, «step_»), to);",
-        "step_ - (step_ > 0 ? 1 : 0)",
+        UPDATE,
+        "write_constants(options_.optimizer, update_of(device, copy, «step»), to);",
+        "step - (step > 0 ? 1 : 0)",
         ["emulated/training: optimisers with a state*"],
     ),
     Mutation(
         "average_of_the_step_before",
         "the moving average counts the updates before this one",
-        ENGINE,
+        UPDATE,
         "set_.network().parameter_elements, «step + 1»);",
         "step",
         ["parallel/training_state"],
@@ -133,7 +134,7 @@ MUTATIONS = [
     Mutation(
         "parameters_packed_once",
         "the weights that a plan has packed are not packed again after an update",
-        ENGINE,
+        UPDATE,
         "«state.worker.parameters_changed();»",
         "",
         ["parallel/every_device"],

@@ -21,22 +21,17 @@
 #include <vector>
 
 #include <cupola/core/function_ref.hpp>
-#include <cupola/net/step_times.hpp>
-#include <cupola/ops/training_step.hpp>
-#include <cupola/optim/moving_average.hpp>
-#include <cupola/optim/optimizer.hpp>
-#include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/agreement_check.hpp>
 #include <cupola/parallel/impl/agreement_of.hpp>
 #include <cupola/parallel/impl/finite_search.hpp>
 #include <cupola/parallel/impl/replica_passes.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
-#include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/impl/shared_statistics.hpp>
 #include <cupola/parallel/impl/step_probe.hpp>
 #include <cupola/parallel/impl/step_reports.hpp>
 #include <cupola/parallel/impl/step_trace.hpp>
+#include <cupola/parallel/impl/step_update.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -51,7 +46,7 @@ class StepEngine {
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
     using Agreement = typename AgreementOf<decltype(Options::averaging), D, T>::Type;
-    using Optimizer = decltype(Options::optimizer);
+    using StepUpdate = impl::StepUpdate<D, T, Options, Agreement>;
     using Passes = ReplicaPasses<D, T, Options>;
 
 public:
@@ -64,22 +59,18 @@ public:
     [[nodiscard]] static std::int64_t bucket_elements(const Options& options) {
         return Agreement::bucket_elements(options.averaging);
     }
-    /// Whether an update may be repeated without a call of its function: see Optimizer.
-    static constexpr bool repeats_update = RepeatableOptimizer<Optimizer, Kernels>;
 
     [[gnu::cold]] StepEngine(const Options& options, Set& set, std::string_view loss_name,
                              std::span<const RegularizedParameter> regularized, bool synchronized)
         : options_(options),
           set_(set),
           agreement_(options.averaging, set),
-          regularized_(regularized.begin(), regularized.end()),
-          segments_(segments_of(set.network().layers, regularized)),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
           passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets, synchronized),
           reports_(set, counts_, loss_name, regularized),
           statistics_(set, counts_),
           probe_(set),
-          updates_(static_cast<std::size_t>(set.device_count())),
+          update_(options, set, agreement_, regularized),
           synchronized_(synchronized) {}
 
     /// The number of the step that is queued next.
@@ -162,14 +153,14 @@ public:
 
     /// The reason why work is queued anew that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const {
-        if (!repeats_update) return "the update: the optimiser does not say that it may be captured";
+        if (!StepUpdate::repeats) return "the update: the optimiser does not say that it may be captured";
         std::string why;
         const auto look = [&](const auto& recording, const char* of) {
             if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
         };
         for (int device = 0; device < set_.device_count(); ++device) {
             passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
-            look(updates_[static_cast<std::size_t>(device)], "the update: ");
+            look(update_.recording(device), "the update: ");
         }
         return why;
     }
@@ -177,7 +168,7 @@ public:
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
         passes_.for_each_recording(device, visit);
-        visit(updates_[static_cast<std::size_t>(device)]);
+        visit(update_.recording(device));
     }
 
     /// From now on the names of the operations are appended to `trace`, in the order of queueing; null ends this.
@@ -215,83 +206,21 @@ private:
         if (state.error) std::rethrow_exception(state.error);
     }
 
-    // The update.
+    // The update, and what follows it.
 
     void queue_update(int device, Probe probe) {
-        State& state = set_.at(device);
-        Queue& queue = *state.queue;
-        const auto reduce = [this, device] { reduce_gradient(device); };
-        const auto apply = [this, device, step = step_] {
-            Queue& here = *set_.at(device).queue;
-            here.update(StatusBlock::healthy(here.status()), [&] { update_copies(device, step); });
-        };
-        if constexpr (repeats_update) queue.set_constants([&](auto& to) { write_update_constants(device, to); });
         note(device, "reduce");
         if (probe) {
-            queue.queue(reduce);
-            if (device == 0) {
-                note(device, "probe");
-                show(probe);
-            }
-            note(device, "update");
-            queue.queue(apply);
+            update_.queue_around(device, step_, [&] {
+                if (device == 0) {
+                    note(device, "probe");
+                    show(probe);
+                }
+                note(device, "update");
+            });
         } else {
             note(device, "update");
-            queue.queue(updates_[static_cast<std::size_t>(device)], repeats_update, [reduce, apply] {
-                reduce();
-                apply();
-            });
-        }
-        state.worker.parameters_changed();
-    }
-
-    /// Computes the average, and the sums of squares that the regularisers report.
-    void reduce_gradient(int device) {
-        State& state = set_.at(device);
-        std::byte* const block = state.queue->status();
-        agreement_.reduce(device, block);
-        const Stopwatch watch(state.worker.times(), StepPart::regularization);
-        for (std::size_t i = 0; i < regularized_.size(); ++i) {
-            const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
-                                                 static_cast<std::size_t>(regularized_[i].size));
-            ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
-                                                       StatusBlock::regularization(block) + i);
-        }
-    }
-
-    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step) {
-        auto& worker = set_.at(device).worker;
-        return {.context = worker.context(),
-                .parameters = worker.parameters(copy),
-                .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
-                .state = worker.state(copy),
-                .elements = set_.network().parameter_elements,
-                .segments = segments_,
-                .step = step};
-    }
-
-    /// Writes the constants that update_copies of this step uses, in its order.
-    template <class Constants>
-    void write_update_constants(int device, Constants& to) {
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
-            write_constants(options_.optimizer, update_of(device, copy, step_), to);
-            if (options_.moving_average.on()) to.write(options_.moving_average.constants(step_ + 1));
-        }
-    }
-
-    /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
-    void update_copies(int device, std::int64_t step) {
-        auto& worker = set_.at(device).worker;
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
-            {
-                const Stopwatch watch(worker.times(), StepPart::optimizer);
-                update_parameters(options_.optimizer, update_of(device, copy, step));
-            }
-            if (!options_.moving_average.on()) continue;
-            const Stopwatch watch(worker.times(), StepPart::moving_average);
-            options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
-                                                             worker.parameters(copy), set_.network().parameter_elements,
-                                                             step + 1);
+            update_.queue(device, step_);
         }
     }
 
@@ -401,15 +330,12 @@ private:
     const Options& options_;
     Set& set_;
     Agreement agreement_;
-    std::vector<RegularizedParameter> regularized_;
-    std::vector<Segment> segments_;
     SampleCounts counts_;
     Passes passes_;
     StepReports<D, T> reports_;
     SharedStatistics<D, T> statistics_;
     StepProbe<D, T> probe_;
-    /// The recording of the update of each device.
-    std::vector<typename Queue::Recording> updates_;
+    StepUpdate update_;
     bool synchronized_;
     StepTrace* trace_ = nullptr;
     /// The numbers of the step that is queued next, of the oldest that has not been waited for, and of the oldest whose

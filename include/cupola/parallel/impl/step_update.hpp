@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepUpdate: the end of a step's computation on each device, after the replicas have agreed: the average, the sums of squares
+// that the regularisers report, the optimiser's update of each copy of the parameters, and the moving averages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <cupola/net/step_times.hpp>
+#include <cupola/ops/training_step.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/segments_of.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
+template <class D, class T, class Options, class Agreement>
+class StepUpdate {
+    using Kernels = typename D::Kernels;
+    using State = DeviceState<D, T>;
+    using Queue = typename D::Queue;
+    using Optimizer = decltype(Options::optimizer);
+
+public:
+    /// Whether an update may be repeated without a call of its function: see Optimizer.
+    static constexpr bool repeats = RepeatableOptimizer<Optimizer, Kernels>;
+
+    [[gnu::cold]] StepUpdate(const Options& options, ReplicaSet<D, T>& set, Agreement& agreement,
+                             std::span<const RegularizedParameter> regularized)
+        : options_(options),
+          set_(set),
+          agreement_(agreement),
+          regularized_(regularized.begin(), regularized.end()),
+          segments_(segments_of(set.network().layers, regularized)),
+          recordings_(static_cast<std::size_t>(set.device_count())) {}
+
+    /// Queues the update of a device's copies in a step, as one piece of work that is recorded.
+    void queue(int device, std::int64_t step) {
+        Queue& queue = begin(device, step);
+        queue.queue(recordings_[static_cast<std::size_t>(device)], repeats, [this, device, step] {
+            reduce(device);
+            apply(device, step);
+        });
+    }
+    /// The same in two pieces, not recorded; calls `between` after the average is queued.
+    template <class Between>
+    void queue_around(int device, std::int64_t step, Between&& between) {
+        Queue& queue = begin(device, step);
+        queue.queue([this, device] { reduce(device); });
+        between();
+        queue.queue([this, device, step] { apply(device, step); });
+    }
+
+    [[nodiscard]] const typename Queue::Recording& recording(int device) const {
+        return recordings_[static_cast<std::size_t>(device)];
+    }
+
+private:
+    Queue& begin(int device, std::int64_t step) {
+        State& state = set_.at(device);
+        Queue& queue = *state.queue;
+        state.worker.parameters_changed();
+        if constexpr (repeats) queue.set_constants([&](auto& to) { write_constants_of(device, step, to); });
+        return queue;
+    }
+    void apply(int device, std::int64_t step) {
+        Queue& queue = *set_.at(device).queue;
+        queue.update(StatusBlock::healthy(queue.status()), [&] { update_copies(device, step); });
+    }
+
+    /// Computes the average, and the sums of squares that the regularisers report.
+    void reduce(int device) {
+        State& state = set_.at(device);
+        std::byte* const block = state.queue->status();
+        agreement_.reduce(device, block);
+        const Stopwatch watch(state.worker.times(), StepPart::regularization);
+        for (std::size_t i = 0; i < regularized_.size(); ++i) {
+            const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
+                                                 static_cast<std::size_t>(regularized_[i].size));
+            ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
+                                                       StatusBlock::regularization(block) + i);
+        }
+    }
+
+    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step) {
+        auto& worker = set_.at(device).worker;
+        return {.context = worker.context(),
+                .parameters = worker.parameters(copy),
+                .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
+                .state = worker.state(copy),
+                .elements = set_.network().parameter_elements,
+                .segments = segments_,
+                .step = step};
+    }
+
+    /// Writes the constants that update_copies of this step uses, in its order.
+    template <class Constants>
+    void write_constants_of(int device, std::int64_t step, Constants& to) {
+        for (int copy = 0; copy < set_.copies(device); ++copy) {
+            write_constants(options_.optimizer, update_of(device, copy, step), to);
+            if (options_.moving_average.on()) to.write(options_.moving_average.constants(step + 1));
+        }
+    }
+
+    /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
+    void update_copies(int device, std::int64_t step) {
+        auto& worker = set_.at(device).worker;
+        for (int copy = 0; copy < set_.copies(device); ++copy) {
+            {
+                const Stopwatch watch(worker.times(), StepPart::optimizer);
+                update_parameters(options_.optimizer, update_of(device, copy, step));
+            }
+            if (!options_.moving_average.on()) continue;
+            const Stopwatch watch(worker.times(), StepPart::moving_average);
+            options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
+                                                             worker.parameters(copy), set_.network().parameter_elements,
+                                                             step + 1);
+        }
+    }
+
+    const Options& options_;
+    ReplicaSet<D, T>& set_;
+    Agreement& agreement_;
+    std::vector<RegularizedParameter> regularized_;
+    std::vector<Segment> segments_;
+    /// The recording of the update of each device.
+    std::vector<typename Queue::Recording> recordings_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
