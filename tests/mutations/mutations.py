@@ -34,6 +34,8 @@ PROGRAMS = {
 ENGINE = "parallel/impl/step_engine.hpp"
 UPDATE = "parallel/impl/step_update.hpp"
 PASSES = "parallel/impl/replica_passes.hpp"
+BATCHES = "parallel/impl/taken_batches.hpp"
+RECORDINGS = "parallel/impl/pass_recordings.hpp"
 STATISTICS = "parallel/impl/shared_statistics.hpp"
 ROWS = "parallel/impl/rows_agreement.hpp"
 BUCKETS = "parallel/impl/collective_agreement.hpp"
@@ -54,7 +56,7 @@ MUTATIONS = [
     Mutation(
         "gradients_not_zeroed",
         "the first batch of a step adds to the gradient of the step before",
-        PASSES,
+        BATCHES,
         "const bool accumulates = «counts_.of_replica(step, replica) > 0»;",
         "true",
         ["parallel/every_device"],
@@ -62,7 +64,7 @@ MUTATIONS = [
     Mutation(
         "last_part_not_counted",
         "the samples of the last accumulated batch do not count",
-        PASSES,
+        BATCHES,
         "«counts_.of(step, part, replica) = given.size;»",
         "if (part == 0 || part + 1 < options_.gradient_accumulation_steps) counts_.of(step, part, replica) = given.size;",
         ["parallel/training_state: batches of unequal sizes*"],
@@ -78,7 +80,7 @@ MUTATIONS = [
     Mutation(
         "same_random_numbers",
         "all replicas have the random numbers of the first",
-        PASSES,
+        BATCHES,
         ".first_sample = «(first_replica_ + replica) * options_.batch_size»}",
         "first_replica_ * options_.batch_size",
         ["parallel/equality: the samples of all replicas*"],
@@ -86,7 +88,7 @@ MUTATIONS = [
     Mutation(
         "random_numbers_per_step",
         "the batches that a step adds up have the same random numbers",
-        PASSES,
+        BATCHES,
         ".step = static_cast<std::uint32_t>(«place_of(step, part)»),",
         "step",
         ["parallel/equality: the samples of all replicas*"],
@@ -142,16 +144,16 @@ MUTATIONS = [
     Mutation(
         "recording_of_another_plan",
         "a short batch runs what was captured for a full one",
-        PASSES,
-        "if («known.plan == begun.plan» && known.packs",
+        RECORDINGS,
+        "if («known.plan == batch.plan» && known.packs",
         "true",
         ["emulated/training: a short batch*"],
     ),
     Mutation(
         "recording_that_does_not_add",
         "a batch that adds to the gradient runs what was captured for one that does not",
-        PASSES,
-        "known.packs == begun.packs && «known.accumulates == begun.accumulates»)",
+        RECORDINGS,
+        "known.packs == batch.packs && «known.accumulates == batch.accumulates»)",
         "true",
         ["emulated/training: batches that are added up"],
     ),

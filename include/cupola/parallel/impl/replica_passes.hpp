@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReplicaPasses: queues the batches of a step on every device: they are fetched and run forward, through the loss and
-// backward, one replica after another, and the gradients are added up in the replicas' rows.
+// ReplicaPasses: queues the batches of a step on every device: they are taken (TakenBatches) and run forward, through the
+// loss and backward, one replica after another, and the gradients are added up in the replicas' rows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include <cupola/core/function_ref.hpp>
 #include <cupola/loss/queue_loss.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/parallel/impl/pass_recordings.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/step_trace.hpp>
 #include <cupola/parallel/impl/sync_batch_norm_group.hpp>
+#include <cupola/parallel/impl/taken_batches.hpp>
 #include <cupola/tensor/batch.hpp>
-#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
-
-/// A replica's last batch of the step, at the address that the device reads, for a probe and for the finite search.
-struct TakenBatch {
-    BatchView batch{};
-    RngKey key{};
-    const float* statistics = nullptr;
-};
 
 /// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
 template <class D, class T, class Options>
@@ -42,10 +32,11 @@ class ReplicaPasses {
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
     using NetworkPlan = Plan<Kernels, T>;
+    using Batches = TakenBatches<D, T, Options>;
+    using BatchToRun = impl::BatchToRun<Kernels, T>;
 
 public:
-    /// Returns batch number `place` of a replica; called on the thread of the replica's device.
-    using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
+    using BatchSource = typename Batches::BatchSource;
 
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
     /// the device's last backward of a step marks each bucket of the gradient in the queue.
@@ -54,16 +45,15 @@ public:
         : options_(options),
           set_(set),
           counts_(counts),
-          first_replica_(first_replica),
           marks_buckets_(marks_buckets),
           synchronized_(synchronized),
-          taken_(static_cast<std::size_t>(set.replicas())),
-          recordings_(static_cast<std::size_t>(set.device_count())),
-          marked_(recordings_.size(), 0) {
+          batches_(options, set, counts, first_replica, synchronized),
+          recordings_(set.device_count()),
+          marked_(static_cast<std::size_t>(set.device_count()), 0) {
         if (!synchronized) return;
         sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
-        begun_together_.resize(taken_.size());
-        merged_.resize(recordings_.size());
+        begun_together_.resize(static_cast<std::size_t>(set.replicas()));
+        merged_.resize(marked_.size());
         for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
     }
 
@@ -103,44 +93,20 @@ public:
         return static_cast<double>(expected) / static_cast<double>(samples);
     }
 
-    [[nodiscard]] TakenBatch& taken(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
-    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const {
-        return {.seed = options_.seed,
-                .step = static_cast<std::uint32_t>(place_of(step, part)),
-                .first_sample = (first_replica_ + replica) * options_.batch_size};
-    }
+    /// The batches that were taken last.
+    [[nodiscard]] Batches& batches() { return batches_; }
 
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
-        for (const auto& batch : recordings_[static_cast<std::size_t>(device)]) {
-            for (const PassRecording& pass : batch) visit(pass.recording);
-        }
+        recordings_.for_each(device, visit);
     }
     void trace(StepTrace* trace) { trace_ = trace; }
 
 private:
-    struct PassRecording {
-        const void* plan = nullptr;
-        bool packs = false, accumulates = false;
-        typename Queue::Recording recording{};
-    };
-    /// The result of begin_batch for a replica's batch.
-    struct Begun {
-        NetworkPlan* plan = nullptr;
-        bool packs = false, accumulates = false;
-        /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.
-        bool last = false;
-        std::size_t number = 0;
-    };
-
     void note(int device, const char* name) {
         if (trace_ != nullptr) trace_->note(device, name);
     }
-    [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
-        return step * options_.gradient_accumulation_steps + part;
-    }
-
     template <class Work>
     void for_each_replica(int device, Work&& work) {
         for (int replica = set_.first_replica(device); replica < set_.first_replica(device + 1); ++replica) {
@@ -148,40 +114,9 @@ private:
         }
     }
 
-    /// Fetches a replica's batch number `part` of the step; the result has no plan if there is nothing to compute.
-    Begun begin_batch(int device, int replica, std::int64_t step, int part, BatchSource batches, std::size_t slot = 0) {
-        State& state = set_.at(device);
-        Context& context = state.worker.context();
-        note(device, "batch");
-        const BatchView given = [&] {
-            const Stopwatch watch(state.worker.times(), StepPart::data);
-            return batches(place_of(step, part), replica, context);
-        }();
-        require_batch(given, set_.network().input);
-        if (given.size == 0) return {};
-        const auto [plan, packs] =
-            state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), slot);
-        require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
-                options_.batch_size, " and other_batch_sizes only");
-        // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
-        require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
-                "with synchronised statistics and accumulation every batch has batch_size samples, ",
-                options_.batch_size, ", or none, not ", given.size);
-        const bool accumulates = counts_.of_replica(step, replica) > 0;
-        counts_.of(step, part, replica) = given.size;
-        const std::size_t number = set_.batch_number(replica, part);
-        std::byte* const block = state.queue->status();
-        const RngKey key = key_of(step, part, replica);
-        state.queue->write(StatusBlock::step(block), key.step);
-        taken(replica) = {state.queue->take(set_.local(replica), given), key,
-                          set_.status(device).statistics(block, number)};
-        const bool last =
-            replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
-        return {plan, packs, accumulates, last, number};
-    }
-
     void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches) {
-        const Begun begun = begin_batch(device, replica, step, part, batches);
+        note(device, "batch");
+        const BatchToRun begun = batches_.take(device, replica, step, part, batches);
         if (begun.plan == nullptr) return;
         note(device, "forward");
         note(device, "loss");
@@ -189,8 +124,8 @@ private:
         const bool marks = marks_buckets_ && begun.last;
         if (marks) marked_[static_cast<std::size_t>(device)] = 1;
         set_.at(device).queue->queue(
-            recording_of(device, begun), true,
-            [this, begun, marks, batch = taken(replica).batch, key = taken(replica).key, device, replica] {
+            recordings_.of(device, begun), true,
+            [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key, device, replica] {
                 State& here = set_.at(device);
                 Context& context = here.worker.context();
                 const float* const parameters = set_.parameters(replica);
@@ -214,7 +149,7 @@ private:
     }
 
     /// Computes the loss of a batch, and its gradient at the network's output.
-    void queue_loss_of(int device, const Begun& begun, const BatchView& batch, const float* logits) {
+    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch, const float* logits) {
         State& state = set_.at(device);
         Context& context = state.worker.context();
         {
@@ -234,7 +169,7 @@ private:
     }
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
-    void poison(int device, int replica, const Begun& begun) {
+    void poison(int device, int replica, const BatchToRun& begun) {
         State& state = set_.at(device);
         ops::TrainingStep<Kernels>::poison(state.worker.context(),
                                            &set_.status(device).report(state.queue->status(), begun.number)->sum,
@@ -251,9 +186,10 @@ private:
         for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
             sync_batch_norm_.plan(replica) = nullptr;
         for_each_replica(device, [&](int replica) {
-            const auto slot = static_cast<std::size_t>(replica - first);
-            Begun& begun = begun_together_[static_cast<std::size_t>(replica)];
-            begun = begin_batch(device, replica, step, part, batches, slot);
+            const auto workspace = static_cast<std::size_t>(replica - first);
+            BatchToRun& begun = begun_together_[static_cast<std::size_t>(replica)];
+            note(device, "batch");
+            begun = batches_.take(device, replica, step, part, batches, workspace);
             if (begun.packs) begun.plan->prepare(context, set_.parameters(replica), state.worker.buffers());
             sync_batch_norm_.plan(replica) = begun.plan;
         });
@@ -262,13 +198,13 @@ private:
             for_each_replica(device, [&](int replica) {
                 NetworkPlan* const plan = sync_batch_norm_.plan(replica);
                 if (plan == nullptr) return;
-                visit(replica, *plan, begun_together_[static_cast<std::size_t>(replica)], taken(replica));
+                visit(replica, *plan, begun_together_[static_cast<std::size_t>(replica)], batches_.of(replica));
             });
         };
         note(device, "forward");
         const double* merged = nullptr;
         for (std::size_t k = 0; k <= all_reduces; ++k) {
-            for_each_plan([&](int replica, NetworkPlan& plan, const Begun& begun, const TakenBatch& batch) {
+            for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
                 const PassBuffers buffers{.running = state.worker.buffers(),
                                           .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
                 const float* const logits =
@@ -281,7 +217,7 @@ private:
         note(device, "loss");
         note(device, "backward");
         for (std::size_t k = 0; k <= all_reduces; ++k) {
-            for_each_plan([&](int replica, NetworkPlan& plan, const Begun& begun, const TakenBatch& batch) {
+            for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
                 plan.backward_segment(context, k, batch.batch.samples, set_.parameters(replica), set_.row(replica),
                                       batch.key, begun.accumulates, merged,
                                       sync_batch_norm_.partial(all_reduces + k, replica));
@@ -304,30 +240,16 @@ private:
         return true;
     }
 
-    [[nodiscard]] typename Queue::Recording& recording_of(int device, const Begun& begun) {
-        auto& batches = recordings_[static_cast<std::size_t>(device)];
-        if (begun.number >= batches.size()) batches.resize(begun.number + 1);
-        auto& passes = batches[begun.number];
-        for (PassRecording& known : passes) {
-            if (known.plan == begun.plan && known.packs == begun.packs && known.accumulates == begun.accumulates)
-                return known.recording;
-        }
-        passes.push_back({.plan = begun.plan, .packs = begun.packs, .accumulates = begun.accumulates});
-        return passes.back().recording;
-    }
-
     const Options& options_;
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
-    int first_replica_;
     bool marks_buckets_, synchronized_;
-    std::vector<TakenBatch> taken_;
-    /// The recordings of each batch of a step, in the order of their numbers, per device.
-    std::vector<std::vector<std::deque<PassRecording>>> recordings_;
+    Batches batches_;
+    PassRecordings<typename Queue::Recording> recordings_;
     /// Whether the step's last backward has marked the buckets, per device; not bool, as devices write side by side.
     std::vector<char> marked_;
     SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
-    std::vector<Begun> begun_together_;
+    std::vector<BatchToRun> begun_together_;
     /// Pooled sums of the replicas that run in step, per device.
     std::vector<std::vector<double>> merged_;
     StepTrace* trace_ = nullptr;

@@ -244,7 +244,7 @@ private:
         int replica = 0;
         while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
         const bool has_samples = counts_.of_replica(step_, replica) > 0;
-        probe_.show(step_, replica, has_samples ? passes_.taken(replica) : TakenBatch{},
+        probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
                     agreement_.gradient_of(0, replica), synchronized_, probe);
     }
 
@@ -309,9 +309,9 @@ private:
             found.last_part = counts_.last_part(step, r);
             // A queue that copies batches still has those of the failed step, even if later steps were queued.
             const int part = std::max(found.last_part, 0);
-            found.batch = passes_.taken(r).batch;
+            found.batch = passes_.batches().of(r).batch;
             found.batch.size = counts_.of(step, part, r);
-            found.key = passes_.key_of(step, part, r);
+            found.key = passes_.batches().key_of(step, part, r);
             replicas.push_back(found);
         }
         FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <cupola/core/function_ref.hpp>
-#include <cupola/parallel/impl/replica_passes.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/taken_batches.hpp>
 #include <cupola/parallel/inspection.hpp>
 
 namespace cupola::inline CUPOLA_ABI {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TakenBatches: fetches the replicas' batches of a step, checks and counts them, and has the device take them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/net/step_times.hpp>
+#include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// A replica's last batch of the step, at the address that the device reads, for a probe and for the finite search.
+struct TakenBatch {
+    BatchView batch{};
+    RngKey key{};
+    const float* statistics = nullptr;
+};
+
+/// A batch that has been taken, as its pass needs it.
+template <class Kernels, class T>
+struct BatchToRun {
+    /// Null if the batch has no samples.
+    Plan<Kernels, T>* plan = nullptr;
+    /// Whether the pass begins with packing the plan's weights, and whether backward adds to the replica's row.
+    bool packs = false, accumulates = false;
+    /// Whether this is the last batch of the device's last replica, whose backward makes the gradients final.
+    bool last = false;
+    /// Its number among those of the device in a step.
+    std::size_t number = 0;
+};
+
+/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
+template <class D, class T, class Options>
+class TakenBatches {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using State = DeviceState<D, T>;
+
+public:
+    /// Returns batch number `place` of a replica; called on the thread of the replica's device.
+    using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
+
+    /// `first_replica` is the number of this process's first replica among those of all processes.
+    [[gnu::cold]] TakenBatches(const Options& options, ReplicaSet<D, T>& set, SampleCounts& counts, int first_replica,
+                               bool synchronized)
+        : options_(options),
+          set_(set),
+          counts_(counts),
+          first_replica_(first_replica),
+          synchronized_(synchronized),
+          taken_(static_cast<std::size_t>(set.replicas())) {}
+
+    /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
+    /// InvalidArgument for a batch of another shape, or of a size without a plan.
+    BatchToRun<Kernels, T> take(int device, int replica, std::int64_t step, int part, BatchSource batches,
+                                std::size_t workspace = 0) {
+        State& state = set_.at(device);
+        Context& context = state.worker.context();
+        const BatchView given = [&] {
+            const Stopwatch watch(state.worker.times(), StepPart::data);
+            return batches(place_of(step, part), replica, context);
+        }();
+        require_batch(given, set_.network().input);
+        if (given.size == 0) return {};
+        const auto [plan, packs] =
+            state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
+        require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
+                options_.batch_size, " and other_batch_sizes only");
+        // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
+        require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
+                "with synchronised statistics and accumulation every batch has batch_size samples, ",
+                options_.batch_size, ", or none, not ", given.size);
+        const bool accumulates = counts_.of_replica(step, replica) > 0;
+        counts_.of(step, part, replica) = given.size;
+        const std::size_t number = set_.batch_number(replica, part);
+        std::byte* const block = state.queue->status();
+        const RngKey key = key_of(step, part, replica);
+        state.queue->write(StatusBlock::step(block), key.step);
+        of(replica) = {state.queue->take(set_.local(replica), given), key,
+                       set_.status(device).statistics(block, number)};
+        const bool last =
+            replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
+        return {plan, packs, accumulates, last, number};
+    }
+
+    [[nodiscard]] TakenBatch& of(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
+    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const {
+        return {.seed = options_.seed,
+                .step = static_cast<std::uint32_t>(place_of(step, part)),
+                .first_sample = (first_replica_ + replica) * options_.batch_size};
+    }
+
+private:
+    [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
+        return step * options_.gradient_accumulation_steps + part;
+    }
+
+    const Options& options_;
+    ReplicaSet<D, T>& set_;
+    SampleCounts& counts_;
+    int first_replica_;
+    bool synchronized_;
+    std::vector<TakenBatch> taken_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
