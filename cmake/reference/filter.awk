@@ -4,9 +4,12 @@
 # first type that it names and that has none of its own; in comments, characters that Markdown would take for markup are escaped; the inline
 # namespace of the ABI and attributes are left out.
 
-# Text of a comment. Indented text is code, in which nothing is escaped; `code` between backticks is left as it is too.
+# Text of a comment. Indented text is code, in which nothing is escaped and backticks are left out; `code` between backticks is left as it is too.
 function prose(text,    parts, count, i, result) {
-    if (text ~ /^  /) return "    " text
+    if (text ~ /^  /) {
+        gsub(/`/, "", text)
+        return "    " text
+    }
     count = split(text, parts, "`")
     result = ""
     for (i = 1; i <= count; ++i) {
