@@ -36,10 +36,11 @@ TEST_CASE("the format is found from the path") {
 TEST_CASE("a path that holds no data set is refused with what was expected") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
-    CHECK(refusal(folder.path()) ==
-          folder.path() +
-              " is no data set: expected CIFAR-10's data_batch_1.bin to "
-              "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG images");
+    CHECK(
+        refusal(folder.path()) ==
+        folder.path() +
+            " is no data set: expected CIFAR-10's data_batch_1.bin to "
+            "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);
     CHECK(message.starts_with(file + " is cut short or is no archive: "));
