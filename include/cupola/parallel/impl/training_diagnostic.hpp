@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -19,6 +21,7 @@
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
+#include <cupola/parallel/training_state.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -92,22 +95,44 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
 struct DataParallel {
     static_assert(static_assert_message<impl::training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
 
+    using NetworkType = Net;
     using Options = TrainingOptions<Loss, Optimizer, Averaging, typename impl::DeviceOptionsOf<D>::Type, Statistics>;
     explicit DataParallel(const Options&);
     const Options options;
     const MemoryReport& memory() const;
     std::int64_t step() const;
+    int all_replicas() const;
+    bool healthy() const;
     static constexpr std::int64_t max_steps_in_flight = 1;
+    // These have bodies: an undefined function with a local type, such as a lambda's, among its parameters is an error.
     template <class Batches>
-    void queue(Batches&&);
+    void queue(Batches&&) {}
     template <class Batches, class Inspector>
-    void queue(Batches&&, Inspector&&);
+    void queue(Batches&&, Inspector&&) {}
     const StepReport* poll_report(std::int64_t = 0);
     template <class Batches>
-    const StepReport& step(Batches&&);
+    const StepReport& step(Batches&&) {
+        return *poll_report();
+    }
+    template <class Batches, class Inspector>
+    const StepReport& step(Batches&&, Inspector&&) {
+        return *poll_report();
+    }
     template <class Batches>
-    Evaluation evaluate(Batches&&, std::int64_t);
+    Evaluation evaluate(Batches&&, std::int64_t, Weights = Weights::trained) {
+        return {};
+    }
+    template <class Samples>
+    std::vector<float> predict(Samples&&, Weights = Weights::trained) {
+        return {};
+    }
     std::vector<float> parameters(int = 0);
+    void set_parameters(std::span<const float>);
+    TrainingState state();
+    void restore(const TrainingState&);
+    std::vector<float> gradient(int);
+    std::vector<float> averaged_gradient();
+    std::string not_captured() const;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI
