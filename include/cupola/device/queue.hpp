@@ -29,8 +29,8 @@
 //   void queue(work)                            queues work: `work()` is called now or later, once
 //   void queue(recording, may_repeat, work)     the same for work that is queued in every step: where `may_repeat`, it may be
 //                                               called only once, and the work that it queued is repeated afterwards
-//   void set_constants(write)                   before an update that may be repeated: `write(to)` calls to.write(k) for each
-//                                               constant of this step and queues nothing
+//   void set_constants(write)                   before an update that may be repeated: `write(to)` calls to.write(type, bytes) for
+//                                               each constant of this step and queues nothing
 //   void update(healthy, work)                  inside such work: calls `work` such that it changes nothing if *healthy is 0
 //   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete

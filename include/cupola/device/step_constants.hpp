@@ -49,15 +49,19 @@ public:
     template <class K>
     void write(const K& k) {
         static_assert(std::is_trivially_copyable_v<K> && alignof(K) <= each_aligned);
+        write(type_name<K>(), std::as_bytes(std::span(&k, 1)));
+    }
+    /// Writes a constant of a trivially copyable type by its name and its bytes.
+    void write(std::string_view type, std::span<const std::byte> bytes) {
         const std::size_t offset = values_.size();
-        const std::size_t end = offset + aligned_size<K>;
+        const std::size_t end = offset + aligned_size(bytes.size());
         require(end <= capacity_, "the constants of the optimiser's step need more than the ", capacity_,
                 " bytes that there are: number ", place_, " ends at byte ", end);
-        if (!fixed_) sequence_.push_back({type_name<K>(), offset});
-        require_kind(type_name<K>());
+        if (!fixed_) sequence_.push_back({type, offset});
+        require_kind(type);
         ++place_;
         values_.resize(end);
-        std::memcpy(values_.data() + offset, &k, sizeof(K));
+        std::memcpy(values_.data() + offset, bytes.data(), bytes.size());
     }
     /// Called before each update that takes the constants.
     void rewind() { place_ = 0; }
@@ -84,8 +88,9 @@ private:
     };
     static constexpr std::string_view captured_once =
         "a step on Cuda is captured once, and the next are to launch the same";
-    template <class K>
-    static constexpr std::size_t aligned_size = (sizeof(K) + each_aligned - 1) / each_aligned * each_aligned;
+    [[nodiscard]] static constexpr std::size_t aligned_size(std::size_t bytes) {
+        return (bytes + each_aligned - 1) / each_aligned * each_aligned;
+    }
 
     /// Throws InvalidArgument unless the next constant is of the first step's type.
     void require_kind(std::string_view type) const {

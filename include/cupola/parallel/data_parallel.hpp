@@ -136,7 +136,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
         synchronize();
-        return parts_.evaluator_.evaluate(options.loss.data, batches, count, weights);
+        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights);
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
     /// Throws InvalidArgument for samples that hold a NaN or an infinity.
@@ -241,8 +241,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
 
 private:
     template <class Batches>
-    void queue_step(Batches& batches,
-                    typename impl::StepEngine<D, typename Net::Precision::Activation, Options>::Probe probe) {
+    void queue_step(Batches& batches, typename impl::StepProbe<D, typename Net::Precision::Activation>::Probe probe) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");
         require_batches(batches, Net::input, options.replicas);
         parts_.engine_.queue(batches, probe);

@@ -13,6 +13,7 @@
 #include <cupola/core/function_ref.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
@@ -45,21 +46,18 @@ public:
     }
 
     /// Batches i = 0 to count - 1; the sums are added in that order.
-    template <class Loss>
-    Evaluation evaluate(const Loss& loss, BatchSource batches, std::int64_t count, Weights weights) {
+    Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights) {
         std::vector<LossResult> results(static_cast<std::size_t>(count));
         std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
         set_.threads().run([&](int device) {
             Context& context = set_.context(device);
-            const auto operation = loss.template operation<Kernels>();
             for (std::int64_t i = device; i < count; i += set_.device_count()) {
                 const BatchView batch = batches(i, device, context);
                 require_batch(batch, set_.network().input);
                 if (batch.size == 0) continue;
                 require_finite(context, batch, i);
                 const float* const logits = forward(device, batch, weights);
-                results[static_cast<std::size_t>(i)] =
-                    operation.forward(context, logits, batch.labels, batch.size, nullptr);
+                results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch.labels, batch.size);
                 sizes[static_cast<std::size_t>(i)] = batch.size;
             }
         });

@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
-#include <cupola/loss/queue_loss.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/pass_recordings.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/step_trace.hpp>
 #include <cupola/parallel/impl/sync_batch_norm_group.hpp>
 #include <cupola/parallel/impl/taken_batches.hpp>
@@ -24,15 +24,15 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
-template <class D, class T, class Options>
+/// Members with a `device` parameter are called by that device's thread.
+template <class D, class T>
 class ReplicaPasses {
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
     using NetworkPlan = Plan<Kernels, T>;
-    using Batches = TakenBatches<D, T, Options>;
+    using Batches = TakenBatches<D, T>;
     using BatchToRun = impl::BatchToRun<Kernels, T>;
 
 public:
@@ -40,8 +40,8 @@ public:
 
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
     /// the device's last backward of a step marks each bucket of the gradient in the queue.
-    [[gnu::cold]] ReplicaPasses(const Options& options, ReplicaSet<D, T>& set, SampleCounts& counts, int first_replica,
-                                bool marks_buckets, bool synchronized)
+    [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
+                                int first_replica, bool marks_buckets, bool synchronized)
         : options_(options),
           set_(set),
           counts_(counts),
@@ -154,8 +154,8 @@ private:
         Context& context = state.worker.context();
         {
             const Stopwatch watch(state.worker.times(), StepPart::loss);
-            queue_loss(options_.loss.data.template operation<Kernels>(), context, logits, batch.labels, batch.size,
-                       begun.plan->output_gradient(), set_.status(device).report(state.queue->status(), begun.number));
+            options_.queue_loss(context, logits, batch.labels, batch.size, begun.plan->output_gradient(),
+                                set_.status(device).report(state.queue->status(), begun.number));
         }
         // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
         double weight = static_cast<double>(set_.network().loss_scale);
@@ -240,7 +240,7 @@ private:
         return true;
     }
 
-    const Options& options_;
+    const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
     bool marks_buckets_, synchronized_;

@@ -13,6 +13,7 @@
 #include <cupola/parallel/impl/flushed_denormals.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/statistics.hpp>
 
@@ -37,9 +38,8 @@ public:
 
     /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
     /// throws, nothing is changed: unless its update() is noexcept, it updates a copy.
-    template <class Policy>
-    void update(std::int64_t step, const Policy& policy) {
-        constexpr bool in_place = noexcept(policy.update(std::declval<const StatisticsUpdate&>()));
+    void update(std::int64_t step, const StepFunctions<D>& functions) {
+        const bool in_place = functions.updates_statistics_in_place;
         if (values_.empty()) return;
         const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
         const FlushedDenormals scope;
@@ -54,7 +54,7 @@ public:
                     counts_.of(step, part, r));
             }
             if (rows_.rows().empty()) continue;
-            policy.update(StatisticsUpdate{
+            functions.update_statistics(StatisticsUpdate{
                 .running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
         }
         if (!in_place) values_.swap(next_);

@@ -28,6 +28,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/shared_statistics.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/step_probe.hpp>
 #include <cupola/parallel/impl/step_reports.hpp>
 #include <cupola/parallel/impl/step_trace.hpp>
@@ -38,16 +39,16 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Options has the members of TrainingOptions; nothing here depends on the network's type.
-template <class D, class T, class Options>
+/// `A` is the policy by which the replicas agree. Nothing here depends on the types of the network, the loss and the optimiser.
+template <class D, class T, class A>
 class StepEngine {
     using Kernels = typename D::Kernels;
     using Set = ReplicaSet<D, T>;
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
-    using Agreement = typename AgreementOf<decltype(Options::averaging), D, T>::Type;
-    using StepUpdate = impl::StepUpdate<D, T, Options, Agreement>;
-    using Passes = ReplicaPasses<D, T, Options>;
+    using Agreement = typename AgreementOf<A, D, T>::Type;
+    using StepUpdate = impl::StepUpdate<D, T, Agreement>;
+    using Passes = ReplicaPasses<D, T>;
 
 public:
     using BatchSource = typename Passes::BatchSource;
@@ -56,15 +57,15 @@ public:
 
     static constexpr bool separate_average = Agreement::separate_average, own_parameters = Agreement::own_parameters;
     [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return Agreement::sums(elements); }
-    [[nodiscard]] static std::int64_t bucket_elements(const Options& options) {
-        return Agreement::bucket_elements(options.averaging);
+    [[nodiscard]] static std::int64_t bucket_elements(const A& averaging) {
+        return Agreement::bucket_elements(averaging);
     }
 
-    [[gnu::cold]] StepEngine(const Options& options, Set& set, std::string_view loss_name,
+    [[gnu::cold]] StepEngine(const StepFunctions<D>& options, const A& averaging, Set& set, std::string_view loss_name,
                              std::span<const RegularizedParameter> regularized, bool synchronized)
         : options_(options),
           set_(set),
-          agreement_(options.averaging, set),
+          agreement_(averaging, set),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
           passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets, synchronized),
           reports_(set, counts_, loss_name, regularized),
@@ -153,7 +154,7 @@ public:
 
     /// The reason why work is queued anew that could have been repeated; empty if all of it is repeated.
     [[nodiscard, gnu::cold]] std::string not_repeated() const {
-        if (!StepUpdate::repeats) return "the update: the optimiser does not say that it may be captured";
+        if (!options_.repeats_update) return "the update: the optimiser does not say that it may be captured";
         std::string why;
         const auto look = [&](const auto& recording, const char* of) {
             if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
@@ -269,8 +270,8 @@ private:
         // A collective that failed ends the queued work too; its wait throws the error.
         if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
         if (!reports_.read(step)) roll_back(step);
-        reports_.finish(step, options_.optimizer.learning_rate_at(step));
-        statistics_.update(step, options_.statistics);
+        reports_.finish(step, options_.learning_rate_at(step));
+        statistics_.update(step, options_);
         if (checks_after(step)) {
             for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
             check_agreement(set_, step, !own_parameters, statistics_.values());
@@ -305,7 +306,7 @@ private:
             SearchedReplica found{.samples = counts_.of_replica(step, r),
                                   .total = reports_.of(step, r).total,
                                   .not_finite_element = set_.not_finite_element(step, r)};
-            found.part = reports_.part_not_finite(step, r, options_.loss.data.template operation<Kernels>());
+            found.part = reports_.part_not_finite(step, r, options_);
             found.last_part = counts_.last_part(step, r);
             // A queue that copies batches still has those of the failed step, even if later steps were queued.
             const int part = std::max(found.last_part, 0);
@@ -327,7 +328,7 @@ private:
         });
     }
 
-    const Options& options_;
+    const StepFunctions<D>& options_;
     Set& set_;
     Agreement agreement_;
     SampleCounts counts_;

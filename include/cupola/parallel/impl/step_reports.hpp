@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include <cupola/loss/queue_loss.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/impl/step_report_builder.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -46,12 +46,11 @@ public:
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
     /// that is not a class.
-    template <class Operation>
-    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const Operation& operation) {
+    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions) {
         int found = -1;
         for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
             if (counts_.of(step, part, replica) == 0) continue;
-            const LossResult result = result_of_loss(operation, landed(step, part, replica));
+            const LossResult result = functions.result_of_loss(landed(step, part, replica));
             if (!std::isfinite(result.sum) && found < 0) found = part;
         }
         return found;

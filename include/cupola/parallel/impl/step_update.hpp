@@ -16,24 +16,21 @@
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/segments_of.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
-template <class D, class T, class Options, class Agreement>
+/// Members with a `device` parameter are called by that device's thread.
+template <class D, class T, class Agreement>
 class StepUpdate {
     using Kernels = typename D::Kernels;
     using State = DeviceState<D, T>;
     using Queue = typename D::Queue;
-    using Optimizer = decltype(Options::optimizer);
 
 public:
-    /// Whether an update may be repeated without a call of its function: see Optimizer.
-    static constexpr bool repeats = RepeatableOptimizer<Optimizer, Kernels>;
-
-    [[gnu::cold]] StepUpdate(const Options& options, ReplicaSet<D, T>& set, Agreement& agreement,
+    [[gnu::cold]] StepUpdate(const StepFunctions<D>& options, ReplicaSet<D, T>& set, Agreement& agreement,
                              std::span<const RegularizedParameter> regularized)
         : options_(options),
           set_(set),
@@ -45,7 +42,7 @@ public:
     /// Queues the update of a device's copies in a step, as one piece of work that is recorded.
     void queue(int device, std::int64_t step) {
         Queue& queue = begin(device, step);
-        queue.queue(recordings_[static_cast<std::size_t>(device)], repeats, [this, device, step] {
+        queue.queue(recordings_[static_cast<std::size_t>(device)], options_.repeats_update, [this, device, step] {
             reduce(device);
             apply(device, step);
         });
@@ -68,7 +65,15 @@ private:
         State& state = set_.at(device);
         Queue& queue = *state.queue;
         state.worker.parameters_changed();
-        if constexpr (repeats) queue.set_constants([&](auto& to) { write_constants_of(device, step, to); });
+        if (options_.repeats_update) {
+            queue.set_constants([&](auto& to) {
+                const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) {
+                    to.write(type, bytes);
+                };
+                ConstantsWriter writer(write);
+                write_constants_of(device, step, writer);
+            });
+        }
         return queue;
     }
     void apply(int device, std::int64_t step) {
@@ -102,10 +107,9 @@ private:
     }
 
     /// Writes the constants that update_copies of this step uses, in its order.
-    template <class Constants>
-    void write_constants_of(int device, std::int64_t step, Constants& to) {
+    void write_constants_of(int device, std::int64_t step, ConstantsWriter& to) {
         for (int copy = 0; copy < set_.copies(device); ++copy) {
-            write_constants(options_.optimizer, update_of(device, copy, step), to);
+            options_.write_constants(update_of(device, copy, step), to);
             if (options_.moving_average.on()) to.write(options_.moving_average.constants(step + 1));
         }
     }
@@ -116,7 +120,7 @@ private:
         for (int copy = 0; copy < set_.copies(device); ++copy) {
             {
                 const Stopwatch watch(worker.times(), StepPart::optimizer);
-                update_parameters(options_.optimizer, update_of(device, copy, step));
+                options_.update(update_of(device, copy, step));
             }
             if (!options_.moving_average.on()) continue;
             const Stopwatch watch(worker.times(), StepPart::moving_average);
@@ -126,7 +130,7 @@ private:
         }
     }
 
-    const Options& options_;
+    const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     Agreement& agreement_;
     std::vector<RegularizedParameter> regularized_;

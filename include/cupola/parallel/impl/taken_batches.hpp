@@ -12,6 +12,7 @@
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
@@ -39,8 +40,8 @@ struct BatchToRun {
     std::size_t number = 0;
 };
 
-/// Options has the members of TrainingOptions. Members with a `device` parameter are called by that device's thread.
-template <class D, class T, class Options>
+/// Members with a `device` parameter are called by that device's thread.
+template <class D, class T>
 class TakenBatches {
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
@@ -51,8 +52,8 @@ public:
     using BatchSource = FunctionRef<BatchView(std::int64_t place, int replica, Context&)>;
 
     /// `first_replica` is the number of this process's first replica among those of all processes.
-    [[gnu::cold]] TakenBatches(const Options& options, ReplicaSet<D, T>& set, SampleCounts& counts, int first_replica,
-                               bool synchronized)
+    [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
+                               int first_replica, bool synchronized)
         : options_(options),
           set_(set),
           counts_(counts),
@@ -105,7 +106,7 @@ private:
         return step * options_.gradient_accumulation_steps + part;
     }
 
-    const Options& options_;
+    const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
     int first_replica_;

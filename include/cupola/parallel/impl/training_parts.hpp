@@ -15,6 +15,7 @@
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/state_transfer.hpp>
 #include <cupola/parallel/impl/step_engine.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -27,15 +28,16 @@ template <class Net, class Loss, class Options, class D, bool synchronized>
 class TrainingParts {
     using Kernels = typename D::Kernels;
     using T = typename Net::Precision::Activation;
-    using Engine = StepEngine<D, T, Options>;
+    using Engine = StepEngine<D, T, decltype(Options::averaging)>;
     template <class, class, class, class, class, class>
     friend struct cupola::DataParallel;
 
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(Loss::regularized(Net::layers)),
+          functions_(options),
           set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::layers), regularized_.size())),
-          engine_(options, set_, Loss::DataLossType::name, regularized_, synchronized),
+          engine_(functions_, options.averaging, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(set_, names_of(options.optimizer), options.moving_average.on()) {
         const TrainingState start = initial_state(options);
@@ -64,7 +66,7 @@ private:
                 .separate_average = Engine::separate_average,
                 .own_parameters = Engine::own_parameters,
                 .sums = Engine::sums(Net::parameter_elements),
-                .bucket_elements = Engine::bucket_elements(options),
+                .bucket_elements = Engine::bucket_elements(options.averaging),
                 .regularized = regularized};
     }
     template <class O>
@@ -89,6 +91,7 @@ private:
 
     std::vector<RegularizedParameter> regularized_;
     Activity activity_;
+    StepFunctionsOf<D, Options> functions_;
     ReplicaSet<D, T> set_;
     Engine engine_;
     Evaluator<D, T> evaluator_;

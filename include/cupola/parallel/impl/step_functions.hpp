@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepFunctions: what the steps of a training use of its TrainingOptions, without their types. The loss, the optimiser and
+// the policy for statistics are called through this interface, so that the step engine and its parts depend on the device
+// and the element type alone, and cupola::ops has them compiled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/loss/queue_loss.hpp>
+#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/update_parameters.hpp>
+#include <cupola/parallel/statistics.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Where the constants of an update are written, one call per constant: `write(k)`.
+class ConstantsWriter {
+public:
+    /// `to` is called with the name of each constant's type and its bytes.
+    explicit ConstantsWriter(FunctionRef<void(std::string_view type, std::span<const std::byte> bytes)> to) : to_(to) {}
+
+    template <class K>
+    void write(const K& k) {
+        to_(type_name<K>(), std::as_bytes(std::span(&k, 1)));
+    }
+
+private:
+    FunctionRef<void(std::string_view, std::span<const std::byte>)> to_;
+};
+
+template <class D>
+class StepFunctions {
+public:
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+
+    StepFunctions() = default;
+    StepFunctions(const StepFunctions&) = delete;
+    StepFunctions& operator=(const StepFunctions&) = delete;
+
+    // As in TrainingOptions.
+    std::int64_t batch_size = 0;
+    int gradient_accumulation_steps = 1;
+    std::uint64_t seed = 0;
+    int check_every = 0;
+    MovingAverage moving_average{};
+    /// Whether an update may be repeated without a call of its function: see Optimizer.
+    bool repeats_update = false;
+    /// Whether the policy for statistics cannot throw.
+    bool updates_statistics_in_place = false;
+
+    /// Queues the loss of a batch and its gradient at the network's output: see loss/queue_loss.hpp.
+    virtual void queue_loss(Context& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
+                            float* gradient, LossReport* report) const = 0;
+    /// The result of a report. Throws InvalidArgument for a label that is not a class.
+    [[nodiscard]] virtual LossResult result_of_loss(const LossReport& report) const = 0;
+    /// Waits for the loss of a batch; computes no gradient.
+    [[nodiscard]] virtual LossResult loss_of(Context& context, const float* logits, const std::int32_t* labels,
+                                             std::int64_t batch) const = 0;
+
+    [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
+    virtual void update(const Update<Kernels>& u) const = 0;
+    /// Writes the constants that update(u) uses, in its order; only where `repeats_update`.
+    virtual void write_constants(const Update<Kernels>& u, ConstantsWriter& to) const = 0;
+
+    virtual void update_statistics(const StatisticsUpdate& u) const = 0;
+
+protected:
+    ~StepFunctions() = default;
+};
+
+/// Those of `options`, which must outlive the object. Options is a TrainingOptions.
+template <class D, class Options>
+class StepFunctionsOf final : public StepFunctions<D> {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+    using Optimizer = decltype(Options::optimizer);
+    using Statistics = decltype(Options::statistics);
+    static constexpr bool repeatable = RepeatableOptimizer<Optimizer, Kernels>;
+
+public:
+    [[gnu::cold]] explicit StepFunctionsOf(const Options& options) : options_(options) {
+        this->batch_size = options.batch_size;
+        this->gradient_accumulation_steps = options.gradient_accumulation_steps;
+        this->seed = options.seed;
+        this->check_every = options.check_every;
+        this->moving_average = options.moving_average;
+        this->repeats_update = repeatable;
+        this->updates_statistics_in_place =
+            noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));
+    }
+
+    void queue_loss(Context& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
+                    float* gradient, LossReport* report) const override {
+        impl::queue_loss(operation(), context, logits, labels, batch, gradient, report);
+    }
+    [[nodiscard]] LossResult result_of_loss(const LossReport& report) const override {
+        return impl::result_of_loss(operation(), report);
+    }
+    [[nodiscard]] LossResult loss_of(Context& context, const float* logits, const std::int32_t* labels,
+                                     std::int64_t batch) const override {
+        return operation().forward(context, logits, labels, batch, nullptr);
+    }
+
+    [[nodiscard]] double learning_rate_at(std::int64_t step) const override {
+        return options_.optimizer.learning_rate_at(step);
+    }
+    void update(const Update<Kernels>& u) const override { update_parameters(options_.optimizer, u); }
+    void write_constants([[maybe_unused]] const Update<Kernels>& u,
+                         [[maybe_unused]] ConstantsWriter& to) const override {
+        if constexpr (repeatable) cupola::write_constants(options_.optimizer, u, to);
+    }
+
+    void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }
+
+private:
+    [[nodiscard]] auto operation() const { return options_.loss.data.template operation<Kernels>(); }
+
+    const Options& options_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
