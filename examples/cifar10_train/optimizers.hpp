@@ -74,7 +74,7 @@ public:
         ask([&](const auto& o) { update_parameters(o, u); });
     }
     template <class Device>
-    void constants(const Update<Device>& u, auto& to) const {
+    void constants(const Update<Device>& u, ConstantsWriter& to) const {
         ask([&](const auto& o) { write_constants(o, u, to); });
     }
 

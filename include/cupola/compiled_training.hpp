@@ -15,10 +15,14 @@
 
 #include <cupola/data/in_memory.hpp>
 #include <cupola/ops/host/element_update.hpp>
+#include <cupola/ops/host/softmax_cross_entropy.hpp>
+#include <cupola/ops/host/training_step.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/optimizers.hpp>
 #include <cupola/parallel/data_parallel.hpp>
+#include <cupola/parallel/host_concat_mean.hpp>
+#include <cupola/parallel/host_queue.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -41,6 +45,8 @@ struct CompiledUpdates<TypeList<O...>> {
     }
     /// update_by_formula(*optimizer, u) for the optimiser with this number in the list.
     static void update(std::size_t number, const void* optimizer, const Update<Host>& u);
+    /// The same for write_constants_by_formula.
+    static void write_constants(std::size_t number, const void* optimizer, const Update<Host>& u, ConstantsWriter& to);
 };
 
 template <class... O>
@@ -50,12 +56,24 @@ void CompiledUpdates<TypeList<O...>>::update(std::size_t number, const void* opt
         [](const void* o, const Update<Host>& of) { update_by_formula(*static_cast<const O*>(o), of); }...};
     calls[number](optimizer, u);
 }
+template <class... O>
+void CompiledUpdates<TypeList<O...>>::write_constants(std::size_t number, const void* optimizer, const Update<Host>& u,
+                                                      ConstantsWriter& to) {
+    using Call = void (*)(const void*, const Update<Host>&, ConstantsWriter&);
+    static constexpr Call calls[] = {[](const void* o, const Update<Host>& of, ConstantsWriter& out) {
+        write_constants_by_formula(*static_cast<const O*>(o), of, out);
+    }...};
+    calls[number](optimizer, u, to);
+}
 
 template <class O>
     requires(CompiledUpdates<Optimizers>::has<O>)
 struct FormulaUpdate<O, Host> {
     static void apply(const O& optimizer, const Update<Host>& u) {
         CompiledUpdates<Optimizers>::update(CompiledUpdates<Optimizers>::number_of<O>(), &optimizer, u);
+    }
+    static void write_constants(const O& optimizer, const Update<Host>& u, ConstantsWriter& to) {
+        CompiledUpdates<Optimizers>::write_constants(CompiledUpdates<Optimizers>::number_of<O>(), &optimizer, u, to);
     }
 };
 

@@ -12,8 +12,25 @@ CUPOLA_TEMPLATE class impl::DeviceWorker<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPOLA_ELEMENT>&, Plan<Host, CUPOLA_ELEMENT>&,
                                                    std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&,
                                                    const float*);
+CUPOLA_TEMPLATE class impl::AgreementInProcess<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::RowsAgreement<ConcatMean, Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::ReplicaSet<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::TakenBatches<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::ReplicaPasses<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::SyncBatchNormGroup<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::StepReports<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::SharedStatistics<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::StepProbe<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::FiniteSearch<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::StepUpdate<Host, CUPOLA_ELEMENT, impl::RowsAgreement<ConcatMean, Host, CUPOLA_ELEMENT>>;
+CUPOLA_TEMPLATE class impl::StepEngine<Host, CUPOLA_ELEMENT, ConcatMean>;
+CUPOLA_TEMPLATE class impl::Evaluator<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE class impl::StateTransfer<Host, CUPOLA_ELEMENT>;
+CUPOLA_TEMPLATE void impl::queue_check(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, int);
+CUPOLA_TEMPLATE void impl::check_agreement(impl::ReplicaSet<Host, CUPOLA_ELEMENT>&, std::int64_t, bool, std::span<const float>);
 #else
 CUPOLA_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
+CUPOLA_TEMPLATE class impl::ReplicaGradients<Host>;
 CUPOLA_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t, std::int64_t) const;
 CUPOLA_TEMPLATE class TrainingBatches<InMemory, IdentityTransform>;
 CUPOLA_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);

@@ -261,7 +261,11 @@ TEST_CASE("an update whose step is captured has the bits of one that is not, and
             cuda.set_step_scalars({.healthy = &healthy, .step = nullptr, .constants = &constants});
             const Floats before = captured, state_before = captured_state;
             constants.begin();
-            write_constants(optimizer, update_of(captured, captured_state, step), constants);
+            const auto write = [&](std::string_view type, std::span<const std::byte> bytes) {
+                constants.write(type, bytes);
+            };
+            ConstantsWriter writer(write);
+            write_constants(optimizer, update_of(captured, captured_state, step), writer);
             constants.write(averages.constants(step + 1));
             cuda.synchronize();
             CHECK(same_bits(captured, before));

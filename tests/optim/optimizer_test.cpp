@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/element_update.hpp, cupola/ops/host/element_update.hpp, cupola/optim/adam.hpp
+// Covers: cupola/optim/constants_writer.hpp, cupola/ops/element_update.hpp, cupola/ops/host/element_update.hpp, cupola/optim/adam.hpp
 // Covers: cupola/optim/adam_w.hpp, cupola/optim/rms_prop.hpp, cupola/optim/update_parameters.hpp
 //
 // What holds of every optimiser: PyTorch's figures, padding that is left alone, and the same bits from any team of

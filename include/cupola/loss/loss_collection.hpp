@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -74,6 +75,21 @@ struct RegularizedParameter {
     double coefficient = 0;
 };
 
+namespace impl {
+
+/// Adds parameter `p` of a layer.
+[[gnu::cold]] void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
+                                   std::size_t p, double coefficient);
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
+                                   std::size_t p, double coefficient) {
+    to.push_back({std::move(name), layer.offsets[p], layer.parameters.list[p].shape.size(), coefficient});
+}
+#endif
+
+}  // namespace impl
+
 template <class Data, class... Regularizers>
 struct LossCollection {
     using DataLossType = Data;
@@ -113,18 +129,15 @@ struct LossCollection {
         [[maybe_unused]] const auto add = [&](std::string_view name, double coefficient) {
             for (const LayerInfo& layer : layers) {
                 if (layer.name != name) continue;
-                result.push_back({text("weight_decay/", name), layer.offsets[0], layer.parameters.list[0].shape.size(),
-                                  coefficient});
+                impl::add_regularized(result, text("weight_decay/", name), layer, 0, coefficient);
             }
         };
         [[maybe_unused]] const auto add_all = [&]<class R>(R) {
             for (const std::string_view name : R::names) add(name, R::value);
             if constexpr (requires { R::of_every_parameter; }) {
                 for (const LayerInfo& layer : layers) {
-                    for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-                        result.push_back(
-                            {"weight_decay", layer.offsets[p], layer.parameters.list[p].shape.size(), R::value});
-                    }
+                    for (std::size_t p = 0; p < layer.parameters.count; ++p)
+                        impl::add_regularized(result, "weight_decay", layer, p, R::value);
                 }
             }
         };

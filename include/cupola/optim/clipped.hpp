@@ -81,9 +81,9 @@ struct Clipped {
         }
         update_parameters(optimizer, clipped);
     }
-    template <class Device, class Constants>
+    template <class Device>
         requires RepeatableOptimizer<Inner, Device>
-    void constants(const Update<Device>& u, Constants& to) const {
+    void constants(const Update<Device>& u, ConstantsWriter& to) const {
         write_constants(optimizer, with_limits(u), to);
     }
 

@@ -14,7 +14,7 @@
 //
 // Three parts are optional: `double state_start(int arena) const`, the initial value of a state arena (0 without it);
 // `void check() const`, which throws InvalidArgument for invalid settings; `std::string learning_rate_description() const`,
-// for the log. An optimiser with `update` may also have `void constants(const Update<Device>&, auto& to) const`, which
+// for the log. An optimiser with `update` may also have `void constants(const Update<Device>&, ConstantsWriter& to) const`, which
 // writes the constants that its formulas use in a step, as optim/update_parameters.hpp does, and changes nothing: a GPU
 // then repeats its update.
 #pragma once
@@ -29,6 +29,7 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/optim/constants_writer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -100,11 +101,6 @@ struct IgnoreFormula {
     template <class F>
     void operator()(const F&, double = 0) const {}
 };
-/// The object that a concept writes constants to.
-struct IgnoreConstants {
-    template <class K>
-    void write(const K&) {}
-};
 
 }  // namespace impl
 
@@ -125,7 +121,7 @@ concept Optimizer = std::copyable<O> && HasStateArenas<O> && HasStateNames<O> &&
 template <class O, class Device>
 concept RepeatableOptimizer =
     Optimizer<O, Device> &&
-    (HasUpdate<O, Device> ? requires(const O& optimizer, const Update<Device>& update, impl::IgnoreConstants& to) {
+    (HasUpdate<O, Device> ? requires(const O& optimizer, const Update<Device>& update, ConstantsWriter& to) {
         optimizer.constants(update, to);
     } : HasFormula<O>);
 

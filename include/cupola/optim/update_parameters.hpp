@@ -8,6 +8,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/ops/element_update.hpp>
+#include <cupola/optim/constants_writer.hpp>
 #include <cupola/optim/impl/contiguous_segments.hpp>
 #include <cupola/optim/optimizer.hpp>
 
@@ -54,10 +55,18 @@ void update_by_formula(const O& optimizer, const Update<Device>& u) {
     });
 }
 
-/// A member of a class, so that cupola::ops can have it compiled: see compiled_training.hpp.
+template <HasFormula O, class Device>
+void write_constants_by_formula(const O& optimizer, const Update<Device>& u, ConstantsWriter& to) {
+    for_each_formula(optimizer, u, [&](const Segment&, const auto& constants) { to.write(constants); });
+}
+
+/// Members of a class, so that cupola::ops can have them compiled: see compiled_training.hpp.
 template <class O, class Device>
 struct FormulaUpdate {
     static void apply(const O& optimizer, const Update<Device>& u) { update_by_formula(optimizer, u); }
+    static void write_constants(const O& optimizer, const Update<Device>& u, ConstantsWriter& to) {
+        write_constants_by_formula(optimizer, u, to);
+    }
 };
 
 }  // namespace impl
@@ -73,15 +82,15 @@ void update_parameters(const O& optimizer, const Update<Device>& u) {
     }
 }
 
-/// Calls to.write(constants) for the constants that update_parameters(optimizer, u) uses in this step, in the same order.
+/// Writes the constants that update_parameters(optimizer, u) uses in this step, in the same order.
 /// Changes nothing else.
-template <class O, class Device, class Constants>
+template <class O, class Device>
     requires RepeatableOptimizer<O, Device>
-void write_constants(const O& optimizer, const Update<Device>& u, Constants& to) {
+void write_constants(const O& optimizer, const Update<Device>& u, ConstantsWriter& to) {
     if constexpr (HasUpdate<O, Device>) {
         optimizer.constants(u, to);
     } else {
-        impl::for_each_formula(optimizer, u, [&](const Segment&, const auto& constants) { to.write(constants); });
+        impl::FormulaUpdate<O, Device>::write_constants(optimizer, u, to);
     }
 }
 

@@ -178,7 +178,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// of their own; and if a value is not finite or a running variance is below 0.
     void restore(const TrainingState& state) {
         const impl::Activity::Scope scope(parts_.activity_, "restore()");
-        parts_.transfer_.require_fitting(state, options.optimizer);
+        parts_.transfer_.require_fitting(state);
         parts_.transfer_.require_finite(state);
         parts_.engine_.drain();
         parts_.transfer_.restore(state);

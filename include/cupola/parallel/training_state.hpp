@@ -63,24 +63,20 @@ struct TrainingState {
 };
 
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
-[[nodiscard, gnu::cold]] inline std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers) {
-    std::vector<StateTensor> tensors;
-    for (std::size_t r = 0; r < layers.size(); ++r) {
-        for (std::size_t p = 0; p < layers[r].parameters.count; ++p)
-            tensors.push_back({parameter_name(layers, r, p), layers[r].parameters.list[p].shape});
-    }
-    for (std::size_t r = 0; r < layers.size(); ++r) {
-        for (std::size_t b = 0; b < layers[r].buffers.count; ++b)
-            tensors.push_back({buffer_name(layers, r, b), layers[r].buffers.list[b].shape});
-    }
-    return tensors;
-}
+[[nodiscard, gnu::cold]] std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers);
 
 namespace impl {
 
 /// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names appear only in the
 /// message: a layer without a name is called by its number, which a layer without parameters changes.
-[[gnu::cold]] inline void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
+[[gnu::cold]] void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
+
+/// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep equally
+/// many states with different meanings; the names distinguish them.
+[[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
         constexpr const char* other = "the state is of another network: ";
@@ -93,21 +89,34 @@ namespace impl {
     }
 }
 
-/// Throws InvalidArgument unless these are the states that `optimizer` keeps. Two optimisers may keep equally many states
-/// with different meanings; the names distinguish them.
-template <class Optimizer>
-[[gnu::cold]] void require_states_of(const Optimizer& optimizer, std::span<const OptimizerState> states) {
+CUPOLA_INLINE void require_states(std::span<const std::string> names, std::span<const OptimizerState> states) {
     const auto add = [](std::string& list, std::string_view name) { list += text(list.empty() ? "" : ", ", name); };
     std::string kept, given;
-    for (int arena = 0; arena < optimizer.state_arenas(); ++arena) add(kept, optimizer.state_name(arena));
+    for (const std::string& name : names) add(kept, name);
     for (const OptimizerState& state : states) add(given, state.name);
-    const bool as_many = states.size() == static_cast<std::size_t>(optimizer.state_arenas());
+    const bool as_many = states.size() == names.size();
     require(as_many && kept == given, "this optimiser keeps ", kept.empty() ? "no state" : kept, ", and the state has ",
             states.empty()  ? "none"
             : given.empty() ? "one without a name"
                             : given);
 }
+#endif
 
 }  // namespace impl
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers) {
+    std::vector<StateTensor> tensors;
+    for (std::size_t r = 0; r < layers.size(); ++r) {
+        for (std::size_t p = 0; p < layers[r].parameters.count; ++p)
+            tensors.push_back({parameter_name(layers, r, p), layers[r].parameters.list[p].shape});
+    }
+    for (std::size_t r = 0; r < layers.size(); ++r) {
+        for (std::size_t b = 0; b < layers[r].buffers.count; ++b)
+            tensors.push_back({buffer_name(layers, r, b), layers[r].buffers.list[b].shape});
+    }
+    return tensors;
+}
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -14,11 +14,16 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-[[noreturn, gnu::cold]] inline void throw_other_samples(std::string_view giver, const Shape& given,
-                                                        std::string_view taker, const Shape& wanted) {
+[[noreturn, gnu::cold]] void throw_other_samples(std::string_view giver, const Shape& given, std::string_view taker,
+                                                 const Shape& wanted);
+
+#ifndef CUPOLA_OPS
+[[noreturn]] CUPOLA_INLINE void throw_other_samples(std::string_view giver, const Shape& given, std::string_view taker,
+                                                    const Shape& wanted) {
     throw InvalidArgument(text(giver, " samples of ", given.rank == 0 ? "no extents" : to_string(given), ", and ",
                                taker, " ", to_string(wanted)));
 }
+#endif
 
 }  // namespace impl
 

@@ -321,7 +321,7 @@ struct AnyRule {
         std::visit([&](const auto& r) { cupola::update_parameters(r, u); }, rule);
     }
     template <class D>
-    void constants(const cupola::Update<D>& u, auto& to) const {
+    void constants(const cupola::Update<D>& u, cupola::ConstantsWriter& to) const {
         std::visit([&](const auto& r) { cupola::write_constants(r, u, to); }, rule);
     }
 };

@@ -9,16 +9,28 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/net/table.hpp>
-#include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// Returns `o`; throws InvalidArgument if an option is invalid.
-template <class Options>
-[[gnu::cold]] const Options& checked_options(const Options& o, std::span<const LayerInfo> layers) {
+/// The members of TrainingOptions that have the same types in every training.
+struct CommonOptions {
+    int replicas = 1, devices = 1;
+    std::int64_t batch_size = 0;
+    std::span<const std::int64_t> other_batch_sizes{};
+    std::int64_t evaluation_batch_size = 0;
+    int gradient_accumulation_steps = 1;
+    int check_every = 0;
+    std::span<const NamedInitializer> initializers{};
+};
+
+/// Throws InvalidArgument if an option is invalid for a network of these layers.
+[[gnu::cold]] void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers);
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;
     require(o.replicas >= 1 && o.replicas <= limit, "a training has 1 to ", limit, " replicas, not ", o.replicas);
     require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
@@ -33,8 +45,6 @@ template <class Options>
     require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit, "a step adds up 1 to ", limit,
             " batches of a replica, not ", o.gradient_accumulation_steps);
     require(o.check_every >= 0, "parameters are compared every 0 (never) or more steps, not ", o.check_every);
-    o.moving_average.check();
-    check_optimizer(o.optimizer);
     for (const NamedInitializer& named : o.initializers) {
         bool found = false;
         for (std::size_t layer = 0; layer < layers.size(); ++layer) {
@@ -44,8 +54,8 @@ template <class Options>
         }
         require(found, "an initialiser is given for ", named.parameter, ", which the network does not have");
     }
-    return o;
 }
+#endif
 
 }  // namespace impl
 

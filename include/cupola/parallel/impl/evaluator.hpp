@@ -36,87 +36,106 @@ public:
     Evaluator(ReplicaSet<D, T>& set, std::int64_t max_batch, bool averages)
         : set_(set), max_batch_(max_batch), averages_(averages) {}
 
-    void require_weights(Weights weights) const {
-        require(weights == Weights::trained || averages_,
-                "this training keeps no moving averages to run the network with; set moving_average in its options");
-    }
-    void require_size(std::int64_t size) const {
-        require(size >= 1 && size <= max_batch_, "a forward pass takes 1 to ", max_batch_,
-                " samples, the larger of batch_size and evaluation_batch_size in the options, not ", size);
-    }
+    void require_weights(Weights weights) const;
+    void require_size(std::int64_t size) const;
 
     /// Batches i = 0 to count - 1; the sums are added in that order.
-    Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights) {
-        std::vector<LossResult> results(static_cast<std::size_t>(count));
-        std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
-        set_.threads().run([&](int device) {
-            Context& context = set_.context(device);
-            for (std::int64_t i = device; i < count; i += set_.device_count()) {
-                const BatchView batch = batches(i, device, context);
-                require_batch(batch, set_.network().input);
-                if (batch.size == 0) continue;
-                require_finite(context, batch, i);
-                const float* const logits = forward(device, batch, weights);
-                results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch.labels, batch.size);
-                sizes[static_cast<std::size_t>(i)] = batch.size;
-            }
-        });
-        Evaluation evaluation;
-        for (std::size_t i = 0; i < results.size(); ++i) {
-            evaluation.samples += sizes[i];
-            evaluation.correct += results[i].correct;
-            evaluation.loss += results[i].sum;
-        }
-        if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
-        return evaluation;
-    }
+    Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights);
 
     /// The outputs for `size` samples of host memory, one after another.
-    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, Weights weights) {
-        require_size(size);
-        std::vector<float> outputs(static_cast<std::size_t>(size * set_.network().output_elements));
-        set_.threads().run([&](int device) {
-            if (device != 0) return;
-            Context& context = set_.context(0);
-            const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
-            typename Kernels::Arena input(bytes, "the samples of a prediction");
-            Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
-            const BatchView batch(reinterpret_cast<const float*>(input.data()), nullptr, size, set_.network().input);
-            const float* const from = forward(0, batch, weights);
-            Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
-                                  reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
-        });
-        return outputs;
-    }
+    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, Weights weights);
 
 private:
-    void require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
-        const auto elements = static_cast<std::size_t>(batch.size * set_.network().input_elements);
-        if (all_finite(context, std::span<const float>(batch.samples, elements))) return;
-        std::vector<float> samples(elements);
-        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
-                              reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
-        throw InvalidArgument(text("a network takes finite numbers, and in batch ", number, ' ',
-                                   non_finite_sample(set_.network().input, samples)));
-    }
+    void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
 
-    const float* forward(int device, const BatchView& batch, Weights weights) {
-        State& state = set_.at(device);
-        [[maybe_unused]] const auto team = state.worker.context().team();
-        require_size(batch.size);
-        const PlanOptions options{.batch = batch.size, .training = false};
-        state.worker.add_plan(set_.network().make, options);
-        auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
-        const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
-        return state.worker.plan_for(options, parameters)
-            ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
-                      {.running = state.worker.buffers()});
-    }
+    const float* forward(int device, const BatchView& batch, Weights weights);
 
     ReplicaSet<D, T>& set_;
     std::int64_t max_batch_;
     bool averages_;
 };
+
+template <class D, class T>
+void Evaluator<D, T>::require_weights(Weights weights) const {
+    require(weights == Weights::trained || averages_,
+            "this training keeps no moving averages to run the network with; set moving_average in its options");
+}
+
+template <class D, class T>
+void Evaluator<D, T>::require_size(std::int64_t size) const {
+    require(size >= 1 && size <= max_batch_, "a forward pass takes 1 to ", max_batch_,
+            " samples, the larger of batch_size and evaluation_batch_size in the options, not ", size);
+}
+
+template <class D, class T>
+Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count,
+                                     Weights weights) {
+    std::vector<LossResult> results(static_cast<std::size_t>(count));
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
+    set_.threads().run([&](int device) {
+        Context& context = set_.context(device);
+        for (std::int64_t i = device; i < count; i += set_.device_count()) {
+            const BatchView batch = batches(i, device, context);
+            require_batch(batch, set_.network().input);
+            if (batch.size == 0) continue;
+            require_finite(context, batch, i);
+            const float* const logits = forward(device, batch, weights);
+            results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch.labels, batch.size);
+            sizes[static_cast<std::size_t>(i)] = batch.size;
+        }
+    });
+    Evaluation evaluation;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        evaluation.samples += sizes[i];
+        evaluation.correct += results[i].correct;
+        evaluation.loss += results[i].sum;
+    }
+    if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
+    return evaluation;
+}
+
+template <class D, class T>
+std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t size, Weights weights) {
+    require_size(size);
+    std::vector<float> outputs(static_cast<std::size_t>(size * set_.network().output_elements));
+    set_.threads().run([&](int device) {
+        if (device != 0) return;
+        Context& context = set_.context(0);
+        const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
+        typename Kernels::Arena input(bytes, "the samples of a prediction");
+        Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
+        const BatchView batch(reinterpret_cast<const float*>(input.data()), nullptr, size, set_.network().input);
+        const float* const from = forward(0, batch, weights);
+        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
+                              reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
+    });
+    return outputs;
+}
+
+template <class D, class T>
+void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
+    const auto elements = static_cast<std::size_t>(batch.size * set_.network().input_elements);
+    if (all_finite(context, std::span<const float>(batch.samples, elements))) return;
+    std::vector<float> samples(elements);
+    Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
+                          reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
+    throw InvalidArgument(text("a network takes finite numbers, and in batch ", number, ' ',
+                               non_finite_sample(set_.network().input, samples)));
+}
+
+template <class D, class T>
+const float* Evaluator<D, T>::forward(int device, const BatchView& batch, Weights weights) {
+    State& state = set_.at(device);
+    [[maybe_unused]] const auto team = state.worker.context().team();
+    require_size(batch.size);
+    const PlanOptions options{.batch = batch.size, .training = false};
+    state.worker.add_plan(set_.network().make, options);
+    auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
+    const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
+    return state.worker.plan_for(options, parameters)
+        ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
+                  {.running = state.worker.buffers()});
+}
 
 }  // namespace impl
 

@@ -40,74 +40,86 @@ public:
 
     /// Throws DivergedError for the first replica whose loss or gradient is not finite. Shared statistics make the losses
     /// of all replicas NaN: the origin is the replica whose own batch contains one.
-    [[noreturn, gnu::cold]] void throw_first(std::span<const SearchedReplica> replicas) {
-        throw_loss(replicas);
-        for (std::size_t r = 0; r < replicas.size(); ++r) {
-            const int replica = static_cast<int>(r);
-            if (replicas[r].samples == 0 || replicas[r].not_finite_element < 0) continue;
-            std::string where = where_not_finite(replica, replicas[r]);
-            if (where.empty())
-                where = text("every output is finite; the gradient of ", parameter_at(replicas[r].not_finite_element),
-                             " is not");
-            if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
-            throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
-        }
-        throw_diverged(step_, "the averaged gradient is not finite", {}, -1);
-    }
+    [[noreturn, gnu::cold]] void throw_first(std::span<const SearchedReplica> replicas);
 
 private:
-    void throw_loss(std::span<const SearchedReplica> replicas) {
-        int found = -1;
-        std::string where;
-        for (std::size_t r = 0; r < replicas.size(); ++r) {
-            const SearchedReplica& each = replicas[r];
-            if (each.samples == 0 || (each.part < 0 && std::isfinite(each.total))) continue;
-            const bool last = each.part == each.last_part;
-            std::string origin = last ? where_not_finite(static_cast<int>(r), each) : std::string();
-            const bool better = found < 0 || (where.empty() && !origin.empty());
-            if (better) found = static_cast<int>(r);
-            if (better) where = std::move(origin);
-            if (!where.empty()) break;
-        }
-        if (found < 0) return;
-        const SearchedReplica& origin = replicas[static_cast<std::size_t>(found)];
-        if (origin.part >= 0) {
-            where = origin.part == origin.last_part ? shown_origin(std::move(where))
-                                                    : text("it is that of batch ", origin.part + 1, " of ", parts_);
-        }
-        throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
-    }
+    void throw_loss(std::span<const SearchedReplica> replicas);
 
-    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each) {
-        std::string where;
-        if (each.batch.size == 0) return where;
-        set_.threads().run([&](int device) {
-            if (device != set_.device_of(replica)) return;
-            auto& state = set_.at(device);
-            const auto team = state.worker.context().team();
-            state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
-            where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
-                                     state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, nullptr);
-        });
-        return where;
-    }
+    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each);
 
     /// The name of the parameter that an element of the arena is of.
-    [[nodiscard]] std::string parameter_at(std::int64_t element) const {
-        const std::span<const LayerInfo> layers = set_.network().layers;
-        std::string name;
-        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
-                if (layers[layer].offsets[p] <= element) name = parameter_name(layers, layer, p);
-            }
-        }
-        return name;
-    }
+    [[nodiscard]] std::string parameter_at(std::int64_t element) const;
 
     ReplicaSet<D, T>& set_;
     std::int64_t step_;
     int parts_;
 };
+
+template <class D, class T>
+void FiniteSearch<D, T>::throw_first(std::span<const SearchedReplica> replicas) {
+    throw_loss(replicas);
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+        const int replica = static_cast<int>(r);
+        if (replicas[r].samples == 0 || replicas[r].not_finite_element < 0) continue;
+        std::string where = where_not_finite(replica, replicas[r]);
+        if (where.empty())
+            where = text("every output is finite; the gradient of ", parameter_at(replicas[r].not_finite_element),
+                         " is not");
+        if (parts_ > 1) where += text("; of its ", parts_, " batches the last that has samples was searched");
+        throw_diverged(step_, text("the gradient of replica ", r, " is not finite"), where, replica);
+    }
+    throw_diverged(step_, "the averaged gradient is not finite", {}, -1);
+}
+
+template <class D, class T>
+void FiniteSearch<D, T>::throw_loss(std::span<const SearchedReplica> replicas) {
+    int found = -1;
+    std::string where;
+    for (std::size_t r = 0; r < replicas.size(); ++r) {
+        const SearchedReplica& each = replicas[r];
+        if (each.samples == 0 || (each.part < 0 && std::isfinite(each.total))) continue;
+        const bool last = each.part == each.last_part;
+        std::string origin = last ? where_not_finite(static_cast<int>(r), each) : std::string();
+        const bool better = found < 0 || (where.empty() && !origin.empty());
+        if (better) found = static_cast<int>(r);
+        if (better) where = std::move(origin);
+        if (!where.empty()) break;
+    }
+    if (found < 0) return;
+    const SearchedReplica& origin = replicas[static_cast<std::size_t>(found)];
+    if (origin.part >= 0) {
+        where = origin.part == origin.last_part ? shown_origin(std::move(where))
+                                                : text("it is that of batch ", origin.part + 1, " of ", parts_);
+    }
+    throw_diverged(step_, text("the loss of replica ", found, " is ", origin.total), where, found);
+}
+
+template <class D, class T>
+std::string FiniteSearch<D, T>::where_not_finite(int replica, const SearchedReplica& each) {
+    std::string where;
+    if (each.batch.size == 0) return where;
+    set_.threads().run([&](int device) {
+        if (device != set_.device_of(replica)) return;
+        auto& state = set_.at(device);
+        const auto team = state.worker.context().team();
+        state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
+        where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
+                                 state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, nullptr);
+    });
+    return where;
+}
+
+template <class D, class T>
+std::string FiniteSearch<D, T>::parameter_at(std::int64_t element) const {
+    const std::span<const LayerInfo> layers = set_.network().layers;
+    std::string name;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) {
+            if (layers[layer].offsets[p] <= element) name = parameter_name(layers, layer, p);
+        }
+    }
+    return name;
+}
 
 }  // namespace impl
 

@@ -30,30 +30,10 @@ public:
 
     /// The bytes of all rows together, and of all averages.
     [[nodiscard]] std::size_t row_bytes() const { return arena_bytes() * rows_.size(); }
-    [[nodiscard]] std::size_t average_bytes() const {
-        if (!has_averages_) return 0;
-        return arena_bytes() * (D::host_memory ? 1 : averages_.size());
-    }
+    [[nodiscard]] std::size_t average_bytes() const;
 
     /// Allocates the memory of a device, whose replicas are [first, last), on its own thread.
-    [[gnu::cold]] void allocate(int device, int first, int last) {
-        const auto index = static_cast<std::size_t>(device);
-        if (D::host_memory) {
-            if (device > 0) return;
-            first = 0;
-            last = static_cast<int>(rows_.size());
-        }
-        typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
-        rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
-                                 text("the gradients of replicas ", first, " to ", last - 1));
-        for (int r = first; r < last; ++r) {
-            rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
-        }
-        if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
-        float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
-        averages_[index] = place;
-        if (D::host_memory) averages_.assign(averages_.size(), place);
-    }
+    [[gnu::cold]] void allocate(int device, int first, int last);
 
     [[nodiscard]] float* row(int replica) const { return rows_[static_cast<std::size_t>(replica)]; }
     /// The average of a device; without one, the first row.
@@ -67,6 +47,32 @@ private:
     std::vector<float*> rows_, averages_;
     std::vector<typename D::Arena> arenas_;
 };
+
+template <class D>
+std::size_t ReplicaGradients<D>::average_bytes() const {
+    if (!has_averages_) return 0;
+    return arena_bytes() * (D::host_memory ? 1 : averages_.size());
+}
+
+template <class D>
+void ReplicaGradients<D>::allocate(int device, int first, int last) {
+    const auto index = static_cast<std::size_t>(device);
+    if (D::host_memory) {
+        if (device > 0) return;
+        first = 0;
+        last = static_cast<int>(rows_.size());
+    }
+    typename D::Arena &rows = arenas_[2 * index], &average = arenas_[2 * index + 1];
+    rows = typename D::Arena(arena_bytes() * static_cast<std::size_t>(last - first),
+                             text("the gradients of replicas ", first, " to ", last - 1));
+    for (int r = first; r < last; ++r) {
+        rows_[static_cast<std::size_t>(r)] = reinterpret_cast<float*>(rows.data()) + (r - first) * elements_;
+    }
+    if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
+    float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
+    averages_[index] = place;
+    if (D::host_memory) averages_.assign(averages_.size(), place);
+}
 
 }  // namespace impl
 

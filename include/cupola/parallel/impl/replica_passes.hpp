@@ -36,62 +36,26 @@ class ReplicaPasses {
     using BatchToRun = impl::BatchToRun<Kernels, T>;
 
 public:
+    ~ReplicaPasses();
     using BatchSource = typename Batches::BatchSource;
 
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
     /// the device's last backward of a step marks each bucket of the gradient in the queue.
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                int first_replica, bool marks_buckets, bool synchronized)
-        : options_(options),
-          set_(set),
-          counts_(counts),
-          marks_buckets_(marks_buckets),
-          synchronized_(synchronized),
-          batches_(options, set, counts, first_replica, synchronized),
-          recordings_(set.device_count()),
-          marked_(static_cast<std::size_t>(set.device_count()), 0) {
-        if (!synchronized) return;
-        sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
-        begun_together_.resize(static_cast<std::size_t>(set.replicas()));
-        merged_.resize(marked_.size());
-        for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
-    }
+                                int first_replica, bool marks_buckets, bool synchronized);
 
     /// Queues the batches of all replicas of a device. An exception of a replica is stored in the device's state, and the
     /// rest of the device's work is left out. Returns false if the replicas run in step and another device has failed.
-    bool queue(int device, std::int64_t step, BatchSource batches) {
-        marked_[static_cast<std::size_t>(device)] = 0;
-        for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
-            if (synchronized_) {
-                if (!queue_together(device, step, part, batches)) return false;
-            } else {
-                for_each_replica(device, [&](int replica) { queue_batch(device, replica, step, part, batches); });
-            }
-        }
-        return true;
-    }
+    bool queue(int device, std::int64_t step, BatchSource batches);
     /// Whether the last backward of the step that was queued has marked the buckets.
     [[nodiscard]] bool marked(int device) const { return marked_[static_cast<std::size_t>(device)] != 0; }
 
     /// Queues, for each replica of the device, the scaling of a gradient whose batches were smaller than the full batches
     /// that they were weighted as parts of.
-    void complete(int device, std::int64_t step) {
-        for_each_replica(device, [&](int replica) {
-            const double factor = completion(step, replica);
-            if (factor == 1) return;
-            set_.at(device).queue->queue([this, device, row = std::span(set_.row(replica), set_.elements()), factor] {
-                scale(set_.context(device), row, factor);
-            });
-        });
-    }
+    void complete(int device, std::int64_t step);
     /// The factor that makes a replica's row the gradient of its mean loss: each of several batches is weighted as a part
     /// of full batches.
-    [[nodiscard]] double completion(std::int64_t step, int replica) const {
-        const std::int64_t samples = counts_.of_replica(step, replica),
-                           expected = options_.batch_size * options_.gradient_accumulation_steps;
-        if (options_.gradient_accumulation_steps == 1 || samples == 0) return 1;
-        return static_cast<double>(expected) / static_cast<double>(samples);
-    }
+    [[nodiscard]] double completion(std::int64_t step, int replica) const;
 
     /// The batches that were taken last.
     [[nodiscard]] Batches& batches() { return batches_; }
@@ -114,131 +78,20 @@ private:
         }
     }
 
-    void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches) {
-        note(device, "batch");
-        const BatchToRun begun = batches_.take(device, replica, step, part, batches);
-        if (begun.plan == nullptr) return;
-        note(device, "forward");
-        note(device, "loss");
-        note(device, "backward");
-        const bool marks = marks_buckets_ && begun.last;
-        if (marks) marked_[static_cast<std::size_t>(device)] = 1;
-        set_.at(device).queue->queue(
-            recordings_.of(device, begun), true,
-            [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key, device, replica] {
-                State& here = set_.at(device);
-                Context& context = here.worker.context();
-                const float* const parameters = set_.parameters(replica);
-                std::byte* const block = here.queue->status();
-                if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
-                const PassBuffers buffers{.running = here.worker.buffers(),
-                                          .batch = set_.status(device).statistics(block, begun.number)};
-                const float* const logits = begun.plan->forward(context, batch.samples, parameters, key, buffers);
-                queue_loss_of(device, begun, batch, logits);
-                const std::size_t buckets = begun.plan->buckets().size();
-                const auto ready = [&](std::size_t k) {
-                    if (k + 1 < buckets) here.queue->mark_bucket(k);
-                };
-                using BucketReady = typename NetworkPlan::BucketReady;
-                begun.plan->backward(context, batch.samples, parameters, set_.row(replica), key, begun.accumulates,
-                                     marks ? BucketReady(ready) : BucketReady());
-                // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
-                poison(device, replica, begun);
-                if (marks) here.queue->mark_bucket(buckets - 1);
-            });
-    }
+    void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches);
 
     /// Computes the loss of a batch, and its gradient at the network's output.
-    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch, const float* logits) {
-        State& state = set_.at(device);
-        Context& context = state.worker.context();
-        {
-            const Stopwatch watch(state.worker.times(), StepPart::loss);
-            options_.queue_loss(context, logits, batch.labels, batch.size, begun.plan->output_gradient(),
-                                set_.status(device).report(state.queue->status(), begun.number));
-        }
-        // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
-        double weight = static_cast<double>(set_.network().loss_scale);
-        if (options_.gradient_accumulation_steps > 1) {
-            weight *= static_cast<double>(batch.size) /
-                      static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
-        }
-        if (weight == 1) return;
-        const std::int64_t count = batch.size * set_.network().output_elements;
-        scale(context, std::span(begun.plan->output_gradient(), static_cast<std::size_t>(count)), weight);
-    }
+    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch, const float* logits);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
-    void poison(int device, int replica, const BatchToRun& begun) {
-        State& state = set_.at(device);
-        ops::TrainingStep<Kernels>::poison(state.worker.context(),
-                                           &set_.status(device).report(state.queue->status(), begun.number)->sum,
-                                           set_.row(replica));
-    }
+    void poison(int device, int replica, const BatchToRun& begun);
 
     /// Runs the replicas of all devices in step: they stop wherever the network merges statistics of the whole global
     /// batch. Returns false if a device has failed.
-    bool queue_together(int device, std::int64_t step, int part, BatchSource batches) {
-        State& state = set_.at(device);
-        Context& context = state.worker.context();
-        const std::size_t all_reduces = sync_batch_norm_.all_reduces();
-        const int first = set_.first_replica(device);
-        for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
-            sync_batch_norm_.plan(replica) = nullptr;
-        for_each_replica(device, [&](int replica) {
-            const auto workspace = static_cast<std::size_t>(replica - first);
-            BatchToRun& begun = begun_together_[static_cast<std::size_t>(replica)];
-            note(device, "batch");
-            begun = batches_.take(device, replica, step, part, batches, workspace);
-            if (begun.packs) begun.plan->prepare(context, set_.parameters(replica), state.worker.buffers());
-            sync_batch_norm_.plan(replica) = begun.plan;
-        });
-        // Calls visit(replica, plan, begun, batch) for the replicas that have samples.
-        const auto for_each_plan = [&](auto&& visit) {
-            for_each_replica(device, [&](int replica) {
-                NetworkPlan* const plan = sync_batch_norm_.plan(replica);
-                if (plan == nullptr) return;
-                visit(replica, *plan, begun_together_[static_cast<std::size_t>(replica)], batches_.of(replica));
-            });
-        };
-        note(device, "forward");
-        const double* merged = nullptr;
-        for (std::size_t k = 0; k <= all_reduces; ++k) {
-            for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-                const PassBuffers buffers{.running = state.worker.buffers(),
-                                          .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
-                const float* const logits =
-                    plan.forward_segment(context, k, batch.batch.samples, set_.parameters(replica), batch.key, buffers,
-                                         merged, sync_batch_norm_.partial(k, replica));
-                if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
-            });
-            if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
-        }
-        note(device, "loss");
-        note(device, "backward");
-        for (std::size_t k = 0; k <= all_reduces; ++k) {
-            for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-                plan.backward_segment(context, k, batch.batch.samples, set_.parameters(replica), set_.row(replica),
-                                      batch.key, begun.accumulates, merged,
-                                      sync_batch_norm_.partial(all_reduces + k, replica));
-                if (k == all_reduces) poison(device, replica, begun);
-            });
-            if (k < all_reduces && !all_reduce(device, Direction::backward, k, all_reduces + k, merged)) return false;
-        }
-        return true;
-    }
+    bool queue_together(int device, std::int64_t step, int part, BatchSource batches);
 
     /// All-reduces the replicas' sums on all devices: each device merges them for itself. Returns false if one failed.
-    bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged) {
-        State& state = set_.at(device);
-        const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
-        for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
-        if (!set_.arrive_and_wait(device)) return false;
-        std::vector<double>& sums = merged_[static_cast<std::size_t>(device)];
-        state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
-        merged = sums.data();
-        return true;
-    }
+    bool all_reduce(int device, Direction direction, std::size_t k, std::size_t turn, const double*& merged);
 
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
@@ -254,6 +107,187 @@ private:
     std::vector<std::vector<double>> merged_;
     StepTrace* trace_ = nullptr;
 };
+
+template <class D, class T>
+ReplicaPasses<D, T>::~ReplicaPasses() = default;
+
+template <class D, class T>
+ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
+                                   int first_replica, bool marks_buckets, bool synchronized)
+    : options_(options),
+      set_(set),
+      counts_(counts),
+      marks_buckets_(marks_buckets),
+      synchronized_(synchronized),
+      batches_(options, set, counts, first_replica, synchronized),
+      recordings_(set.device_count()),
+      marked_(static_cast<std::size_t>(set.device_count()), 0) {
+    if (!synchronized) return;
+    sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
+    begun_together_.resize(static_cast<std::size_t>(set.replicas()));
+    merged_.resize(marked_.size());
+    for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
+}
+
+template <class D, class T>
+bool ReplicaPasses<D, T>::queue(int device, std::int64_t step, BatchSource batches) {
+    marked_[static_cast<std::size_t>(device)] = 0;
+    for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
+        if (synchronized_) {
+            if (!queue_together(device, step, part, batches)) return false;
+        } else {
+            for_each_replica(device, [&](int replica) { queue_batch(device, replica, step, part, batches); });
+        }
+    }
+    return true;
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::complete(int device, std::int64_t step) {
+    for_each_replica(device, [&](int replica) {
+        const double factor = completion(step, replica);
+        if (factor == 1) return;
+        set_.at(device).queue->queue([this, device, row = std::span(set_.row(replica), set_.elements()), factor] {
+            scale(set_.context(device), row, factor);
+        });
+    });
+}
+
+template <class D, class T>
+double ReplicaPasses<D, T>::completion(std::int64_t step, int replica) const {
+    const std::int64_t samples = counts_.of_replica(step, replica),
+                       expected = options_.batch_size * options_.gradient_accumulation_steps;
+    if (options_.gradient_accumulation_steps == 1 || samples == 0) return 1;
+    return static_cast<double>(expected) / static_cast<double>(samples);
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches) {
+    note(device, "batch");
+    const BatchToRun begun = batches_.take(device, replica, step, part, batches);
+    if (begun.plan == nullptr) return;
+    note(device, "forward");
+    note(device, "loss");
+    note(device, "backward");
+    const bool marks = marks_buckets_ && begun.last;
+    if (marks) marked_[static_cast<std::size_t>(device)] = 1;
+    set_.at(device).queue->queue(
+        recordings_.of(device, begun), true,
+        [this, begun, marks, batch = batches_.of(replica).batch, key = batches_.of(replica).key, device, replica] {
+            State& here = set_.at(device);
+            Context& context = here.worker.context();
+            const float* const parameters = set_.parameters(replica);
+            std::byte* const block = here.queue->status();
+            if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
+            const PassBuffers buffers{.running = here.worker.buffers(),
+                                      .batch = set_.status(device).statistics(block, begun.number)};
+            const float* const logits = begun.plan->forward(context, batch.samples, parameters, key, buffers);
+            queue_loss_of(device, begun, batch, logits);
+            const std::size_t buckets = begun.plan->buckets().size();
+            const auto ready = [&](std::size_t k) {
+                if (k + 1 < buckets) here.queue->mark_bucket(k);
+            };
+            using BucketReady = typename NetworkPlan::BucketReady;
+            begun.plan->backward(context, batch.samples, parameters, set_.row(replica), key, begun.accumulates,
+                                 marks ? BucketReady(ready) : BucketReady());
+            // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
+            poison(device, replica, begun);
+            if (marks) here.queue->mark_bucket(buckets - 1);
+        });
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch,
+                                        const float* logits) {
+    State& state = set_.at(device);
+    Context& context = state.worker.context();
+    {
+        const Stopwatch watch(state.worker.times(), StepPart::loss);
+        options_.queue_loss(context, logits, batch.labels, batch.size, begun.plan->output_gradient(),
+                            set_.status(device).report(state.queue->status(), begun.number));
+    }
+    // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
+    double weight = static_cast<double>(set_.network().loss_scale);
+    if (options_.gradient_accumulation_steps > 1) {
+        weight *= static_cast<double>(batch.size) /
+                  static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
+    }
+    if (weight == 1) return;
+    const std::int64_t count = batch.size * set_.network().output_elements;
+    scale(context, std::span(begun.plan->output_gradient(), static_cast<std::size_t>(count)), weight);
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::poison(int device, int replica, const BatchToRun& begun) {
+    State& state = set_.at(device);
+    ops::TrainingStep<Kernels>::poison(state.worker.context(),
+                                       &set_.status(device).report(state.queue->status(), begun.number)->sum,
+                                       set_.row(replica));
+}
+
+template <class D, class T>
+bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part, BatchSource batches) {
+    State& state = set_.at(device);
+    Context& context = state.worker.context();
+    const std::size_t all_reduces = sync_batch_norm_.all_reduces();
+    const int first = set_.first_replica(device);
+    for (int replica = first; replica < set_.first_replica(device + 1); ++replica)
+        sync_batch_norm_.plan(replica) = nullptr;
+    for_each_replica(device, [&](int replica) {
+        const auto workspace = static_cast<std::size_t>(replica - first);
+        BatchToRun& begun = begun_together_[static_cast<std::size_t>(replica)];
+        note(device, "batch");
+        begun = batches_.take(device, replica, step, part, batches, workspace);
+        if (begun.packs) begun.plan->prepare(context, set_.parameters(replica), state.worker.buffers());
+        sync_batch_norm_.plan(replica) = begun.plan;
+    });
+    // Calls visit(replica, plan, begun, batch) for the replicas that have samples.
+    const auto for_each_plan = [&](auto&& visit) {
+        for_each_replica(device, [&](int replica) {
+            NetworkPlan* const plan = sync_batch_norm_.plan(replica);
+            if (plan == nullptr) return;
+            visit(replica, *plan, begun_together_[static_cast<std::size_t>(replica)], batches_.of(replica));
+        });
+    };
+    note(device, "forward");
+    const double* merged = nullptr;
+    for (std::size_t k = 0; k <= all_reduces; ++k) {
+        for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
+            const PassBuffers buffers{.running = state.worker.buffers(),
+                                      .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
+            const float* const logits =
+                plan.forward_segment(context, k, batch.batch.samples, set_.parameters(replica), batch.key, buffers,
+                                     merged, sync_batch_norm_.partial(k, replica));
+            if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
+        });
+        if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
+    }
+    note(device, "loss");
+    note(device, "backward");
+    for (std::size_t k = 0; k <= all_reduces; ++k) {
+        for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
+            plan.backward_segment(context, k, batch.batch.samples, set_.parameters(replica), set_.row(replica),
+                                  batch.key, begun.accumulates, merged,
+                                  sync_batch_norm_.partial(all_reduces + k, replica));
+            if (k == all_reduces) poison(device, replica, begun);
+        });
+        if (k < all_reduces && !all_reduce(device, Direction::backward, k, all_reduces + k, merged)) return false;
+    }
+    return true;
+}
+
+template <class D, class T>
+bool ReplicaPasses<D, T>::all_reduce(int device, Direction direction, std::size_t k, std::size_t turn,
+                                     const double*& merged) {
+    State& state = set_.at(device);
+    const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
+    for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
+    if (!set_.arrive_and_wait(device)) return false;
+    std::vector<double>& sums = merged_[static_cast<std::size_t>(device)];
+    state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
+    merged = sums.data();
+    return true;
+}
 
 }  // namespace impl
 

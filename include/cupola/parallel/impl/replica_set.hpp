@@ -59,6 +59,7 @@ struct ReplicaSetup {
 template <class D, class T>
 class ReplicaSet : public ReplicaPlacement {
 public:
+    ~ReplicaSet();
     using Kernels = typename D::Kernels;
     using Context = typename Kernels::Context;
     using State = DeviceState<D, T>;
@@ -85,11 +86,7 @@ public:
     [[nodiscard]] float* parameters(int replica) { return at(device_of(replica)).worker.parameters(copy_of(replica)); }
 
     /// A barrier of all devices, called on each device's thread: see DeviceThreads. Returns false if a device has failed.
-    bool arrive_and_wait(int device) {
-        State& state = at(device);
-        const Stopwatch watch(state.worker.times(), StepPart::waiting);
-        return threads_.arrive_and_wait(state.error == nullptr);
-    }
+    bool arrive_and_wait(int device);
 
     /// The columns of the average that a device computes.
     [[nodiscard]] Columns columns_of(int device) const {
@@ -118,24 +115,10 @@ public:
     }
 
     /// The columns from `begin` on of the rows that a device reads, for the search of what makes their mean not finite.
-    [[nodiscard]] ops::RowsOfMean rows_of_mean(int device, std::int64_t begin = 0) {
-        const int first = D::host_memory ? 0 : first_replica(device),
-                  last = D::host_memory ? setup_.replicas : first_replica(device + 1);
-        return {.rows = row(first) + begin,
-                .stride = network_.parameter_elements,
-                .count = last - first,
-                .first_column = begin,
-                .ends = status(device).not_finite(at(device).queue->status(), first)};
-    }
+    [[nodiscard]] ops::RowsOfMean rows_of_mean(int device, std::int64_t begin = 0);
     /// The element of a replica's gradient that the device's mean was found not finite at in a step that is complete; -1 if
     /// there is none.
-    [[nodiscard]] std::int64_t not_finite_element(std::int64_t step, int replica) {
-        unsigned long long end = 0;
-        for (int device = 0; device < setup_.devices; ++device) {
-            end = std::max(end, *status(device).not_finite(at(device).queue->landed(step), replica));
-        }
-        return static_cast<std::int64_t>(end) - 1;
-    }
+    [[nodiscard]] std::int64_t not_finite_element(std::int64_t step, int replica);
 
     [[nodiscard]] PlanOptions plan_options(std::int64_t batch) const {
         return {.batch = batch, .synchronized = setup_.synchronized, .bucket_elements = setup_.bucket_elements};
@@ -173,6 +156,9 @@ private:
     DeviceThreads threads_;
     std::vector<State> devices_;
 };
+
+template <class D, class T>
+ReplicaSet<D, T>::~ReplicaSet() = default;
 
 // Defined outside of the class, and so not inline: programs that link to cupola::ops do not instantiate what it has
 // compiled.
@@ -267,6 +253,33 @@ void ReplicaSet<D, T>::allocate(int device) {
     std::byte* const block = state.queue->status();
     state.queue->write(StatusBlock::healthy(block), std::int32_t{1});
     state.queue->write(StatusBlock::loss_scale(block), network_.loss_scale);
+}
+
+template <class D, class T>
+bool ReplicaSet<D, T>::arrive_and_wait(int device) {
+    State& state = at(device);
+    const Stopwatch watch(state.worker.times(), StepPart::waiting);
+    return threads_.arrive_and_wait(state.error == nullptr);
+}
+
+template <class D, class T>
+auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin) -> ops::RowsOfMean {
+    const int first = D::host_memory ? 0 : first_replica(device),
+              last = D::host_memory ? setup_.replicas : first_replica(device + 1);
+    return {.rows = row(first) + begin,
+            .stride = network_.parameter_elements,
+            .count = last - first,
+            .first_column = begin,
+            .ends = status(device).not_finite(at(device).queue->status(), first)};
+}
+
+template <class D, class T>
+std::int64_t ReplicaSet<D, T>::not_finite_element(std::int64_t step, int replica) {
+    unsigned long long end = 0;
+    for (int device = 0; device < setup_.devices; ++device) {
+        end = std::max(end, *status(device).not_finite(at(device).queue->landed(step), replica));
+    }
+    return static_cast<std::int64_t>(end) - 1;
 }
 
 }  // namespace impl

@@ -35,38 +35,18 @@ public:
     [[nodiscard]] bool healthy() const { return true; }
     void break_off(int, std::int64_t, const std::string&) {}
     /// Returns when no queued work runs any more, whether it succeeded or not; on the device's thread.
-    void end(int device) {
-        try {
-            set_.at(device).queue->synchronize();
-        } catch (const Error&) {  // the work of a device that failed has ended too
-        }
-    }
+    void end(int device);
     /// Returns when the step has finished, or the queue's mark is reached; on the device's thread.
-    void wait(int device, std::int64_t step, bool finished) {
-        typename D::Queue& queue = *set_.at(device).queue;
-        wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ",
-                   device, " has not finished step ", step, " after ", max_step_seconds, " s");
-    }
+    void wait(int device, std::int64_t step, bool finished);
 
 protected:
     /// Returns when all queued work of the device is complete.
-    void wait_for_queue(int device, std::int64_t step) {
-        set_.at(device).queue->mark();
-        wait(device, step, false);
-    }
+    void wait_for_queue(int device, std::int64_t step);
 
     /// The flag in which a device's work records, before a barrier, whether its results are finite; set to 1 here.
-    [[nodiscard]] std::int32_t* finite(int device) {
-        std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
-        flag = 1;
-        return &flag;
-    }
+    [[nodiscard]] std::int32_t* finite(int device);
     /// After the barrier: a value on one device that is not finite prevents the update of every device.
-    void update_only_if_all_finite(int device) {
-        if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
-        typename D::Queue& queue = *set_.at(device).queue;
-        queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
-    }
+    void update_only_if_all_finite(int device);
 
     ReplicaSet<D, T>& set_;
 
@@ -90,55 +70,10 @@ public:
 
     /// Averages after the rows of the device's replicas are queued. Returns false if another device has failed, so that
     /// this one leaves the step too.
-    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
-        auto& state = set_.at(device);
-        typename D::Queue& queue = *state.queue;
-        if (set_.device_count() == 1) {
-            state.attempt([&] {
-                require_samples(samples, step);
-                average(device, samples, step, 0, set_.network().parameter_elements);
-            });
-            return state.error == nullptr;
-        }
-        // Other devices read the rows and slices, so each is waited for on the device that made it.
-        state.attempt([&] { Base::wait_for_queue(device, step); });
-        if (!set_.arrive_and_wait(device)) return false;
-        const auto [begin, end] = set_.columns_of(device);
-        std::int32_t* const finite = Base::finite(device);
-        state.attempt([&, begin = begin, end = end] {
-            require_samples(samples, step);
-            average(device, samples, step, begin, end);
-            if (D::host_memory) {
-                const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
-                                                                     static_cast<std::size_t>(end - begin));
-                queue.queue([this, device, slice, block = queue.status(), to = finite, begin] {
-                    mean(device, block, slice, to, begin);
-                });
-            }
-            Base::wait_for_queue(device, step);
-        });
-        if (!set_.arrive_and_wait(device)) return false;
-        if (D::host_memory) {
-            Base::update_only_if_all_finite(device);
-            return true;
-        }
-        state.attempt([&] {
-            for (int other = 0; other < set_.device_count(); ++other) {
-                if (other == device) continue;
-                const auto [from, to] = set_.columns_of(other);
-                copy_slice(device, other, from, to);
-            }
-            Base::wait_for_queue(device, step);
-        });
-        return set_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
-    }
+    bool agree(int device, const SampleCounts& samples, std::int64_t step, bool);
 
     /// Inside the update's work: divides by the loss scale, and records whether the average is finite.
-    void reduce(int device, std::byte* block) {
-        if (D::host_memory && set_.device_count() > 1) return;  // each device has reduced its slice
-        const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
-        mean(device, block, set_.average_span(device), StatusBlock::healthy(block), 0);
-    }
+    void reduce(int device, std::byte* block);
 
     /// The gradient of each replica's update is its device's average.
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
@@ -150,29 +85,126 @@ private:
     }
 
     /// `part` is the average from column `begin` on.
-    void mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite, std::int64_t begin) {
-        ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite,
-                                         set_.rows_of_mean(device, begin));
-    }
+    void mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite, std::int64_t begin);
 
-    void average(int device, const SampleCounts& samples, std::int64_t step, std::int64_t begin, std::int64_t end) {
-        if (set_.average_in_place()) return;
-        auto& state = set_.at(device);
-        const Stopwatch watch(state.worker.times(), StepPart::averaging);
-        const GradientRows rows =
-            set_.gradient_rows(device, step, begin, end, [&](int r) { return samples.of_replica(step, r); });
-        const std::span<float> mean(set_.average(device) + begin, static_cast<std::size_t>(end - begin));
-        state.queue->queue([this, device, rows, mean] { policy_.average(set_.context(device), rows, mean); });
-    }
+    void average(int device, const SampleCounts& samples, std::int64_t step, std::int64_t begin, std::int64_t end);
 
     /// Copies a slice of the average from the device that made it.
-    void copy_slice(int to, int from, std::int64_t begin, std::int64_t end) {
-        Kernels::copy_between(set_.context(to), set_.average(to) + begin, set_.average(from) + begin,
-                              static_cast<std::size_t>(end - begin) * sizeof(float));
-    }
+    void copy_slice(int to, int from, std::int64_t begin, std::int64_t end);
 
     A policy_;
 };
+
+template <class D, class T>
+void AgreementInProcess<D, T>::end(int device) {
+    try {
+        set_.at(device).queue->synchronize();
+    } catch (const Error&) {  // the work of a device that failed has ended too
+    }
+}
+
+template <class D, class T>
+void AgreementInProcess<D, T>::wait(int device, std::int64_t step, bool finished) {
+    typename D::Queue& queue = *set_.at(device).queue;
+    wait_until([&] { return finished ? queue.finished(step) : queue.reached(); }, max_step_seconds, "device ", device,
+               " has not finished step ", step, " after ", max_step_seconds, " s");
+}
+
+template <class D, class T>
+void AgreementInProcess<D, T>::wait_for_queue(int device, std::int64_t step) {
+    set_.at(device).queue->mark();
+    wait(device, step, false);
+}
+
+template <class D, class T>
+auto AgreementInProcess<D, T>::finite(int device) -> std::int32_t* {
+    std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
+    flag = 1;
+    return &flag;
+}
+
+template <class D, class T>
+void AgreementInProcess<D, T>::update_only_if_all_finite(int device) {
+    if (std::all_of(finite_.begin(), finite_.end(), [](auto each) { return each != 0; })) return;
+    typename D::Queue& queue = *set_.at(device).queue;
+    queue.write(StatusBlock::healthy(queue.status()), std::int32_t{0});
+}
+
+template <class A, class D, class T>
+bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std::int64_t step, bool) {
+    auto& state = set_.at(device);
+    typename D::Queue& queue = *state.queue;
+    if (set_.device_count() == 1) {
+        state.attempt([&] {
+            require_samples(samples, step);
+            average(device, samples, step, 0, set_.network().parameter_elements);
+        });
+        return state.error == nullptr;
+    }
+    // Other devices read the rows and slices, so each is waited for on the device that made it.
+    state.attempt([&] { Base::wait_for_queue(device, step); });
+    if (!set_.arrive_and_wait(device)) return false;
+    const auto [begin, end] = set_.columns_of(device);
+    std::int32_t* const finite = Base::finite(device);
+    state.attempt([&, begin = begin, end = end] {
+        require_samples(samples, step);
+        average(device, samples, step, begin, end);
+        if (D::host_memory) {
+            const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
+                                                                 static_cast<std::size_t>(end - begin));
+            queue.queue([this, device, slice, block = queue.status(), to = finite, begin] {
+                mean(device, block, slice, to, begin);
+            });
+        }
+        Base::wait_for_queue(device, step);
+    });
+    if (!set_.arrive_and_wait(device)) return false;
+    if (D::host_memory) {
+        Base::update_only_if_all_finite(device);
+        return true;
+    }
+    state.attempt([&] {
+        for (int other = 0; other < set_.device_count(); ++other) {
+            if (other == device) continue;
+            const auto [from, to] = set_.columns_of(other);
+            copy_slice(device, other, from, to);
+        }
+        Base::wait_for_queue(device, step);
+    });
+    return set_.arrive_and_wait(device);  // reduce() changes values that the others have read by then
+}
+
+template <class A, class D, class T>
+void RowsAgreement<A, D, T>::reduce(int device, std::byte* block) {
+    if (D::host_memory && set_.device_count() > 1) return;  // each device has reduced its slice
+    const Stopwatch watch(set_.at(device).worker.times(), StepPart::averaging);
+    mean(device, block, set_.average_span(device), StatusBlock::healthy(block), 0);
+}
+
+template <class A, class D, class T>
+void RowsAgreement<A, D, T>::mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite,
+                                  std::int64_t begin) {
+    ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite,
+                                     set_.rows_of_mean(device, begin));
+}
+
+template <class A, class D, class T>
+void RowsAgreement<A, D, T>::average(int device, const SampleCounts& samples, std::int64_t step, std::int64_t begin,
+                                     std::int64_t end) {
+    if (set_.average_in_place()) return;
+    auto& state = set_.at(device);
+    const Stopwatch watch(state.worker.times(), StepPart::averaging);
+    const GradientRows rows =
+        set_.gradient_rows(device, step, begin, end, [&](int r) { return samples.of_replica(step, r); });
+    const std::span<float> mean(set_.average(device) + begin, static_cast<std::size_t>(end - begin));
+    state.queue->queue([this, device, rows, mean] { policy_.average(set_.context(device), rows, mean); });
+}
+
+template <class A, class D, class T>
+void RowsAgreement<A, D, T>::copy_slice(int to, int from, std::int64_t begin, std::int64_t end) {
+    Kernels::copy_between(set_.context(to), set_.average(to) + begin, set_.average(from) + begin,
+                          static_cast<std::size_t>(end - begin) * sizeof(float));
+}
 
 }  // namespace impl
 

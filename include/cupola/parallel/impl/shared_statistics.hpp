@@ -24,52 +24,18 @@ namespace impl {
 template <class D, class T>
 class SharedStatistics {
 public:
-    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
-        : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)) {
-        rows_.reserve(static_cast<std::size_t>(set.replicas()));
-    }
+    [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts);
 
     [[nodiscard]] const std::vector<float>& values() const { return values_; }
     /// Starts with `values`, which are on every device already.
-    [[gnu::cold]] void restart(const std::vector<float>& values) {
-        values_ = values;
-        changed_ = false;
-    }
+    [[gnu::cold]] void restart(const std::vector<float>& values);
 
     /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
     /// throws, nothing is changed: unless its update() is noexcept, it updates a copy.
-    void update(std::int64_t step, const StepFunctions<D>& functions) {
-        const bool in_place = functions.updates_statistics_in_place;
-        if (values_.empty()) return;
-        const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
-        const FlushedDenormals scope;
-        if (!in_place) next_ = values_;
-        float* const running = in_place ? values_.data() : next_.data();
-        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
-            rows_.clear();
-            for (int r = 0; r < set_.replicas(); ++r) {
-                const int device = set_.device_of(r);
-                rows_.add(
-                    set_.status(device).statistics(set_.at(device).queue->landed(step), set_.batch_number(r, part)),
-                    counts_.of(step, part, r));
-            }
-            if (rows_.rows().empty()) continue;
-            functions.update_statistics(StatisticsUpdate{
-                .running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
-        }
-        if (!in_place) values_.swap(next_);
-        changed_ = true;
-    }
+    void update(std::int64_t step, const StepFunctions<D>& functions);
 
     /// Copies the statistics to every device if they have changed.
-    void share() {
-        if (!changed_) return;
-        set_.threads().run([&](int device) {
-            auto& worker = set_.at(device).worker;
-            worker.set(worker.buffers(), values_);
-        });
-        changed_ = false;
-    }
+    void share();
 
 private:
     ReplicaSet<D, T>& set_;
@@ -80,6 +46,51 @@ private:
     std::vector<float> values_, next_;
     bool changed_ = false;
 };
+
+template <class D, class T>
+SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
+    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)) {
+    rows_.reserve(static_cast<std::size_t>(set.replicas()));
+}
+
+template <class D, class T>
+void SharedStatistics<D, T>::restart(const std::vector<float>& values) {
+    values_ = values;
+    changed_ = false;
+}
+
+template <class D, class T>
+void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& functions) {
+    const bool in_place = functions.updates_statistics_in_place;
+    if (values_.empty()) return;
+    const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
+    const FlushedDenormals scope;
+    if (!in_place) next_ = values_;
+    float* const running = in_place ? values_.data() : next_.data();
+    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+        rows_.clear();
+        for (int r = 0; r < set_.replicas(); ++r) {
+            const int device = set_.device_of(r);
+            rows_.add(set_.status(device).statistics(set_.at(device).queue->landed(step), set_.batch_number(r, part)),
+                      counts_.of(step, part, r));
+        }
+        if (rows_.rows().empty()) continue;
+        functions.update_statistics(
+            StatisticsUpdate{.running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
+    }
+    if (!in_place) values_.swap(next_);
+    changed_ = true;
+}
+
+template <class D, class T>
+void SharedStatistics<D, T>::share() {
+    if (!changed_) return;
+    set_.threads().run([&](int device) {
+        auto& worker = set_.at(device).worker;
+        worker.set(worker.buffers(), values_);
+    });
+    changed_ = false;
+}
 
 }  // namespace impl
 

@@ -25,76 +25,32 @@ class StateTransfer {
     using State = DeviceState<D, T>;
 
 public:
-    /// `names` are those of the optimizer's state arenas.
-    StateTransfer(ReplicaSet<D, T>& set, std::vector<std::string> names, bool averages)
-        : set_(set), names_(std::move(names)), averages_(averages) {}
+    /// `state_name(i)` is the name of the optimizer's state arena i, of `state_arenas`.
+    [[gnu::cold]] StateTransfer(ReplicaSet<D, T>& set, int state_arenas, FunctionRef<std::string_view(int)> state_name,
+                                bool averages);
+    ~StateTransfer();
 
-    /// Gives each further replica with its own parameters the first replica's.
-    void repeat_first_replica(TrainingState& state) const {
-        state.other_replicas.assign(static_cast<std::size_t>(set_.different_copies() - 1),
-                                    {state.parameters, state.averages, state.optimizer});
-    }
+    /// Restores the state before the first step and returns its running statistics. The parameters are drawn with `seed`;
+    /// `state_start(i)` is
+    /// the initial value of the optimizer's state arena i.
+    [[gnu::cold]] std::vector<float> start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
+                                           FunctionRef<float(int)> state_start);
 
     /// The contents of the arenas at `step`, with these running statistics.
-    [[nodiscard]] TrainingState copy(std::int64_t step, const std::vector<float>& running) {
-        TrainingState state{.step = step};
-        copy_replica(0, state);
-        state.other_replicas.resize(static_cast<std::size_t>(set_.different_copies() - 1));
-        for (int r = 1; r < set_.different_copies(); ++r)
-            copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
-        state.buffers = running;
-        state.tensors = state_tensors(set_.network().layers);
-        return state;
-    }
+    [[nodiscard]] TrainingState copy(std::int64_t step, const std::vector<float>& running);
 
     /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many replicas
     /// with their own parameters.
-    template <class Optimizer>
-    void require_fitting(const TrainingState& state, const Optimizer& optimizer) const {
-        require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
-        if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
-        require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
-        const std::size_t kept = static_cast<std::size_t>(set_.different_copies()),
-                          given = state.other_replicas.size() + 1;
-        require(kept == given, "the parameters of ", kept, kept == 1 ? " replica are" : " replicas are",
-                " kept by this training, and the state has those of ", given);
-        require_fitting_replica(state, optimizer, 0);
-        int replica = 0;
-        for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, optimizer, ++replica);
-    }
+    void require_fitting(const TrainingState& state) const;
 
     /// Throws InvalidArgument for the first part of a fitting state that is not finite or is a running variance below 0.
-    void require_finite(const TrainingState& state) const {
-        const std::string found = non_finite_part(set_.network().layers, state);
-        require(found.empty(), "a training goes on from finite numbers, and the state's ", found);
-    }
+    void require_finite(const TrainingState& state) const;
 
     /// Copies a fitting state to every device.
-    void restore(const TrainingState& state) {
-        set_.threads().run([&](int device) {
-            auto& worker = set_.at(device).worker;
-            for (int copy = 0; copy < set_.copies(device); ++copy) {
-                const int replica = set_.replica_of_copy(device, copy);
-                if (replica == 0) {
-                    restore_copy(worker, copy, state);
-                } else {
-                    restore_copy(worker, copy, state.other_replicas[static_cast<std::size_t>(replica - 1)]);
-                }
-            }
-            worker.set(worker.buffers(), state.buffers);
-        });
-    }
+    void restore(const TrainingState& state);
 
     /// Copies these parameters to every replica.
-    void set_parameters(std::span<const float> values) {
-        require_elements("parameter arena", values.size(), set_.network().parameter_elements);
-        const std::string found = non_finite_parameter(set_.network().layers, values);
-        require(found.empty(), "parameters are finite, and ", found);
-        set_.threads().run([&](int device) {
-            auto& worker = set_.at(device).worker;
-            for (int copy = 0; copy < set_.copies(device); ++copy) worker.set(worker.parameters(copy), values);
-        });
-    }
+    void set_parameters(std::span<const float> values);
 
 private:
     /// `to` is a TrainingState or a ReplicaState.
@@ -114,24 +70,24 @@ private:
     }
 
     /// Where replicas have their own parameters, the error names the replica.
-    template <class Part, class Optimizer>
-    void require_fitting_replica(const Part& part, const Optimizer& optimizer, int replica) const {
+    template <class Part>
+    void require_fitting_replica(const Part& part, int replica) const {
         try {
-            require_fitting_part(part, optimizer);
+            require_fitting_part(part);
         } catch (const InvalidArgument& error) {
             if (set_.different_copies() == 1) throw;
             throw InvalidArgument(text("replica ", replica, "'s part of the state: ", error.what()));
         }
     }
-    template <class Part, class Optimizer>
-    void require_fitting_part(const Part& part, const Optimizer& optimizer) const {
+    template <class Part>
+    void require_fitting_part(const Part& part) const {
         const std::int64_t elements = set_.network().parameter_elements;
         require_elements("parameter arena", part.parameters.size(), elements);
         require(part.averages.empty() != averages_,
                 averages_ ? "this training keeps moving averages, and the state has none"
                           : "this training keeps no moving averages, and the state has them");
         if (averages_) require_elements("moving average", part.averages.size(), elements);
-        require_states_of(optimizer, part.optimizer);
+        require_states(names_, part.optimizer);
         for (const OptimizerState& kept : part.optimizer)
             require_elements("optimiser's state arena", kept.values.size(), elements);
     }
@@ -151,6 +107,92 @@ private:
     std::vector<std::string> names_;
     bool averages_;
 };
+
+template <class D, class T>
+StateTransfer<D, T>::StateTransfer(ReplicaSet<D, T>& set, int state_arenas,
+                                   FunctionRef<std::string_view(int)> state_name, bool averages)
+    : set_(set), averages_(averages) {
+    for (int arena = 0; arena < state_arenas; ++arena) names_.emplace_back(state_name(arena));
+}
+template <class D, class T>
+StateTransfer<D, T>::~StateTransfer() = default;
+
+template <class D, class T>
+std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
+                                              FunctionRef<float(int)> state_start) {
+    const std::span<const LayerInfo> layers = set_.network().layers;
+    TrainingState state{.buffers = initial_buffers(layers)};
+    state.parameters = initial_parameters(layers, seed, initializers);
+    if (averages_) state.averages = state.parameters;
+    for (std::size_t arena = 0; arena < names_.size(); ++arena) {
+        const float start = state_start(static_cast<int>(arena));
+        state.optimizer.push_back({names_[arena], std::vector<float>(state.parameters.size(), start)});
+    }
+    // Each further replica with its own parameters begins with the first replica's.
+    for (int copy = 1; copy < set_.different_copies(); ++copy)
+        state.other_replicas.push_back({state.parameters, state.averages, state.optimizer});
+    require_finite(state);
+    restore(state);
+    return std::move(state.buffers);
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
+    require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
+    if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
+    require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
+    const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
+    require(kept == given, "the parameters of ", kept, kept == 1 ? " replica are" : " replicas are",
+            " kept by this training, and the state has those of ", given);
+    require_fitting_replica(state, 0);
+    int replica = 0;
+    for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, ++replica);
+}
+
+template <class D, class T>
+TrainingState StateTransfer<D, T>::copy(std::int64_t step, const std::vector<float>& running) {
+    TrainingState state{.step = step};
+    copy_replica(0, state);
+    state.other_replicas.resize(static_cast<std::size_t>(set_.different_copies() - 1));
+    for (int r = 1; r < set_.different_copies(); ++r)
+        copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
+    state.buffers = running;
+    state.tensors = state_tensors(set_.network().layers);
+    return state;
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::require_finite(const TrainingState& state) const {
+    const std::string found = non_finite_part(set_.network().layers, state);
+    require(found.empty(), "a training goes on from finite numbers, and the state's ", found);
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::restore(const TrainingState& state) {
+    set_.threads().run([&](int device) {
+        auto& worker = set_.at(device).worker;
+        for (int copy = 0; copy < set_.copies(device); ++copy) {
+            const int replica = set_.replica_of_copy(device, copy);
+            if (replica == 0) {
+                restore_copy(worker, copy, state);
+            } else {
+                restore_copy(worker, copy, state.other_replicas[static_cast<std::size_t>(replica - 1)]);
+            }
+        }
+        worker.set(worker.buffers(), state.buffers);
+    });
+}
+
+template <class D, class T>
+void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
+    require_elements("parameter arena", values.size(), set_.network().parameter_elements);
+    const std::string found = non_finite_parameter(set_.network().layers, values);
+    require(found.empty(), "parameters are finite, and ", found);
+    set_.threads().run([&](int device) {
+        auto& worker = set_.at(device).worker;
+        for (int copy = 0; copy < set_.copies(device); ++copy) worker.set(worker.parameters(copy), values);
+    });
+}
 
 }  // namespace impl
 

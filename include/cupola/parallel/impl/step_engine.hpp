@@ -51,6 +51,7 @@ class StepEngine {
     using Passes = ReplicaPasses<D, T>;
 
 public:
+    ~StepEngine();
     using BatchSource = typename Passes::BatchSource;
     /// Inspects a step between the average and the update.
     using Probe = typename StepProbe<D, T>::Probe;
@@ -80,30 +81,14 @@ public:
 
     /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and the
     /// error of an earlier step.
-    void queue(BatchSource batches, Probe probe) {
-        reserve_slot();
-        counts_.clear(step_);
-        probe_.begin();
-        set_.threads().run([&](int device) { queue_on(device, batches, probe); });
-        for (State& state : set_.devices()) state.updating = false;
-        ++step_;
-        probe_.rethrow();
-    }
+    void queue(BatchSource batches, Probe probe);
 
     /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
     /// otherwise. Valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
-    const StepReport* poll(std::int64_t max_in_flight) {
-        if (step_ - reported_ <= max_in_flight) return nullptr;
-        while (checked_ <= reported_) check_step();
-        return &reports_.of(reported_++);
-    }
+    const StepReport* poll(std::int64_t max_in_flight);
 
     /// Waits for all steps, and returns the report of the last.
-    const StepReport& last_report() {
-        synchronize();
-        reported_ = step_;
-        return reports_.of(step_ - 1);
-    }
+    const StepReport& last_report();
 
     /// Waits for all steps. Throws the error of the first that failed.
     void synchronize() {
@@ -113,58 +98,20 @@ public:
     [[nodiscard]] SharedStatistics<D, T>& statistics() { return statistics_; }
 
     /// The factor that makes a replica's row its gradient of the last step.
-    [[nodiscard]] double factor_of_row(int replica) const {
-        // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
-        const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
-        const double scale = divided ? 1.0 : static_cast<double>(set_.network().loss_scale);
-        return (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
-    }
+    [[nodiscard]] double factor_of_row(int replica) const;
 
     /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a collective.
-    [[gnu::cold]] void drain() {
-        set_.threads().run([&](int device) {
-            Queue& queue = *set_.at(device).queue;
-            try {
-                for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
-                queue.mark();
-                agreement_.wait(device, step_, false);
-            } catch (const Error& error) {
-                agreement_.break_off(device, step_, error.what());
-            }
-            agreement_.end(device);
-        });
-    }
+    [[gnu::cold]] void drain();
 
     /// Continues at a step with these running statistics, after drain().
-    [[gnu::cold]] void restart(std::int64_t step, const std::vector<float>& running) {
-        step_ = step;
-        statistics_.restart(running);
-        forget_steps();
-        for (State& state : set_.devices()) state.updating = false;
-    }
+    [[gnu::cold]] void restart(std::int64_t step, const std::vector<float>& running);
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, the parameters of devices
     /// differ, or a collective has failed.
-    [[nodiscard]] bool healthy() const {
-        for (const State& state : std::as_const(set_).devices()) {
-            if (state.updating) return false;
-        }
-        return agreement_.healthy();
-    }
+    [[nodiscard]] bool healthy() const;
 
     /// The reason why work is queued anew that could have been repeated; empty if all of it is repeated.
-    [[nodiscard, gnu::cold]] std::string not_repeated() const {
-        if (!options_.repeats_update) return "the update: the optimiser does not say that it may be captured";
-        std::string why;
-        const auto look = [&](const auto& recording, const char* of) {
-            if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
-        };
-        for (int device = 0; device < set_.device_count(); ++device) {
-            passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
-            look(update_.recording(device), "the update: ");
-        }
-        return why;
-    }
+    [[nodiscard, gnu::cold]] std::string not_repeated() const;
     /// Calls visit(recording) for each recording of a device.
     template <class Visit>
     void for_each_recording(int device, Visit&& visit) const {
@@ -173,10 +120,7 @@ public:
     }
 
     /// From now on the names of the operations are appended to `trace`, in the order of queueing; null ends this.
-    void trace(StepTrace* trace) {
-        trace_ = trace;
-        passes_.trace(trace);
-    }
+    void trace(StepTrace* trace);
 
 private:
     void note(int device, const char* name) {
@@ -185,22 +129,7 @@ private:
 
     // Queueing a step.
 
-    void queue_on(int device, BatchSource batches, Probe probe) {
-        State& state = set_.at(device);
-        [[maybe_unused]] const auto team = state.worker.context().team();
-        state.error = nullptr;
-        state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
-        note(device, "slot");
-        if (!passes_.queue(device, step_, batches)) return leave(state);
-        if (!Agreement::takes_buckets) passes_.complete(device, step_);
-        note(device, "agree");
-        if (!agreement_.agree(device, counts_, step_, passes_.marked(device))) return leave(state);
-        state.updating = true;  // from here on an error leaves the devices with different parameters
-        state.attempt([&] { queue_update(device, probe); });
-        agreement_.after_update(device, step_);
-        state.attempt([&] { finish(device); });
-        leave(state);
-    }
+    void queue_on(int device, BatchSource batches, Probe probe);
 
     /// Throws this device's own error, if there is one, when it leaves the job.
     static void leave(const State& state) {
@@ -209,53 +138,19 @@ private:
 
     // The update, and what follows it.
 
-    void queue_update(int device, Probe probe) {
-        note(device, "reduce");
-        if (probe) {
-            update_.queue_around(device, step_, [&] {
-                if (device == 0) {
-                    note(device, "probe");
-                    show(probe);
-                }
-                note(device, "update");
-            });
-        } else {
-            note(device, "update");
-            update_.queue(device, step_);
-        }
-    }
+    void queue_update(int device, Probe probe);
 
     /// Queues the copy of the step's report to the host.
-    void finish(int device) {
-        State& state = set_.at(device);
-        if (checks_after(step_)) {
-            note(device, "hash");
-            state.queue->queue([this, device] { queue_check(set_, device); });
-        }
-        note(device, "land");
-        state.queue->land(step_);
-    }
+    void finish(int device);
 
     /// Waits, and calls a probe with the values of the step that the host reads. The probe's exception is thrown after the
     /// step.
-    [[gnu::cold]] void show(Probe probe) {
-        set_.at(0).queue->mark();
-        agreement_.wait(0, step_, false);
-        // The first replica that has samples; if there is none, all samples are in another process.
-        int replica = 0;
-        while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
-        const bool has_samples = counts_.of_replica(step_, replica) > 0;
-        probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                    agreement_.gradient_of(0, replica), synchronized_, probe);
-    }
+    [[gnu::cold]] void show(Probe probe);
 
     // Reading a step's result.
 
     /// Waits until a queued step is complete on a device; on its thread.
-    void wait_for(int device, std::int64_t step) {
-        if (step < checked_ || step >= step_) return;  // complete, or not queued
-        agreement_.wait(device, step, true);
-    }
+    void wait_for(int device, std::int64_t step);
 
     /// Called before a step is queued: its slot is that of the oldest report, which is dropped if it was not read.
     void reserve_slot() {
@@ -263,70 +158,18 @@ private:
     }
 
     /// Waits for the next step, and makes its report from the data that the devices have copied to the host.
-    void check_step() {
-        const std::int64_t step = checked_;
-        bool there = true;
-        for (State& state : set_.devices()) there = there && state.queue->finished(step);
-        // A collective that failed ends the queued work too; its wait throws the error.
-        if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
-        if (!reports_.read(step)) roll_back(step);
-        reports_.finish(step, options_.learning_rate_at(step));
-        statistics_.update(step, options_);
-        if (checks_after(step)) {
-            for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
-            check_agreement(set_, step, !own_parameters, statistics_.values());
-            for (State& state : set_.devices()) state.updating = false;
-        }
-        ++checked_;
-    }
+    void check_step();
 
     [[nodiscard]] bool checks_after(std::int64_t step) const {
         return options_.check_every > 0 && (step + 1) % options_.check_every == 0;
     }
 
     /// The step and all later ones had no effect. Finds the cause, and leaves the training in the state before the step.
-    [[noreturn, gnu::cold]] void roll_back(std::int64_t step) {
-        set_.threads().run([&](int device) {
-            for (std::int64_t s = step; s < step_; ++s) wait_for(device, s);
-        });
-        std::exception_ptr error;
-        try {
-            find_error(step);
-        } catch (...) {
-            error = std::current_exception();
-        }
-        step_ = step;
-        forget_steps();
-        std::rethrow_exception(error);
-    }
+    [[noreturn, gnu::cold]] void roll_back(std::int64_t step);
 
-    [[noreturn, gnu::cold]] void find_error(std::int64_t step) {
-        std::vector<SearchedReplica> replicas;
-        for (int r = 0; r < set_.replicas(); ++r) {
-            SearchedReplica found{.samples = counts_.of_replica(step, r),
-                                  .total = reports_.of(step, r).total,
-                                  .not_finite_element = set_.not_finite_element(step, r)};
-            found.part = reports_.part_not_finite(step, r, options_);
-            found.last_part = counts_.last_part(step, r);
-            // A queue that copies batches still has those of the failed step, even if later steps were queued.
-            const int part = std::max(found.last_part, 0);
-            found.batch = passes_.batches().of(r).batch;
-            found.batch.size = counts_.of(step, part, r);
-            found.key = passes_.batches().key_of(step, part, r);
-            replicas.push_back(found);
-        }
-        FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
-    }
+    [[noreturn, gnu::cold]] void find_error(std::int64_t step);
 
-    void forget_steps() {
-        reported_ = checked_ = step_;
-        set_.threads().run([&](int device) {
-            Queue& queue = *set_.at(device).queue;
-            queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
-            for (int r = 0; r < set_.replicas(); ++r)
-                queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
-        });
-    }
+    void forget_steps();
 
     const StepFunctions<D>& options_;
     Set& set_;
@@ -343,6 +186,220 @@ private:
     /// report was not read.
     std::int64_t step_ = 0, checked_ = 0, reported_ = 0;
 };
+
+template <class D, class T, class A>
+StepEngine<D, T, A>::~StepEngine() = default;
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::queue(BatchSource batches, Probe probe) {
+    reserve_slot();
+    counts_.clear(step_);
+    probe_.begin();
+    set_.threads().run([&](int device) { queue_on(device, batches, probe); });
+    for (State& state : set_.devices()) state.updating = false;
+    ++step_;
+    probe_.rethrow();
+}
+
+template <class D, class T, class A>
+const StepReport* StepEngine<D, T, A>::poll(std::int64_t max_in_flight) {
+    if (step_ - reported_ <= max_in_flight) return nullptr;
+    while (checked_ <= reported_) check_step();
+    return &reports_.of(reported_++);
+}
+
+template <class D, class T, class A>
+const StepReport& StepEngine<D, T, A>::last_report() {
+    synchronize();
+    reported_ = step_;
+    return reports_.of(step_ - 1);
+}
+
+template <class D, class T, class A>
+double StepEngine<D, T, A>::factor_of_row(int replica) const {
+    // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
+    const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
+    const double scale = divided ? 1.0 : static_cast<double>(set_.network().loss_scale);
+    return (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::drain() {
+    set_.threads().run([&](int device) {
+        Queue& queue = *set_.at(device).queue;
+        try {
+            for (std::int64_t s = checked_; s < step_; ++s) wait_for(device, s);
+            queue.mark();
+            agreement_.wait(device, step_, false);
+        } catch (const Error& error) {
+            agreement_.break_off(device, step_, error.what());
+        }
+        agreement_.end(device);
+    });
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::restart(std::int64_t step, const std::vector<float>& running) {
+    step_ = step;
+    statistics_.restart(running);
+    forget_steps();
+    for (State& state : set_.devices()) state.updating = false;
+}
+
+template <class D, class T, class A>
+bool StepEngine<D, T, A>::healthy() const {
+    for (const State& state : std::as_const(set_).devices()) {
+        if (state.updating) return false;
+    }
+    return agreement_.healthy();
+}
+
+template <class D, class T, class A>
+std::string StepEngine<D, T, A>::not_repeated() const {
+    if (!options_.repeats_update) return "the update: the optimiser does not say that it may be captured";
+    std::string why;
+    const auto look = [&](const auto& recording, const char* of) {
+        if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
+    };
+    for (int device = 0; device < set_.device_count(); ++device) {
+        passes_.for_each_recording(device, [&](const auto& pass) { look(pass, "the passes of a replica: "); });
+        look(update_.recording(device), "the update: ");
+    }
+    return why;
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::trace(StepTrace* trace) {
+    trace_ = trace;
+    passes_.trace(trace);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe) {
+    State& state = set_.at(device);
+    [[maybe_unused]] const auto team = state.worker.context().team();
+    state.error = nullptr;
+    state.attempt([&] { wait_for(device, step_ - (D::max_steps_in_flight - 1)); });
+    note(device, "slot");
+    if (!passes_.queue(device, step_, batches)) return leave(state);
+    if (!Agreement::takes_buckets) passes_.complete(device, step_);
+    note(device, "agree");
+    if (!agreement_.agree(device, counts_, step_, passes_.marked(device))) return leave(state);
+    state.updating = true;  // from here on an error leaves the devices with different parameters
+    state.attempt([&] { queue_update(device, probe); });
+    agreement_.after_update(device, step_);
+    state.attempt([&] { finish(device); });
+    leave(state);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::queue_update(int device, Probe probe) {
+    note(device, "reduce");
+    if (probe) {
+        update_.queue_around(device, step_, [&] {
+            if (device == 0) {
+                note(device, "probe");
+                show(probe);
+            }
+            note(device, "update");
+        });
+    } else {
+        note(device, "update");
+        update_.queue(device, step_);
+    }
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::finish(int device) {
+    State& state = set_.at(device);
+    if (checks_after(step_)) {
+        note(device, "hash");
+        state.queue->queue([this, device] { queue_check(set_, device); });
+    }
+    note(device, "land");
+    state.queue->land(step_);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::show(Probe probe) {
+    set_.at(0).queue->mark();
+    agreement_.wait(0, step_, false);
+    // The first replica that has samples; if there is none, all samples are in another process.
+    int replica = 0;
+    while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
+    const bool has_samples = counts_.of_replica(step_, replica) > 0;
+    probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
+                agreement_.gradient_of(0, replica), synchronized_, probe);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::wait_for(int device, std::int64_t step) {
+    if (step < checked_ || step >= step_) return;  // complete, or not queued
+    agreement_.wait(device, step, true);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::check_step() {
+    const std::int64_t step = checked_;
+    bool there = true;
+    for (State& state : set_.devices()) there = there && state.queue->finished(step);
+    // A collective that failed ends the queued work too; its wait throws the error.
+    if (!there || !agreement_.healthy()) set_.threads().run([&](int device) { wait_for(device, step); });
+    if (!reports_.read(step)) roll_back(step);
+    reports_.finish(step, options_.learning_rate_at(step));
+    statistics_.update(step, options_);
+    if (checks_after(step)) {
+        for (State& state : set_.devices()) state.updating = true;  // not healthy, unless they are equal
+        check_agreement(set_, step, !own_parameters, statistics_.values());
+        for (State& state : set_.devices()) state.updating = false;
+    }
+    ++checked_;
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::roll_back(std::int64_t step) {
+    set_.threads().run([&](int device) {
+        for (std::int64_t s = step; s < step_; ++s) wait_for(device, s);
+    });
+    std::exception_ptr error;
+    try {
+        find_error(step);
+    } catch (...) {
+        error = std::current_exception();
+    }
+    step_ = step;
+    forget_steps();
+    std::rethrow_exception(error);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::find_error(std::int64_t step) {
+    std::vector<SearchedReplica> replicas;
+    for (int r = 0; r < set_.replicas(); ++r) {
+        SearchedReplica found{.samples = counts_.of_replica(step, r),
+                              .total = reports_.of(step, r).total,
+                              .not_finite_element = set_.not_finite_element(step, r)};
+        found.part = reports_.part_not_finite(step, r, options_);
+        found.last_part = counts_.last_part(step, r);
+        // A queue that copies batches still has those of the failed step, even if later steps were queued.
+        const int part = std::max(found.last_part, 0);
+        found.batch = passes_.batches().of(r).batch;
+        found.batch.size = counts_.of(step, part, r);
+        found.key = passes_.batches().key_of(step, part, r);
+        replicas.push_back(found);
+    }
+    FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::forget_steps() {
+    reported_ = checked_ = step_;
+    set_.threads().run([&](int device) {
+        Queue& queue = *set_.at(device).queue;
+        queue.write(StatusBlock::healthy(queue.status()), std::int32_t{1});
+        for (int r = 0; r < set_.replicas(); ++r) queue.write(set_.status(device).not_finite(queue.status(), r), 0ULL);
+    });
+}
 
 }  // namespace impl
 

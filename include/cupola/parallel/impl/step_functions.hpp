@@ -7,14 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string_view>
 #include <utility>
 
-#include <cupola/core/function_ref.hpp>
-#include <cupola/core/type_name.hpp>
 #include <cupola/loss/queue_loss.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/optim/constants_writer.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
@@ -23,21 +20,6 @@
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
-
-/// Where the constants of an update are written, one call per constant: `write(k)`.
-class ConstantsWriter {
-public:
-    /// `to` is called with the name of each constant's type and its bytes.
-    explicit ConstantsWriter(FunctionRef<void(std::string_view type, std::span<const std::byte> bytes)> to) : to_(to) {}
-
-    template <class K>
-    void write(const K& k) {
-        to_(type_name<K>(), std::as_bytes(std::span(&k, 1)));
-    }
-
-private:
-    FunctionRef<void(std::string_view, std::span<const std::byte>)> to_;
-};
 
 template <class D>
 class StepFunctions {

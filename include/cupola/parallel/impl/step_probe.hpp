@@ -32,35 +32,7 @@ public:
     /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the probe
     /// is stored.
     [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
-                            bool synchronized, Probe probe) {
-        auto& state = set_.at(0);
-        auto& queue = *state.queue;
-        auto& context = state.worker.context();
-        std::vector<std::int32_t> flag;
-        if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
-        BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
-        samples_ = shown.samples;
-        statistics_ = synchronized ? batch.statistics : nullptr;
-        std::vector<float> parameters, averaged, samples;
-        std::vector<std::int32_t> labels;
-        const auto size = static_cast<std::size_t>(shown.size);
-        const auto features = static_cast<std::size_t>(set_.network().input_elements);
-        shown.labels = queue.on_host(context, shown.labels, size, labels).data();
-        shown.samples = queue.on_host(context, shown.samples, size * features, samples).data();
-        const float* const weights = state.worker.parameters();
-        const Inspection<Kernels> inspection(
-            step, context, queue.on_host(context, weights, set_.elements(), parameters),
-            queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key, this,
-            [](void* object, const BatchView& view, const RngKey& key, void* visitor,
-               typename Inspection<Kernels>::VisitOutput visit) {
-                static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
-            });
-        try {
-            probe(inspection);
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-    }
+                            bool synchronized, Probe probe);
 
     /// Forgets what a probe of an earlier step threw, which a failure of that step has hidden.
     void begin() { error_ = nullptr; }
@@ -71,17 +43,7 @@ public:
 
 private:
     void visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
-                       typename Inspection<Kernels>::VisitOutput visit) {
-        if (view.size == 0) return;
-        auto& state = set_.at(0);
-        state.queue->write(StatusBlock::step(state.queue->status()), key.step);
-        state.worker.inspect(
-            set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
-            [&](std::size_t layer, std::span<const float> values) {
-                std::vector<float> copy;
-                visit(visitor, layer, state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
-            });
-    }
+                       typename Inspection<Kernels>::VisitOutput visit);
 
     ReplicaSet<D, T>& set_;
     /// The addresses at which the first device reads the probed batch, and its statistics if the replicas share them.
@@ -89,6 +51,52 @@ private:
     const float* statistics_ = nullptr;
     std::exception_ptr error_;
 };
+
+template <class D, class T>
+void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
+                           bool synchronized, Probe probe) {
+    auto& state = set_.at(0);
+    auto& queue = *state.queue;
+    auto& context = state.worker.context();
+    std::vector<std::int32_t> flag;
+    if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
+    BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
+    samples_ = shown.samples;
+    statistics_ = synchronized ? batch.statistics : nullptr;
+    std::vector<float> parameters, averaged, samples;
+    std::vector<std::int32_t> labels;
+    const auto size = static_cast<std::size_t>(shown.size);
+    const auto features = static_cast<std::size_t>(set_.network().input_elements);
+    shown.labels = queue.on_host(context, shown.labels, size, labels).data();
+    shown.samples = queue.on_host(context, shown.samples, size * features, samples).data();
+    const float* const weights = state.worker.parameters();
+    const Inspection<Kernels> inspection(step, context, queue.on_host(context, weights, set_.elements(), parameters),
+                                         queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key,
+                                         this,
+                                         [](void* object, const BatchView& view, const RngKey& key, void* visitor,
+                                            typename Inspection<Kernels>::VisitOutput visit) {
+                                             static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
+                                         });
+    try {
+        probe(inspection);
+    } catch (...) {
+        error_ = std::current_exception();
+    }
+}
+
+template <class D, class T>
+void StepProbe<D, T>::visit_outputs(const BatchView& view, const RngKey& key, void* visitor,
+                                    typename Inspection<Kernels>::VisitOutput visit) {
+    if (view.size == 0) return;
+    auto& state = set_.at(0);
+    state.queue->write(StatusBlock::step(state.queue->status()), key.step);
+    state.worker.inspect(set_.inspection_plan(0, view.size), state.worker.parameters(), samples_, key, statistics_,
+                         [&](std::size_t layer, std::span<const float> values) {
+                             std::vector<float> copy;
+                             visit(visitor, layer,
+                                   state.queue->on_host(state.worker.context(), values.data(), values.size(), copy));
+                         });
+}
 
 }  // namespace impl
 

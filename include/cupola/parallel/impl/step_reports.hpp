@@ -37,52 +37,19 @@ public:
 
     /// Makes the replicas' reports of a step that is complete on every device. Returns false if a loss is not finite, or if a
     /// device has found that its step is not healthy.
-    bool read(std::int64_t step) {
-        bool healthy = true;
-        for (int r = 0; r < set_.replicas(); ++r) healthy = read_replica(step, r) && healthy;
-        for (auto& state : set_.devices()) healthy = healthy && *StatusBlock::healthy(state.queue->landed(step)) != 0;
-        return healthy;
-    }
+    bool read(std::int64_t step);
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
     /// that is not a class.
-    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions) {
-        int found = -1;
-        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
-            if (counts_.of(step, part, replica) == 0) continue;
-            const LossResult result = functions.result_of_loss(landed(step, part, replica));
-            if (!std::isfinite(result.sum) && found < 0) found = part;
-        }
-        return found;
-    }
+    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions);
 
 private:
     [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
         return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
     }
-    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica) {
-        const int device = set_.device_of(replica);
-        return *set_.status(device).report(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
-    }
+    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica);
 
-    bool read_replica(std::int64_t step, int replica) {
-        builder(step).begin(replica);
-        ReplicaReport& report = builder(step).of(replica);
-        bool finite = true;
-        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
-            if (counts_.of(step, part, replica) == 0) continue;
-            const LossReport& of_batch = landed(step, part, replica);
-            report.correct += of_batch.correct;
-            report.parts[0].value += of_batch.sum;
-            finite = finite && std::isfinite(of_batch.sum);
-        }
-        std::byte* const block = set_.at(set_.device_of(replica)).queue->landed(step);
-        for (std::size_t i = 0; i < regularized_.size(); ++i)
-            regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
-        const std::int64_t samples = counts_.of_replica(step, replica);
-        if (samples > 0) builder(step).complete(replica, samples, regularization_);
-        return finite && std::isfinite(report.total);
-    }
+    bool read_replica(std::int64_t step, int replica);
 
     ReplicaSet<D, T>& set_;
     const SampleCounts& counts_;
@@ -90,6 +57,51 @@ private:
     std::vector<double> regularization_;
     std::vector<StepReportBuilder> builders_;
 };
+
+template <class D, class T>
+bool StepReports<D, T>::read(std::int64_t step) {
+    bool healthy = true;
+    for (int r = 0; r < set_.replicas(); ++r) healthy = read_replica(step, r) && healthy;
+    for (auto& state : set_.devices()) healthy = healthy && *StatusBlock::healthy(state.queue->landed(step)) != 0;
+    return healthy;
+}
+
+template <class D, class T>
+int StepReports<D, T>::part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions) {
+    int found = -1;
+    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+        if (counts_.of(step, part, replica) == 0) continue;
+        const LossResult result = functions.result_of_loss(landed(step, part, replica));
+        if (!std::isfinite(result.sum) && found < 0) found = part;
+    }
+    return found;
+}
+
+template <class D, class T>
+const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica) {
+    const int device = set_.device_of(replica);
+    return *set_.status(device).report(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+}
+
+template <class D, class T>
+bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
+    builder(step).begin(replica);
+    ReplicaReport& report = builder(step).of(replica);
+    bool finite = true;
+    for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
+        if (counts_.of(step, part, replica) == 0) continue;
+        const LossReport& of_batch = landed(step, part, replica);
+        report.correct += of_batch.correct;
+        report.parts[0].value += of_batch.sum;
+        finite = finite && std::isfinite(of_batch.sum);
+    }
+    std::byte* const block = set_.at(set_.device_of(replica)).queue->landed(step);
+    for (std::size_t i = 0; i < regularized_.size(); ++i)
+        regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
+    const std::int64_t samples = counts_.of_replica(step, replica);
+    if (samples > 0) builder(step).complete(replica, samples, regularization_);
+    return finite && std::isfinite(report.total);
+}
 
 }  // namespace impl
 

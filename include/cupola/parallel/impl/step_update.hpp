@@ -40,13 +40,7 @@ public:
           recordings_(static_cast<std::size_t>(set.device_count())) {}
 
     /// Queues the update of a device's copies in a step, as one piece of work that is recorded.
-    void queue(int device, std::int64_t step) {
-        Queue& queue = begin(device, step);
-        queue.queue(recordings_[static_cast<std::size_t>(device)], options_.repeats_update, [this, device, step] {
-            reduce(device);
-            apply(device, step);
-        });
-    }
+    void queue(int device, std::int64_t step);
     /// The same in two pieces, not recorded; calls `between` after the average is queued.
     template <class Between>
     void queue_around(int device, std::int64_t step, Between&& between) {
@@ -61,74 +55,19 @@ public:
     }
 
 private:
-    Queue& begin(int device, std::int64_t step) {
-        State& state = set_.at(device);
-        Queue& queue = *state.queue;
-        state.worker.parameters_changed();
-        if (options_.repeats_update) {
-            queue.set_constants([&](auto& to) {
-                const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) {
-                    to.write(type, bytes);
-                };
-                ConstantsWriter writer(write);
-                write_constants_of(device, step, writer);
-            });
-        }
-        return queue;
-    }
-    void apply(int device, std::int64_t step) {
-        Queue& queue = *set_.at(device).queue;
-        queue.update(StatusBlock::healthy(queue.status()), [&] { update_copies(device, step); });
-    }
+    Queue& begin(int device, std::int64_t step);
+    void apply(int device, std::int64_t step);
 
     /// Computes the average, and the sums of squares that the regularisers report.
-    void reduce(int device) {
-        State& state = set_.at(device);
-        std::byte* const block = state.queue->status();
-        agreement_.reduce(device, block);
-        const Stopwatch watch(state.worker.times(), StepPart::regularization);
-        for (std::size_t i = 0; i < regularized_.size(); ++i) {
-            const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
-                                                 static_cast<std::size_t>(regularized_[i].size));
-            ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
-                                                       StatusBlock::regularization(block) + i);
-        }
-    }
+    void reduce(int device);
 
-    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step) {
-        auto& worker = set_.at(device).worker;
-        return {.context = worker.context(),
-                .parameters = worker.parameters(copy),
-                .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
-                .state = worker.state(copy),
-                .elements = set_.network().parameter_elements,
-                .segments = segments_,
-                .step = step};
-    }
+    [[nodiscard]] Update<Kernels> update_of(int device, int copy, std::int64_t step);
 
     /// Writes the constants that update_copies of this step uses, in its order.
-    void write_constants_of(int device, std::int64_t step, ConstantsWriter& to) {
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
-            options_.write_constants(update_of(device, copy, step), to);
-            if (options_.moving_average.on()) to.write(options_.moving_average.constants(step + 1));
-        }
-    }
+    void write_constants_of(int device, std::int64_t step, ConstantsWriter& to);
 
     /// Updates the parameters of a device's copies with their gradients, and then their moving averages.
-    void update_copies(int device, std::int64_t step) {
-        auto& worker = set_.at(device).worker;
-        for (int copy = 0; copy < set_.copies(device); ++copy) {
-            {
-                const Stopwatch watch(worker.times(), StepPart::optimizer);
-                options_.update(update_of(device, copy, step));
-            }
-            if (!options_.moving_average.on()) continue;
-            const Stopwatch watch(worker.times(), StepPart::moving_average);
-            options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
-                                                             worker.parameters(copy), set_.network().parameter_elements,
-                                                             step + 1);
-        }
-    }
+    void update_copies(int device, std::int64_t step);
 
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
@@ -138,6 +77,88 @@ private:
     /// The recording of the update of each device.
     std::vector<typename Queue::Recording> recordings_;
 };
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::queue(int device, std::int64_t step) {
+    Queue& queue = begin(device, step);
+    queue.queue(recordings_[static_cast<std::size_t>(device)], options_.repeats_update, [this, device, step] {
+        reduce(device);
+        apply(device, step);
+    });
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::begin(int device, std::int64_t step) -> Queue& {
+    State& state = set_.at(device);
+    Queue& queue = *state.queue;
+    state.worker.parameters_changed();
+    if (options_.repeats_update) {
+        queue.set_constants([&](auto& to) {
+            const auto write = [&to](std::string_view type, std::span<const std::byte> bytes) {
+                to.write(type, bytes);
+            };
+            ConstantsWriter writer(write);
+            write_constants_of(device, step, writer);
+        });
+    }
+    return queue;
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::apply(int device, std::int64_t step) {
+    Queue& queue = *set_.at(device).queue;
+    queue.update(StatusBlock::healthy(queue.status()), [&] { update_copies(device, step); });
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::reduce(int device) {
+    State& state = set_.at(device);
+    std::byte* const block = state.queue->status();
+    agreement_.reduce(device, block);
+    const Stopwatch watch(state.worker.times(), StepPart::regularization);
+    for (std::size_t i = 0; i < regularized_.size(); ++i) {
+        const std::span<const float> weights(state.worker.parameters() + regularized_[i].offset,
+                                             static_cast<std::size_t>(regularized_[i].size));
+        ops::TrainingStep<Kernels>::sum_of_squares(state.worker.context(), weights,
+                                                   StatusBlock::regularization(block) + i);
+    }
+}
+
+template <class D, class T, class Agreement>
+auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t step) -> Update<Kernels> {
+    auto& worker = set_.at(device).worker;
+    return {.context = worker.context(),
+            .parameters = worker.parameters(copy),
+            .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
+            .state = worker.state(copy),
+            .elements = set_.network().parameter_elements,
+            .segments = segments_,
+            .step = step};
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::write_constants_of(int device, std::int64_t step, ConstantsWriter& to) {
+    for (int copy = 0; copy < set_.copies(device); ++copy) {
+        options_.write_constants(update_of(device, copy, step), to);
+        if (options_.moving_average.on()) to.write(options_.moving_average.constants(step + 1));
+    }
+}
+
+template <class D, class T, class Agreement>
+void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t step) {
+    auto& worker = set_.at(device).worker;
+    for (int copy = 0; copy < set_.copies(device); ++copy) {
+        {
+            const Stopwatch watch(worker.times(), StepPart::optimizer);
+            options_.update(update_of(device, copy, step));
+        }
+        if (!options_.moving_average.on()) continue;
+        const Stopwatch watch(worker.times(), StepPart::moving_average);
+        options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
+                                                         worker.parameters(copy), set_.network().parameter_elements,
+                                                         step + 1);
+    }
+}
 
 }  // namespace impl
 

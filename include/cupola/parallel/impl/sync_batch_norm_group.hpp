@@ -19,17 +19,7 @@ template <class Device, class T>
 class SyncBatchNormGroup {
 public:
     /// The number of all-reduces and of sums is the same in every plan of the network.
-    [[gnu::cold]] void make(int replicas, const Plan<Device, T>& plan) {
-        all_reduces_ = plan.all_reduces();
-        for (std::size_t k = 0; k < all_reduces_; ++k) {
-            for (const Direction direction : {Direction::forward, Direction::backward}) {
-                largest_ = std::max(largest_, static_cast<std::size_t>(plan.statistics_size(direction, k)));
-            }
-        }
-        plans_.resize(static_cast<std::size_t>(replicas));
-        partials_.resize(2 * plans_.size() * largest_);
-        contributions_.resize(2 * plans_.size());
-    }
+    [[gnu::cold]] void make(int replicas, const Plan<Device, T>& plan);
 
     /// The number of all-reduces per direction.
     [[nodiscard]] std::size_t all_reduces() const { return all_reduces_; }
@@ -50,13 +40,7 @@ public:
     }
 
     /// Merges all replicas' sums of all-reduce k, in replica order, by a plan of replicas [first, last).
-    void merge(Direction direction, std::size_t k, std::size_t turn, int first, int last, std::span<double> merged) {
-        for (int replica = first; replica < last; ++replica) {
-            if (plan(replica) == nullptr) continue;
-            plan(replica)->merge(direction, k, {contributions_.data() + place(turn, 0), plans_.size()}, merged.data());
-            return;
-        }
-    }
+    void merge(Direction direction, std::size_t k, std::size_t turn, int first, int last, std::span<double> merged);
 
 private:
     [[nodiscard]] std::size_t place(std::size_t turn, int replica) const {
@@ -68,6 +52,29 @@ private:
     std::vector<double> partials_;
     std::vector<const double*> contributions_;
 };
+
+template <class Device, class T>
+void SyncBatchNormGroup<Device, T>::make(int replicas, const Plan<Device, T>& plan) {
+    all_reduces_ = plan.all_reduces();
+    for (std::size_t k = 0; k < all_reduces_; ++k) {
+        for (const Direction direction : {Direction::forward, Direction::backward}) {
+            largest_ = std::max(largest_, static_cast<std::size_t>(plan.statistics_size(direction, k)));
+        }
+    }
+    plans_.resize(static_cast<std::size_t>(replicas));
+    partials_.resize(2 * plans_.size() * largest_);
+    contributions_.resize(2 * plans_.size());
+}
+
+template <class Device, class T>
+void SyncBatchNormGroup<Device, T>::merge(Direction direction, std::size_t k, std::size_t turn, int first, int last,
+                                          std::span<double> merged) {
+    for (int replica = first; replica < last; ++replica) {
+        if (plan(replica) == nullptr) continue;
+        plan(replica)->merge(direction, k, {contributions_.data() + place(turn, 0), plans_.size()}, merged.data());
+        return;
+    }
+}
 
 }  // namespace impl
 

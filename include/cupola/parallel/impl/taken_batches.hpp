@@ -64,42 +64,10 @@ public:
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
     /// InvalidArgument for a batch of another shape, or of a size without a plan.
     BatchToRun<Kernels, T> take(int device, int replica, std::int64_t step, int part, BatchSource batches,
-                                std::size_t workspace = 0) {
-        State& state = set_.at(device);
-        Context& context = state.worker.context();
-        const BatchView given = [&] {
-            const Stopwatch watch(state.worker.times(), StepPart::data);
-            return batches(place_of(step, part), replica, context);
-        }();
-        require_batch(given, set_.network().input);
-        if (given.size == 0) return {};
-        const auto [plan, packs] =
-            state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
-        require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
-                options_.batch_size, " and other_batch_sizes only");
-        // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
-        require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
-                "with synchronised statistics and accumulation every batch has batch_size samples, ",
-                options_.batch_size, ", or none, not ", given.size);
-        const bool accumulates = counts_.of_replica(step, replica) > 0;
-        counts_.of(step, part, replica) = given.size;
-        const std::size_t number = set_.batch_number(replica, part);
-        std::byte* const block = state.queue->status();
-        const RngKey key = key_of(step, part, replica);
-        state.queue->write(StatusBlock::step(block), key.step);
-        of(replica) = {state.queue->take(set_.local(replica), given), key,
-                       set_.status(device).statistics(block, number)};
-        const bool last =
-            replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
-        return {plan, packs, accumulates, last, number};
-    }
+                                std::size_t workspace = 0);
 
     [[nodiscard]] TakenBatch& of(int replica) { return taken_[static_cast<std::size_t>(replica)]; }
-    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const {
-        return {.seed = options_.seed,
-                .step = static_cast<std::uint32_t>(place_of(step, part)),
-                .first_sample = (first_replica_ + replica) * options_.batch_size};
-    }
+    [[nodiscard]] RngKey key_of(std::int64_t step, int part, int replica) const;
 
 private:
     [[nodiscard]] std::int64_t place_of(std::int64_t step, int part) const {
@@ -113,6 +81,43 @@ private:
     bool synchronized_;
     std::vector<TakenBatch> taken_;
 };
+
+template <class D, class T>
+auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int part, BatchSource batches,
+                              std::size_t workspace) -> BatchToRun<Kernels, T> {
+    State& state = set_.at(device);
+    Context& context = state.worker.context();
+    const BatchView given = [&] {
+        const Stopwatch watch(state.worker.times(), StepPart::data);
+        return batches(place_of(step, part), replica, context);
+    }();
+    require_batch(given, set_.network().input);
+    if (given.size == 0) return {};
+    const auto [plan, packs] =
+        state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
+    require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
+            options_.batch_size, " and other_batch_sizes only");
+    // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
+    require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
+            "with synchronised statistics and accumulation every batch has batch_size samples, ", options_.batch_size,
+            ", or none, not ", given.size);
+    const bool accumulates = counts_.of_replica(step, replica) > 0;
+    counts_.of(step, part, replica) = given.size;
+    const std::size_t number = set_.batch_number(replica, part);
+    std::byte* const block = state.queue->status();
+    const RngKey key = key_of(step, part, replica);
+    state.queue->write(StatusBlock::step(block), key.step);
+    of(replica) = {state.queue->take(set_.local(replica), given), key, set_.status(device).statistics(block, number)};
+    const bool last = replica + 1 == set_.first_replica(device + 1) && part + 1 == options_.gradient_accumulation_steps;
+    return {plan, packs, accumulates, last, number};
+}
+
+template <class D, class T>
+RngKey TakenBatches<D, T>::key_of(std::int64_t step, int part, int replica) const {
+    return {.seed = options_.seed,
+            .step = static_cast<std::uint32_t>(place_of(step, part)),
+            .first_sample = (first_replica_ + replica) * options_.batch_size};
+}
 
 }  // namespace impl
 

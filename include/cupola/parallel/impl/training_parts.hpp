@@ -36,14 +36,15 @@ public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(Loss::regularized(Net::layers)),
           functions_(options),
-          set_(network_info<Net, Kernels>(), setup_of(checked_options(options, Net::layers), regularized_.size())),
+          set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size())),
           engine_(functions_, options.averaging, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
-          transfer_(set_, names_of(options.optimizer), options.moving_average.on()) {
-        const TrainingState start = initial_state(options);
-        transfer_.require_finite(start);
-        transfer_.restore(start);
-        engine_.restart(start.step, start.buffers);
+          transfer_(
+              set_, options.optimizer.state_arenas(),
+              [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
+              options.moving_average.on()) {
+        const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
+        engine_.restart(0, transfer_.start(options.seed, options.initializers, state_start));
     }
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
@@ -53,6 +54,17 @@ public:
 
 private:
     [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized) {
+        require_valid_options({.replicas = options.replicas,
+                               .devices = options.devices,
+                               .batch_size = options.batch_size,
+                               .other_batch_sizes = options.other_batch_sizes,
+                               .evaluation_batch_size = options.evaluation_batch_size,
+                               .gradient_accumulation_steps = options.gradient_accumulation_steps,
+                               .check_every = options.check_every,
+                               .initializers = options.initializers},
+                              Net::layers);
+        options.moving_average.check();
+        check_optimizer(options.optimizer);
         return {.replicas = options.replicas,
                 .devices = options.devices,
                 .gradient_accumulation_steps = options.gradient_accumulation_steps,
@@ -69,26 +81,6 @@ private:
                 .bucket_elements = Engine::bucket_elements(options.averaging),
                 .regularized = regularized};
     }
-    template <class O>
-    [[nodiscard]] static std::vector<std::string> names_of(const O& optimizer) {
-        std::vector<std::string> names;
-        names.reserve(static_cast<std::size_t>(optimizer.state_arenas()));
-        for (int arena = 0; arena < optimizer.state_arenas(); ++arena) names.emplace_back(optimizer.state_name(arena));
-        return names;
-    }
-    [[nodiscard]] TrainingState initial_state(const Options& options) const {
-        TrainingState state{.buffers = initial_buffers(Net::layers)};
-        state.parameters = initial_parameters(Net::layers, options.seed, options.initializers);
-        if (options.moving_average.on()) state.averages = state.parameters;
-        for (int arena = 0; arena < options.optimizer.state_arenas(); ++arena) {
-            state.optimizer.push_back(
-                {std::string(options.optimizer.state_name(arena)),
-                 std::vector<float>(state.parameters.size(), state_start_of(options.optimizer, arena))});
-        }
-        transfer_.repeat_first_replica(state);
-        return state;
-    }
-
     std::vector<RegularizedParameter> regularized_;
     Activity activity_;
     StepFunctionsOf<D, Options> functions_;
