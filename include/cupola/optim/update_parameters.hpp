@@ -24,6 +24,15 @@ template <class F, class Device>
     return state;
 }
 
+/// A function of its own, so that the error for a type is reported once.
+template <class F>
+consteval bool is_update_formula() {
+    static_assert(UpdateFormula<F>,
+                  "a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... "
+                  "state) const`: see <cupola/ops/element_update.hpp>");
+    return UpdateFormula<F>;
+}
+
 /// Calls each(segment, constants) for each range of an update, with the UpdateConstants of its formula.
 template <HasFormula O, class Device, class Each>
 void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& each) {
@@ -31,11 +40,7 @@ void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& e
         int formulas = 0;
         optimizer.formula(u.step, segment, [&]<class F>(const F& formula, double coupled = 0) {
             ++formulas;
-            static_assert(
-                UpdateFormula<F>,
-                "a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... "
-                "state) const`: see <cupola/ops/element_update.hpp>");
-            if constexpr (UpdateFormula<F>) {
+            if constexpr (is_update_formula<F>()) {
                 require(static_cast<int>(formula_states<F>) <= optimizer.state_arenas(), short_type_name<F>(),
                         " takes ", formula_states<F>, " values of state per parameter, and its optimiser has ",
                         optimizer.state_arenas());
