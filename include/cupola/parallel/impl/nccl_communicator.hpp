@@ -5,26 +5,15 @@
 //
 //  - All calls are non-blocking. After each, NCCL is polled until it is no longer "in progress", before the next call.
 //  - Each wait has a deadline; during the wait this rank's heartbeat continues and the others' are watched.
-//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
-//  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
-//    the others hang. Each waiting thread then ends with the same error.
-//  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
-//    some versions wait for ranks that no longer exist. It runs in its own thread. If it has not returned at its
-//    deadline, the process ends with the error's message: nothing else ends a kernel of NCCL.
+//  - After a failure every waiting thread ends with the same error: nccl_ranks.hpp.
 //
-// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
-// stopped. `Calls` is the table of functions, so that all of this is tested without a GPU.
+// `Calls` is the table of functions, so that all of this is tested without a GPU.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,47 +25,24 @@
 #include <cupola/parallel/impl/communicator_id.hpp>
 #include <cupola/parallel/impl/heartbeats.hpp>
 #include <cupola/parallel/impl/nccl_calls.hpp>
+#include <cupola/parallel/impl/nccl_ranks.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
-struct NcclRank {
-    int rank = 0;
-    int device = 0;
-    int replica = 0;
-};
-
-struct NcclLimits {
-    /// The deadlines of the common start of the ranks, and of each wait of a step.
-    double start_seconds = 120, step_seconds = 60;
-    /// A heartbeat that has not changed for this time has stopped.
-    double heartbeat_seconds = 5;
-    /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
-    double abort_seconds = 20;
-};
-
-/// The current work of a rank, for the error's message. A step below 0 means no step.
-struct NcclWork {
-    std::string_view name;
-    std::int64_t step = -1;
-};
-
 /// sum() and wait() may be called by one thread per rank, each for its own rank; start() and finish() by one thread.
 template <class Calls = NcclCalls>
-class NcclCommunicators {
+class NcclCommunicators : private NcclRanks<Calls> {
+    using Ranks = NcclRanks<Calls>;
+    using Ranks::beats_, Ranks::calls_, Ranks::limits_, Ranks::mine_, Ranks::ranks_;
+    using Ranks::check, Ranks::check_alive, Ranks::expire, Ranks::fail, Ranks::failure, Ranks::while_alive;
+    using typename Ranks::Member;
+
 public:
     NcclCommunicators(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits = {},
                       Calls calls = {})
-        : ranks_(ranks), beats_(beats), limits_(limits), calls_(std::move(calls)) {
-        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks,
-                " ranks with heartbeats of ", beats.ranks());
-        for (const NcclRank& rank : mine) {
-            require(rank.rank >= 0 && rank.rank < ranks, "rank ", rank.rank, " is none of ", ranks);
-            mine_.emplace_back(rank, beats);
-        }
-    }
+        : Ranks(ranks, mine, beats, limits, std::move(calls)) {}
     NcclCommunicators(const NcclCommunicators&) = delete;
     NcclCommunicators& operator=(const NcclCommunicators&) = delete;
     ~NcclCommunicators() {
@@ -159,7 +125,7 @@ public:
     /// Seconds of the clock that poll() uses.
     [[nodiscard]] double now() { return calls_.now(); }
 
-    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+    using Ranks::failed;
 
     /// Ends all sums, because this rank will not take part in them: its device failed elsewhere.
     [[gnu::cold]] void break_off(std::size_t index, const NcclWork& work, const std::string& why) {
@@ -197,15 +163,6 @@ public:
     }
 
 private:
-    struct Member {
-        Member(const NcclRank& of, const Heartbeats& beats) : place(of), watch(beats, 0) {}
-        NcclRank place;
-        ncclComm_t communicator = nullptr;
-        ncclResult_t status = ncclSuccess;
-        HeartbeatWatch watch;
-        std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
-    };
-
     /// One wait of one rank.
     class Wait {
     public:
@@ -235,13 +192,6 @@ private:
         int turns_ = 0;
     };
 
-    [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
-        std::string result =
-            text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
-        if (work.step >= 0) result += text(" of step ", work.step);
-        return result;
-    }
-
     [[nodiscard]] bool happened(Member& member, cudaEvent_t event, const NcclWork& work) {
         const cudaError_t status = calls_.query(event);
         if (status == cudaSuccess) {
@@ -268,112 +218,7 @@ private:
         beats_.beat(member.place.rank);
     }
 
-    void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
-        if (status == ncclSuccess || status == ncclInProgress) [[likely]]
-            return;
-        std::string message = text("NCCL's ", call, " failed with ", calls_.meaning(status));
-        while_alive(member, [&] {
-            const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
-            if (more != nullptr && *more != '\0') message += text(" (", more, ')');
-            return status;
-        });
-        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there are
-        // other processes.
-        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
-                         status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
-        fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
-    }
-    [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
-        fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
-    }
-
-    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
-    template <class Call>
-    ncclResult_t while_alive(Member& member, Call call) {
-        {
-            const std::lock_guard guard(member.calling);
-            if (!failed()) [[likely]]
-                return call();
-        }
-        throw_first();
-    }
-    void check_alive() {
-        if (failed()) [[unlikely]]
-            throw_first();
-    }
-    /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
-    [[noreturn, gnu::cold]] void throw_first() { throw DeviceError(failure()); }
-    /// How the other ranks' heartbeats relate to a failure.
-    enum class Others { no_matter, watched, to_be_watched };
-    /// Reports the first failure of the process and aborts its communicators.
-    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
-                                      Others others = Others::no_matter) {
-        {
-            const std::lock_guard guard(failing_);
-            if (failed()) throw DeviceError(message_);
-            const double start = calls_.now();
-            double now = start;
-            member.watch.look(now);
-            while (others == Others::to_be_watched && now - start < limits_.heartbeat_seconds) {
-                // Other threads of this process may be waiting for this one.
-                for (const Member& each : mine_) beats_.beat(each.place.rank);
-                calls_.pause();
-                now = calls_.now();
-                member.watch.look(now);
-            }
-            message_ = text(who(member, work), ": ", what);
-            if (others != Others::no_matter)
-                message_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
-            failed_.store(true, std::memory_order_release);
-            abort_all();
-        }
-        throw DeviceError(message_);
-    }
-    /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
-    [[gnu::cold]] void abort_all() {
-        const double start = calls_.now();
-        const auto pause_until_deadline = [&](const char* call) {
-            if (calls_.now() - start >= limits_.abort_seconds) {
-                calls_.end_process(text(message_, "; ", call, " had not returned ", limits_.abort_seconds,
-                                        " s later, and this process was ended"));
-            }
-            calls_.pause();
-        };
-        struct Abort {
-            explicit Abort(const Calls& with) : calls(with) {}
-            Calls calls;
-            std::vector<ncclComm_t> communicators;
-            std::atomic<bool> done = false;
-        };
-        const auto abort = std::make_shared<Abort>(calls_);
-        for (Member& each : mine_) {
-            while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
-            if (each.communicator != nullptr) abort->communicators.push_back(std::exchange(each.communicator, nullptr));
-            each.calling.unlock();
-        }
-        if (abort->communicators.empty()) return;
-        calls_.run_apart([abort] {
-            abort->calls.group_start();
-            for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
-            abort->calls.group_end();
-            abort->done.store(true, std::memory_order_release);
-        });
-        while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
-    }
-    [[nodiscard, gnu::cold]] std::string failure() {
-        const std::lock_guard guard(failing_);
-        return message_;
-    }
-
-    int ranks_;
-    Heartbeats& beats_;
-    NcclLimits limits_;
-    Calls calls_;
-    std::deque<Member> mine_;
     bool started_ = false;
-    std::atomic<bool> failed_ = false;
-    std::mutex failing_;
-    std::string message_;
 };
 
 /// The id of this training's communicator, for a process whose first rank is `first_rank`: from the environment; or from

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NcclRanks: the ranks of one process, and how they fail together:
+//
+//  - NCCL's own error may come before a rank's heartbeat is known to have stopped: the error is checked first.
+//  - After a failure only ncclCommAbort is called, for every rank of the process: a rank that is not aborted would make
+//    the others hang. Each waiting thread then ends with the same error.
+//  - ncclCommAbort itself can hang: NVIDIA requires that every rank calls it, a thread with several ranks in one group, and
+//    some versions wait for ranks that no longer exist. It runs in its own thread. If it has not returned at its
+//    deadline, the process ends with the error's message: nothing else ends a kernel of NCCL.
+//
+// The DeviceError names the replica that reports it, its rank, the step, the collective, and the ranks whose heartbeats
+// stopped.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nccl.h>
+
+#include <cupola/core/error.hpp>
+#include <cupola/parallel/impl/heartbeats.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// One of this process's ranks. A rank is a GPU, and `replica` is the first replica on it.
+struct NcclRank {
+    int rank = 0;
+    int device = 0;
+    int replica = 0;
+};
+
+struct NcclLimits {
+    /// The deadlines of the common start of the ranks, and of each wait of a step.
+    double start_seconds = 120, step_seconds = 60;
+    /// A heartbeat that has not changed for this time has stopped.
+    double heartbeat_seconds = 5;
+    /// The deadline of ncclCommAbort after a failure, and of the device's remaining work; after it the process ends.
+    double abort_seconds = 20;
+};
+
+/// The current work of a rank, for the error's message. A step below 0 means no step.
+struct NcclWork {
+    std::string_view name;
+    std::int64_t step = -1;
+};
+
+/// The common part of NcclCommunicators: the ranks, and the first failure of any of them. `Calls` is the table of functions of
+/// nccl_calls.hpp. Members may be called by one thread per rank, each for its own rank.
+template <class Calls>
+class NcclRanks {
+protected:
+    NcclRanks(int ranks, const std::vector<NcclRank>& mine, Heartbeats& beats, const NcclLimits& limits, Calls calls)
+        : ranks_(ranks), beats_(beats), limits_(limits), calls_(std::move(calls)) {
+        require(!mine.empty() && beats.ranks() == ranks, "communicators of ", mine.size(), " of ", ranks,
+                " ranks with heartbeats of ", beats.ranks());
+        for (const NcclRank& rank : mine) {
+            require(rank.rank >= 0 && rank.rank < ranks, "rank ", rank.rank, " is none of ", ranks);
+            mine_.emplace_back(rank, beats);
+        }
+    }
+
+    struct Member {
+        Member(const NcclRank& of, const Heartbeats& beats) : place(of), watch(beats, 0) {}
+        NcclRank place;
+        ncclComm_t communicator = nullptr;
+        ncclResult_t status = ncclSuccess;
+        HeartbeatWatch watch;
+        std::mutex calling;  // held while NCCL is called with this communicator, which another thread may abort
+    };
+
+    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+    [[nodiscard, gnu::cold]] std::string failure() {
+        const std::lock_guard guard(failing_);
+        return message_;
+    }
+
+    /// How the other ranks' heartbeats relate to a failure.
+    enum class Others { no_matter, watched, to_be_watched };
+
+    /// Throws the error of a call that failed.
+    void check(Member& member, const NcclWork& work, const char* call, ncclResult_t status) {
+        if (status == ncclSuccess || status == ncclInProgress) [[likely]]
+            return;
+        std::string message = text("NCCL's ", call, " failed with ", calls_.meaning(status));
+        while_alive(member, [&] {
+            const char* const more = member.communicator != nullptr ? calls_.last_error(member.communicator) : nullptr;
+            if (more != nullptr && *more != '\0') message += text(" (", more, ')');
+            return status;
+        });
+        // These errors are this rank's alone. For any other error NCCL does not name the rank that caused it, if there are
+        // other processes.
+        const bool own = status == ncclInvalidArgument || status == ncclInvalidUsage ||
+                         status == ncclUnhandledCudaError || mine_.size() == static_cast<std::size_t>(ranks_);
+        fail(member, work, message, own ? Others::no_matter : Others::to_be_watched);
+    }
+    /// Reports that a rank's work has reached its deadline.
+    [[noreturn, gnu::cold]] void expire(Member& member, const NcclWork& work, double seconds) {
+        fail(member, work, text("it is not done after ", seconds, " s"), Others::watched);
+    }
+
+    /// Calls NCCL for a rank, unless the process has failed: then its communicator is aborted, or will be.
+    template <class Call>
+    ncclResult_t while_alive(Member& member, Call call) {
+        {
+            const std::lock_guard guard(member.calling);
+            if (!failed()) [[likely]]
+                return call();
+        }
+        throw_first();
+    }
+    /// Throws the process's error if there is one.
+    void check_alive() {
+        if (failed()) [[unlikely]]
+            throw_first();
+    }
+    /// Reports the first failure of the process and aborts its communicators.
+    [[noreturn, gnu::cold]] void fail(Member& member, const NcclWork& work, const std::string& what,
+                                      Others others = Others::no_matter) {
+        {
+            const std::lock_guard guard(failing_);
+            if (failed()) throw DeviceError(message_);
+            const double start = calls_.now();
+            double now = start;
+            member.watch.look(now);
+            while (others == Others::to_be_watched && now - start < limits_.heartbeat_seconds) {
+                // Other threads of this process may be waiting for this one.
+                for (const Member& each : mine_) beats_.beat(each.place.rank);
+                calls_.pause();
+                now = calls_.now();
+                member.watch.look(now);
+            }
+            message_ = text(who(member, work), ": ", what);
+            if (others != Others::no_matter)
+                message_ += "; " + stopped_text(member.watch, now, limits_.heartbeat_seconds);
+            failed_.store(true, std::memory_order_release);
+            abort_all();
+        }
+        throw DeviceError(message_);
+    }
+
+    int ranks_;
+    Heartbeats& beats_;
+    NcclLimits limits_;
+    Calls calls_;
+    std::deque<Member> mine_;
+
+private:
+    [[nodiscard, gnu::cold]] std::string who(const Member& member, const NcclWork& work) const {
+        std::string result =
+            text("replica ", member.place.replica, " (rank ", member.place.rank, " of ", ranks_, ") in ", work.name);
+        if (work.step >= 0) result += text(" of step ", work.step);
+        return result;
+    }
+    /// Throws the error of the rank that failed first. Not while holding a rank's `calling`, since fail() waits for it.
+    [[noreturn, gnu::cold]] void throw_first() { throw DeviceError(failure()); }
+    /// Aborts this process's communicators together. Returns when NCCL has done so, or ends the process.
+    [[gnu::cold]] void abort_all() {
+        const double start = calls_.now();
+        const auto pause_until_deadline = [&](const char* call) {
+            if (calls_.now() - start >= limits_.abort_seconds) {
+                calls_.end_process(text(message_, "; ", call, " had not returned ", limits_.abort_seconds,
+                                        " s later, and this process was ended"));
+            }
+            calls_.pause();
+        };
+        struct Abort {
+            explicit Abort(const Calls& with) : calls(with) {}
+            Calls calls;
+            std::vector<ncclComm_t> communicators;
+            std::atomic<bool> done = false;
+        };
+        const auto abort = std::make_shared<Abort>(calls_);
+        for (Member& each : mine_) {
+            while (!each.calling.try_lock()) pause_until_deadline("a call of NCCL by another thread");
+            if (each.communicator != nullptr) abort->communicators.push_back(std::exchange(each.communicator, nullptr));
+            each.calling.unlock();
+        }
+        if (abort->communicators.empty()) return;
+        calls_.run_apart([abort] {
+            abort->calls.group_start();
+            for (const ncclComm_t communicator : abort->communicators) abort->calls.abort(communicator);
+            abort->calls.group_end();
+            abort->done.store(true, std::memory_order_release);
+        });
+        while (!abort->done.load(std::memory_order_acquire)) pause_until_deadline("NCCL's ncclCommAbort");
+    }
+
+    std::atomic<bool> failed_ = false;
+    std::mutex failing_;
+    std::string message_;
+};
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
