@@ -30,7 +30,7 @@ using Archive = std::unique_ptr<archive, int (*)(archive*)>;
 
 [[noreturn]] void fail_damaged(const std::string& path, archive* handle) {
     const char* const said = archive_error_string(handle);
-    throw BadArchive(text(path, " is damaged or is no archive: ", said == nullptr ? "no reason given" : said));
+    throw BadArchive(text(path, " is damaged or is not an archive: ", said == nullptr ? "no reason given" : said));
 }
 
 class OutputFile {
@@ -74,7 +74,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         if (status == ARCHIVE_EOF) break;
         if (status != ARCHIVE_OK && status != ARCHIVE_WARN) fail_damaged(path, handle);
         const char* const raw = archive_entry_pathname(entry);
-        require<BadArchive>(raw != nullptr, path, " holds a file whose name cannot be read");
+        require<BadArchive>(raw != nullptr, path, " contains a file whose name cannot be read");
         std::string_view name = raw;
         if (name.starts_with("./")) name.remove_prefix(2);
         if (archive_entry_filetype(entry) == AE_IFDIR && (name == folder || name == folder + "/" || name.empty()))
@@ -106,7 +106,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
 
 void unpack(const std::string& path, const std::string& folder, const std::string& to) {
     const Archive handle(archive_read_new(), &archive_read_free);
-    require<OutOfMemory>(handle != nullptr, "libarchive had no memory to read ", path);
+    require<OutOfMemory>(handle != nullptr, "libarchive could not allocate memory to read ", path);
     archive_read_support_filter_gzip(handle.get());
     archive_read_support_format_tar(handle.get());
     if (archive_read_open_filename(handle.get(), path.c_str(), 1 << 16) != ARCHIVE_OK) fail_damaged(path, handle.get());

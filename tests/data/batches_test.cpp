@@ -150,15 +150,15 @@ TEST_CASE("a global batch larger than the data set, or of nothing, is refused wi
     };
     CHECK(refusal({.batch_size = 100, .replicas = 3}) == "(no exception)");
     CHECK(refusal({.batch_size = 101, .replicas = 3}) ==
-          "the global batch (3 replicas of 101 samples) is larger than the data set numbered, which has 300");
+          "the global batch (3 replicas of 101 samples) is larger than the data set numbered, which has 300 samples");
     CHECK(refusal({.batch_size = 301, .replicas = 1}) ==
-          "the global batch (1 replica of 301 samples) is larger than the data set numbered, which has 300");
+          "the global batch (1 replica of 301 samples) is larger than the data set numbered, which has 300 samples");
     CHECK(refusal({.batch_size = 1LL << 62, .replicas = 2'000'000'000}) ==
           "the global batch (2000000000 replicas of 4611686018427387904 samples) is larger than the data set numbered, "
-          "which has 300");
-    CHECK(refusal({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
-    CHECK(refusal({.batch_size = -128}) == "a batch has at least 1 sample, not -128");
-    CHECK(refusal({.batch_size = 1, .replicas = 0}) == "there is at least 1 replica, not 0");
+          "which has 300 samples");
+    CHECK(refusal({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
+    CHECK(refusal({.batch_size = -128}) == "a batch must have at least 1 sample, not -128");
+    CHECK(refusal({.batch_size = 1, .replicas = 0}) == "there must be at least 1 replica, not 0");
 }
 
 TEST_CASE("a step or replica that there is not is refused") {
@@ -169,10 +169,10 @@ TEST_CASE("a step or replica that there is not is refused") {
     const auto refusal = [&](std::int64_t step, int replica) {
         return message_of<InvalidArgument>([&] { batches.fill(step, replica, samples.data(), labels.data()); });
     };
-    CHECK(refusal(-1, 0) == "there is no step -1 in batches of 4 samples");
+    CHECK(refusal(-1, 0) == "step -1 is out of range for batches of 4 samples");
     CHECK(refusal(std::numeric_limits<std::int64_t>::max(), 0) ==
-          "there is no step 9223372036854775807 in batches of 4 samples");
-    CHECK(contains(refusal(1LL << 60, 0), "of the stream of samples is in no epoch of 0 to 4294967295"));
-    CHECK(refusal(0, 2) == "there is no replica 2 of 2");
-    CHECK(refusal(0, -1) == "there is no replica -1 of 2");
+          "step 9223372036854775807 is out of range for batches of 4 samples");
+    CHECK(contains(refusal(1LL << 60, 0), "of the sample stream is outside the epochs 0 to 4294967295"));
+    CHECK(refusal(0, 2) == "replica 2 is out of range: the number of replicas is 2");
+    CHECK(refusal(0, -1) == "replica -1 is out of range: the number of replicas is 2");
 }

@@ -79,8 +79,9 @@ TEST_CASE("a record file cut short anywhere is refused with its size") {
         Bytes bytes = records(4, 2);
         bytes.resize(size);
         folder.write("data_batch_3.bin", bytes);
-        CHECK(refusal(folder.path()) == file + " is cut short or is no CIFAR-10 file: its " + std::to_string(size) +
-                                            " bytes are not a multiple of a record's 3073");
+        CHECK(refusal(folder.path()) == file + " is truncated or is not a CIFAR-10 file: its size of " +
+                                            std::to_string(size) +
+                                            " bytes is not a multiple of the record size of 3073 bytes");
     }
     folder.write("data_batch_3.bin", {});
     CHECK(refusal(folder.path()) == file + " is empty");
@@ -100,7 +101,7 @@ TEST_CASE("a path that does not exist, or without the files, is refused") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
     CHECK(refusal(folder.path()) == folder.path() +
-                                        " holds neither data_batch_1.bin to data_batch_5.bin and "
+                                        " contains neither data_batch_1.bin to data_batch_5.bin and "
                                         "test_batch.bin nor a folder cifar-10-batches-bin with them");
     write_set(folder, ".");
     std::filesystem::remove(folder.path("data_batch_4.bin"));

@@ -63,6 +63,6 @@ TEST_CASE("an image set whose parts do not fit is refused with the numbers") {
     CHECK(refusal(2, 0, {}) == "set has no images");
     CHECK(message_of<DataError>([] {
               ImageSet("set", {2, 2, 4}, std::vector<std::uint8_t>(16), {0}, {"a", "b"});
-          }) == "set has images of 2 x 2 x 4; images are height x width x 1 (grey) or 3 (red, green, blue)");
-    CHECK(refusal(0, 0, {0}) == "set has images of 0 x 2 pixels; 1 to 65535 each way are possible");
+          }) == "set has images of 2 x 2 x 4; images must be height x width x 1 (grey) or 3 (red, green, blue)");
+    CHECK(refusal(0, 0, {0}) == "set has images of 0 x 2 pixels; height and width must be 1 to 65535");
 }

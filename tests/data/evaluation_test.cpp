@@ -56,10 +56,12 @@ TEST_CASE("a batch larger than the data set is one smaller batch, and one that t
     const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 1'000'000'000'000);
     CHECK(batches.count() == 1);
     CHECK(batches(0, 0, context).size == 5);
-    CHECK(message_of<InvalidArgument>([&] { batches(1, 0, context); }) == "there is no batch 1 of 1");
-    CHECK(message_of<InvalidArgument>([&] { batches(0, 1, context); }) == "there is no slot 1 of 1");
+    CHECK(message_of<InvalidArgument>([&] { batches(1, 0, context); }) ==
+          "batch 1 is out of range: the number of batches is 1");
+    CHECK(message_of<InvalidArgument>([&] { batches(0, 1, context); }) ==
+          "slot 1 is out of range: the number of slots is 1");
     CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CenterCrop{.height = 8, .width = 8}, 0); }) ==
-          "a batch has at least 1 sample, not 0");
+          "a batch must have at least 1 sample, not 0");
     CHECK(message_of<InvalidArgument>([&] { EvaluationBatches(set, CenterCrop{.height = 8, .width = 8}, 1, 0); }) ==
-          "batches are asked for by at least 1 slot, not 0");
+          "there must be at least 1 slot, not 0");
 }

@@ -56,7 +56,7 @@ TEST_CASE("an image may be read in grey") {
     for (const std::uint8_t value : image.pixels) CHECK(std::abs(value - 124) <= 2);  // ITU-R BT.601
     CHECK(fitted(image, 2, 2).shape() == Shape{2, 2, 1});
     CHECK(message_of<InvalidArgument>([&] { (void)read_image(folder.path("a.jpg"), 2); }) ==
-          "an image has 1 channel (grey) or 3 (red, green, blue), not 2");
+          "an image must have 1 channel (grey) or 3 (red, green, blue), not 2");
 }
 
 TEST_CASE("what is no JPEG image is named in one sentence") {
@@ -65,13 +65,11 @@ TEST_CASE("what is no JPEG image is named in one sentence") {
     CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " does not exist");
     CHECK(message_of<DataError>([&] { (void)read_image(folder.path()); }) == folder.path() + " is not a file");
     folder.write("a.jpg", Bytes{});
-    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }),
-                   path + " is not a JPEG image that can be read: "));
+    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }), path + " is not a readable JPEG image: "));
     Bytes cut = jpeg(32, 32, 1, 2, 3, true);
     cut.resize(cut.size() / 2);
     folder.write("a.jpg", cut);
-    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }),
-                   path + " is not a JPEG image that can be read: "));
+    CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }), path + " is not a readable JPEG image: "));
 }
 
 TEST_CASE(
@@ -84,7 +82,7 @@ TEST_CASE(
     CHECK(reds(fitted(numbered(4, 2), 2, 2)) == std::vector<int>{10, 11, 20, 21});
     CHECK(reds(fitted(numbered(1, 5), 3, 3)) == std::vector<int>(9, 2));
     CHECK(message_of<InvalidArgument>([] { (void)fitted(numbered(2, 2), 0, 4); }) ==
-          "an image has 1 pixel or more each way, not 0 x 4");
+          "the height and width of an image must be at least 1, not 0 x 4");
     CHECK(message_of<InvalidArgument>([] { (void)fitted(Image{}, 4, 4); }) ==
           "an image of 0 x 0 x 3 has 0 bytes of pixels");
     Image cut = numbered(2, 2);

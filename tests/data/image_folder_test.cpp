@@ -70,7 +70,7 @@ TEST_CASE("images become grey or coloured, as is asked for") {
         }
     }
     CHECK(message_of<InvalidArgument>([&] { (void)read_image_folder(folder.path("set"), 1, {.channels = 4}); }) ==
-          "images have 1 channel (grey) or 3 (red, green, blue), not 4");
+          "images must have 1 channel (grey) or 3 (red, green, blue), not 4");
 }
 
 TEST_CASE("classes and images lie in the order of their names, and pixels are red, green, blue") {
@@ -154,7 +154,7 @@ TEST_CASE("an archive cut short at any length is refused") {
             CAPTURE(static_cast<int>(packing));
             CAPTURE(length);
             CAPTURE(message);
-            CHECK((contains(message, "is cut short") || message == path + " is empty"));
+            CHECK((contains(message, "is truncated") || message == path + " is empty"));
         }
     }
 }
@@ -175,7 +175,7 @@ TEST_CASE("an archive whose packing alone is cut short is refused, wherever liba
         CHECK(refusal(folder.path("cut")) == "(no exception)");
         for (std::ptrdiff_t missing = 1; missing <= 8; ++missing) {
             CAPTURE(missing);
-            CHECK(contains(refusal(folder.write("cut", Bytes(whole.begin(), whole.end() - missing))), "is cut short"));
+            CHECK(contains(refusal(folder.write("cut", Bytes(whole.begin(), whole.end() - missing))), "is truncated"));
         }
     }
 }
@@ -189,7 +189,7 @@ TEST_CASE("the sample's own archive cut short is refused") {
         const std::string message = refusal(path);
         CAPTURE(message);
         CHECK(message.starts_with(path));
-        CHECK(contains(message, " is cut short or is no archive: "));
+        CHECK(contains(message, " is truncated or is not an archive: "));
     }
 }
 
@@ -207,8 +207,7 @@ TEST_CASE("a file that is no JPEG, or a part of one, is refused by name") {
             for (const int workers : {1, 4}) {
                 const std::string message = refusal(folder.path(name), workers);
                 CAPTURE(message);
-                CHECK(message.starts_with(folder.path(name) +
-                                          ": train/cat/1.jpg is not a JPEG image that can be read: "));
+                CHECK(message.starts_with(folder.path(name) + ": train/cat/1.jpg is not a readable JPEG image: "));
             }
         }
     }
@@ -228,9 +227,9 @@ TEST_CASE("an image of another size is refused with both sizes") {
     auto files = small_image_folder();
     files["test/dog/0.jpg"] = jpeg(6, 8, 1, 2, 3);
     write_all(folder, "set", files);
-    CHECK(refusal(folder.path("set")) == folder.path("set") + ": test/dog/0.jpg is 6 x 8 pixels, and " +
-                                             folder.path("set") +
-                                             ": train/cat/0.jpg is 8 x 6: all images of a data set have one size");
+    CHECK(refusal(folder.path("set")) ==
+          folder.path("set") + ": test/dog/0.jpg is 6 x 8 pixels, and " + folder.path("set") +
+              ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size");
 }
 
 TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") {
@@ -249,8 +248,8 @@ TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") 
     };
     both(without("test/"), " has no folder test/; expected train/<class>/ and test/<class>/ with images");
     both(without("train/"), " has no folder train/; expected train/<class>/ and test/<class>/ with images");
-    both(without("dog/"), " has 1 class folders in train/; to tell classes apart takes at least 2");
-    both(without("test/dog/"), " has 1 class folders in test/; to tell classes apart takes at least 2");
+    both(without("dog/"), " has 1 class folders in train/; classification needs at least 2");
+    both(without("test/dog/"), " has 1 class folders in test/; classification needs at least 2");
     auto more = small_image_folder();
     more["test/eel/0.jpg"] = jpeg(8, 6, 1, 2, 3);
     both(more, " has a class folder test/eel but no train/eel");
@@ -281,10 +280,10 @@ TEST_CASE("another file in a class folder is refused, not left out") {
     write_archive(folder.path("set.tar"), files, Packing::tar);
     CHECK(refusal(folder.path("set")) ==
           folder.path("set") +
-              "/train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
+              "/train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder may contain nothing else");
     CHECK(refusal(folder.path("set.tar")) ==
           folder.path("set.tar") +
-              ": train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder holds nothing else");
+              ": train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder may contain nothing else");
 }
 
 TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {
@@ -293,11 +292,11 @@ TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {
     std::vector<std::pair<std::string, Bytes>> packed(files.begin(), files.end());
     packed.push_back(packed.front());
     write_archive(folder.path("twice.tar"), packed, Packing::tar);
-    CHECK(refusal(folder.path("twice.tar")) == folder.path("twice.tar") + ": test/cat/0.jpg is there twice");
+    CHECK(refusal(folder.path("twice.tar")) == folder.path("twice.tar") + ": test/cat/0.jpg appears twice");
     packed.back().first = "other/" + packed.back().first;
     write_archive(folder.path("two.tar"), packed, Packing::tar);
     CHECK(refusal(folder.path("two.tar")) ==
-          folder.path("two.tar") + " holds more than one data set: other/test/cat/0.jpg is not below ''");
+          folder.path("two.tar") + " contains more than one data set: other/test/cat/0.jpg is not below ''");
 }
 
 TEST_CASE("each limit ends in a sentence with the limit") {
@@ -316,7 +315,7 @@ TEST_CASE("each limit ends in a sentence with the limit") {
     CHECK(refusal(folder.path("set"), 1, {.total_bytes = 800}) ==
           folder.path("set") + " decodes to more than 800 bytes: 6 images of 8 x 6");
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(read_image_folder(folder.path("set"), 0)); }) ==
-          "images are decoded by 1 to 1024 threads, not 0");
+          "the number of decoding threads must be 1 to 1024, not 0");
 }
 
 TEST_CASE("a path that does not exist or may not be read is refused, a file and a folder alike") {

@@ -59,5 +59,5 @@ TEST_CASE("a batch larger than the data set is refused with both numbers") {
     const std::vector<std::int32_t> labels(12);
     const InMemory data(Shape{1}, samples, labels, 2);
     CHECK(message_of<DataError>([&] { InMemoryBatches(data, {.batch_size = 7, .replicas = 2}); }) ==
-          "the global batch (2 replicas of 7 samples) is larger than the data set in memory, which has 12");
+          "the global batch (2 replicas of 7 samples) is larger than the data set in memory, which has 12 samples");
 }

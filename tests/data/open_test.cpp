@@ -43,7 +43,7 @@ TEST_CASE("a path that holds no data set is refused with what was expected") {
             "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);
-    CHECK(message.starts_with(file + " is cut short or is no archive: "));
+    CHECK(message.starts_with(file + " is truncated or is not an archive: "));
     CHECK(message.ends_with("; expected a tar or zip of train/<class>/ and test/<class>/ with images"));
 }
 

@@ -233,15 +233,15 @@ TEST_CASE("a step that is neither the replica's current nor its next is refused 
         const auto refusal = [&](std::int64_t step, int replica) {
             return message_of<InvalidArgument>([&] { batches(step, replica, context); });
         };
-        CHECK(refusal(-1, 0) == "there is no step -1");
+        CHECK(refusal(-1, 0) == "a step must be at least 0, not -1");
         batches(5, 0, context);
-        CHECK(refusal(7, 0) == "replica 0 asked for the batch of step 7; its next one is step 6");
-        CHECK(refusal(4, 0) == "replica 0 asked for the batch of step 4; its next one is step 6");
-        CHECK(refusal(4, 1) == "replica 1 asked for the batch of step 4; its next one is step 5");
-        CHECK(refusal(5, 2) == "there is no replica 2 of 2");
+        CHECK(refusal(7, 0) == "replica 0 requested the batch of step 7; its next one is step 6");
+        CHECK(refusal(4, 0) == "replica 0 requested the batch of step 4; its next one is step 6");
+        CHECK(refusal(4, 1) == "replica 1 requested the batch of step 4; its next one is step 5");
+        CHECK(refusal(5, 2) == "replica 2 is out of range: the number of replicas is 2");
         CHECK(holds(batches(6, 0, context), 6, 0));
         CHECK(holds(batches(5, 1, context), 5, 1));
     }
     CHECK(message_of<InvalidArgument>([] { Prefetch(Noted{}, {.workers = -1}); }) ==
-          "batches are prepared by 0 to 1024 workers, not -1");
+          "the number of prefetch workers must be 0 to 1024, not -1");
 }

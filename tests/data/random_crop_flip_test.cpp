@@ -133,7 +133,7 @@ TEST_CASE("evaluation scales and does nothing else") {
 TEST_CASE("what cannot be padded is refused") {
     CHECK(message_of<InvalidArgument>([] {
               static_cast<void>(RandomCropFlip{.padding = -1}.output(Shape{4, 4, 3}));
-          }) == "an image is padded with 0 to 16384 zeros on each side, not -1");
+          }) == "the padding must be 0 to 16384 pixels on each side, not -1");
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(RandomCropFlip{}.output(Shape{48})); }) ==
-          "images are height x width x channels, not 48");
+          "images must be height x width x channels, not 48");
 }

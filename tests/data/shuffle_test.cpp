@@ -120,9 +120,9 @@ TEST_CASE("threads that look up at once see the same stream") {
 
 TEST_CASE("an order of nothing, or a place before the first, is refused") {
     CHECK(message_of<InvalidArgument>([] { ShuffledOrder(0, 1); }) ==
-          "a data set of 0 samples cannot be shuffled; 1 to 4294967295 can");
+          "a data set of 0 samples cannot be shuffled: the number of samples must be 1 to 4294967295");
     SampleOfEpoch place;
     CHECK(message_of<InvalidArgument>([&] {
               ShuffledOrder(2, 1).samples_at(-1, {&place, 1});
-          }) == "place -1 of the stream of samples is in no epoch of 0 to 4294967295");
+          }) == "position -1 of the sample stream is outside the epochs 0 to 4294967295");
 }

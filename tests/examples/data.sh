@@ -17,11 +17,11 @@ refuses_data '/no/such/folder does not exist' /no/such/folder
 mkdir "$work/empty"
 refuses_data "$work/empty" "$work/empty"
 echo 'not images' >"$work/notes.txt"
-refuses_data "$work/notes.txt is cut short or is no archive" "$work/notes.txt"
+refuses_data "$work/notes.txt is truncated or is not an archive" "$work/notes.txt"
 : >"$work/nothing.tar"
 refuses_data "$work/nothing.tar is empty" "$work/nothing.tar"
 head -c 500000 "$sample" >"$work/cut.tar.xz"
-refuses_data "$work/cut.tar.xz is cut short or is no archive" "$work/cut.tar.xz"
+refuses_data "$work/cut.tar.xz is truncated or is not an archive" "$work/cut.tar.xz"
 
 # What only root could read.
 cp -r "$work/empty" "$work/locked"
@@ -51,7 +51,7 @@ trains --data-dir "$binary" --max-steps 1 --batch-size 4
 grep -q '100 training and 20 test images' "$work/output" || fail "the binary files are not counted right"
 refuses '1 replica of 101 samples' --data-dir "$binary" --batch-size 101
 truncate -s -1 "$binary/data_batch_3.bin"
-refuses_data "$binary/data_batch_3.bin is cut short" "$binary"
+refuses_data "$binary/data_batch_3.bin is truncated" "$binary"
 whole_binary
 : >"$binary/test_batch.bin"
 refuses_data "$binary/test_batch.bin is empty" "$binary"

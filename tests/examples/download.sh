@@ -179,8 +179,8 @@ refuses_archive() {
     nothing_at_all
     [ -z "$(find "$work" -name evil)" ] && [ ! -e /tmp/cupola-evil ] || fail "the archive $1 wrote elsewhere"
 }
-refuses_archive cut "$part is damaged or is no archive: "
-refuses_archive text "$part is damaged or is no archive: "
+refuses_archive cut "$part is damaged or is not an archive: "
+refuses_archive text "$part is damaged or is not an archive: "
 refuses_archive empty "$part holds no files"
 for name in above through absolute deeper beside symlink hardlink; do
     refuses_archive $name "evil, which is not a plain file in cifar-10-batches-bin/: nothing was unpacked"
@@ -194,7 +194,7 @@ refuses_archive short 'test_batch.bin does not exist'
 fresh
 mkdir "$data"
 cp "$work/server/cut" "$data/cifar-10-binary.tar.gz"
-refuses "$data/cifar-10-binary.tar.gz is damaged or is no archive: " --data-dir "$data" --sha256 "$(sha cut)"
+refuses "$data/cifar-10-binary.tar.gz is damaged or is not an archive: " --data-dir "$data" --sha256 "$(sha cut)"
 [ "$(ls -A "$data")" = cifar-10-binary.tar.gz ] || fail "the user's archive is gone, or something is left: $(ls -A "$data")"
 # What a process has left that was killed when all was done.
 fresh
@@ -207,7 +207,7 @@ whole
 fresh
 trains $good --url "$site/good/good"
 truncate -s -1 "$folder/data_batch_2.bin"
-refuses "$folder/data_batch_2.bin is cut short" $good --url "$site/good/good"
+refuses "$folder/data_batch_2.bin is truncated" $good --url "$site/good/good"
 grep -q "; remove $folder to download it again$" "$work/errors" || fail "it is not said what to do"
 [ -f "$folder/test_batch.bin" ] || fail "the user's files are gone"
 

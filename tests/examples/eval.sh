@@ -111,7 +111,7 @@ mv "$work/later/new" "$work/later/model-20.safetensors"
 wait_for '^step 20: '
 head -c 5000 "$work/run/model-20.safetensors" >"$work/later/new"
 mv "$work/later/new" "$work/later/model-30.safetensors"
-wait_for "^warning: $work/later/model-30.safetensors is cut short"
+wait_for "^warning: $work/later/model-30.safetensors is truncated"
 # A training that comes to step 20 once more: TensorBoard is told to leave out what was said of it before.
 cp "$work/run/model-20.safetensors" "$work/later/new"
 mv "$work/later/new" "$work/later/model-20.safetensors"
@@ -131,8 +131,8 @@ checks=$((checks + 1))
 
 # A damaged newest checkpoint is passed over with a warning; with no valid one there is no precision.
 trains --train-dir "$work/later" --run-once
-grep -q '^step 20: ' "$work/output" && grep -q '^warning: .*model-30.safetensors is cut short' "$work/output" || fail "the damaged file is not passed over"
-refuses "$work/later/model-30.safetensors is cut short" --checkpoint "$work/later/model-30.safetensors"
+grep -q '^step 20: ' "$work/output" && grep -q '^warning: .*model-30.safetensors is truncated' "$work/output" || fail "the damaged file is not passed over"
+refuses "$work/later/model-30.safetensors is truncated" --checkpoint "$work/later/model-30.safetensors"
 rm "$work/later/model-10.safetensors" "$work/later/model-20.safetensors"
 run --train-dir "$work/later" --run-once
 [ "$status" = 1 ] && grep -q "^cifar10_eval: the folder $work/later has no valid checkpoint$" "$work/errors" || fail "a damaged file alone"

@@ -32,11 +32,11 @@ refuses 'usage: predict CHECKPOINT.safetensors IMAGE...'
 refuses 'usage: predict' "$checkpoint"
 refuses '/no/such/file does not exist' /no/such/file "$image"
 refuses 'nothing.jpg does not exist' "$checkpoint" nothing.jpg
-refuses ' is not a JPEG image that can be read: ' "$checkpoint" "$checkpoint"
+refuses ' is not a readable JPEG image: ' "$checkpoint" "$checkpoint"
 head -c 300 "$image" >"$work/cut.jpg"
-refuses "$work/cut.jpg is not a JPEG image that can be read: " "$checkpoint" "$work/cut.jpg"
+refuses "$work/cut.jpg is not a readable JPEG image: " "$checkpoint" "$work/cut.jpg"
 head -c 3000 "$checkpoint" >"$work/cut.safetensors"
-refuses "$work/cut.safetensors is cut short" "$work/cut.safetensors" "$image"
+refuses "$work/cut.safetensors is truncated" "$work/cut.safetensors" "$image"
 refuses "$image" "$image" "$image"
 
 status=0

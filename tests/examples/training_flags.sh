@@ -151,7 +151,7 @@ for damage in cut_short flip_bit empty; do
     cp -r "$folder" "$work/damaged"
     $damage "$work/damaged/model-4.safetensors"
     trains "${base[@]}" --train-dir "$work/damaged" --max-steps 6 --resume
-    [ "$(grep -c "^warning: $work/damaged/model-4.safetensors is \(damaged\|cut short\)" "$work/output")" = 1 ] ||
+    [ "$(grep -c "^warning: $work/damaged/model-4.safetensors is \(damaged\|truncated\)" "$work/output")" = 1 ] ||
         fail "no warning of the damage $damage"
     grep -q "^resumed from $work/damaged/model-2.safetensors: step 2 comes next" "$work/output" || fail "not the next sound one after $damage"
     cmp "$work/damaged/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after $damage"

@@ -239,32 +239,31 @@ TEST_CASE("what a GPU's batches cannot be made of is refused") {
     const auto refusal = [&](BatchOptions options) {
         return message_of<Error>([&] { CudaBatches<TutorialAugmentation>(images, augment, options); });
     };
-    CHECK(refusal({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
+    CHECK(refusal({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
     CHECK(refusal({.batch_size = 11}) ==
-          "the global batch (1 replica of 11 samples) is larger than the data set random images, which has 10");
+          "the global batch (1 replica of 11 samples) is larger than the data set random images, which has 10 samples");
     CHECK(message_of<InvalidArgument>([&] {
               CudaBatches<TutorialAugmentation>(images, {.height = 9, .width = 6}, {.batch_size = 5});
           }) == "a crop of 9 x 6 cannot be cut out of images of 8 x 8");
     CudaContext context(0, {});
     CudaBatches<TutorialAugmentation> batches(images, augment, {.batch_size = 5, .replicas = 2});
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 2, context); }) ==
-          "there is no replica 2 of 2");
+          "replica 2 is out of range: the number of replicas is 2");
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(-1, 0, context); }) ==
-          "there is no step -1 in batches of 10 samples");
+          "step -1 is out of range for batches of 10 samples");
     CudaEvaluationBatches<CenterCrop> evaluation(images, {.height = 6, .width = 6}, 4);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(3, 0, context); }) ==
-          "there is no batch 3 of 3");
+          "batch 3 is out of range: the number of batches is 3");
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = evaluation(0, 1, context); }) ==
-          "there is no slot 1 of 1");
+          "slot 1 is out of range: the number of slots is 1");
     CHECK(message_of<InvalidArgument>([&] {
               CudaEvaluationBatches<CenterCrop>(images, {.height = 6, .width = 6}, 0);
-          }) == "a batch has at least 1 sample, not 0");
+          }) == "a batch must have at least 1 sample, not 0");
     constexpr CompileTimeMessage message = impl::cuda_transform_diagnostic<a_users::Own>();
-    CHECK(std::string_view(message.characters, message.size)
-              .ends_with(
-                  "Own is not made on a GPU: TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels are; "
-                  "PinnedUploader hands over what Prefetch "
-                  "makes with any other"));
+    CHECK(
+        std::string_view(message.characters, message.size)
+            .ends_with(
+                "Own cannot run on a GPU, but TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels can; for any other transform use PinnedUploader with Prefetch"));
     static_assert(impl::cuda_transform_diagnostic<RandomCropFlip>().empty());
 }
 
@@ -346,15 +345,15 @@ TEST_CASE("batches that cannot be handed over are refused") {
     TrainingBatches source(images, CenterCrop{.height = 6, .width = 6}, {.batch_size = 7});
     using Batches = PinnedUploader<decltype(source)>;
     CHECK(message_of<InvalidArgument>([&] { Batches(source, {.ahead = 0}); }) ==
-          "a replica has pinned memory for 1 to 64 batches, not 0");
+          "PinnedUploader's ahead must be 1 to 64 batches, not 0");
     CudaContext context(0, {});
     Batches batches(source);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 1, context); }) ==
-          "there is no replica 1 of 1");
+          "replica 1 is out of range: the number of replicas is 1");
     a_users::Mistaken mistaken;
     PinnedUploader<a_users::Mistaken> other(mistaken);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
-          "a batch has samples of 2 x 1, and their source announced 2 x 2");
+          "a batch has samples of 2 x 1, and their source declared 2 x 2");
 #ifndef __CUDACC__
     // A GPU that stands still.
     Batches waiting(source, {.ahead = 2, .patience_seconds = 0.01});

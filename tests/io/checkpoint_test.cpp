@@ -386,7 +386,7 @@ TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere
     for (std::size_t length = 0; length < whole.size(); ++length) {
         const std::string message = said(whole.substr(0, length));
         CAPTURE(length);
-        CHECK((message.starts_with("f is cut short") || message.starts_with("f is damaged")));
+        CHECK((message.starts_with("f is truncated") || message.starts_with("f is damaged")));
     }
     for (std::size_t i = 0; i < whole.size(); ++i) {
         for (const int wrong : {0x01, 0x20, 0x80, 0xFF}) {

@@ -123,7 +123,7 @@ TEST_CASE("A safetensors file that is cut short anywhere is refused with one sen
             CHECK(said.starts_with("f is "));
             CHECK(said.find('\n') == std::string::npos);
         }
-        CHECK(contains(refusal(whole.substr(0, whole.size() - 1)), "is cut short: 1 of the "));
+        CHECK(contains(refusal(whole.substr(0, whole.size() - 1)), "is truncated: 1 of the "));
         CHECK(contains(refusal(whole + "x"), "is damaged: it has 1 bytes after its last tensor"));
     }
 }
@@ -157,9 +157,9 @@ TEST_CASE("A file that does not exist, or is none, is one sentence") {
     CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path()); }) == folder.path() + " is not a file");
     CHECK(message_of<DataError>([&] { SafetensorsFile file("/dev/null"); }) == "/dev/null is not a file");
     CHECK(refusal("") ==
-          "f is cut short, or no safetensors file: it has 0 bytes, and the length of the header takes 8");
+          "f is truncated or is not a safetensors file: it has 0 bytes, and the length of the header takes 8");
     CHECK(refusal("\x89PNG 1234 bytes of something else") ==
-          "f is cut short, or no safetensors file: its header has 3689065059474886793 bytes, and 25 follow");
+          "f is truncated or is not a safetensors file: its header has 3689065059474886793 bytes, and 25 follow");
 }
 
 TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
@@ -169,7 +169,7 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
     CHECK(parse(safetensors("{}")).tensors().empty());
     CHECK(parse(safetensors("{\"__metadata__\":{}}")).metadata().empty());
 
-    const std::string at = " is damaged, or no safetensors file: at byte ";
+    const std::string at = " is damaged or is not a safetensors file: at byte ";
     CHECK(refusal(safetensors("")) == "f" + at + "0 of its header '{' is missing");
     CHECK(refusal(safetensors("{} x")) == "f" + at + "3 of its header more text follows where it should end");
     CHECK(contains(refusal(safetensors("{},{}")), "more text follows"));
@@ -224,7 +224,7 @@ TEST_CASE("Every byte of the data lies in exactly one tensor") {
     CHECK(refusal(two("b", "0,4", "0,4", 4)) == "f is damaged: two tensors share the byte 0 of its data");
     CHECK(refusal(two("b", "0,4", "5,9", 9)) == "f is damaged: no tensor has the byte 4 of its data");
     CHECK(refusal(two("b", "0,4", "4,8", 9)) == "f is damaged: it has 1 bytes after its last tensor");
-    CHECK(refusal(two("b", "0,4", "4,8", 7)) == "f is cut short: 1 of the 8 bytes of its tensors are missing");
+    CHECK(refusal(two("b", "0,4", "4,8", 7)) == "f is truncated: 1 of the 8 bytes of its tensors are missing");
     CHECK(refusal(two("a", "0,4", "4,8", 8)) == "f is damaged: it has two tensors named a");
     CHECK(refusal(two("\\u0061", "0,4", "4,8", 8)) == "f is damaged: it has two tensors named a");
 }

@@ -58,7 +58,7 @@ TEST_CASE("what cannot be trained is refused with a sentence that has the number
     CHECK(message({.replicas = 0}) == "a training has 1 to 1048576 replicas, not 0");
     CHECK(message({.replicas = -1}) == "a training has 1 to 1048576 replicas, not -1");
     CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas has 1 to 2 devices, not 3");
-    CHECK(message({.batch_size = 0}) == "a batch has at least 1 sample, not 0");
+    CHECK(message({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
     CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) ==
           "the other batch sizes are 1 to batch_size, 8, not 9");
     CHECK(message({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");

@@ -46,8 +46,8 @@ TEST_CASE("a batch of other extents is refused with both") {
     forgotten.size = 2;
     CHECK(refusal(forgotten) == "a batch has samples of no extents, and the network takes 6 x 6 x 3");
     CHECK(message_of<InvalidArgument>([] {
-              require_batch({samples, labels, 2, Shape{6, 6, 1}}, wanted, "their source announced");
-          }) == "a batch has samples of 6 x 6 x 1, and their source announced 6 x 6 x 3");
+              require_batch({samples, labels, 2, Shape{6, 6, 1}}, wanted, "their source declared");
+          }) == "a batch has samples of 6 x 6 x 1, and their source declared 6 x 6 x 3");
 }
 
 TEST_CASE("a batch with samples and a null pointer is refused, and an empty one is none") {

@@ -108,19 +108,21 @@ TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform tr
       options_(options),
       shape_(transform_.output(data.sample_shape())),
       order_(data.size(), options.seed) {
-    require(options.batch_size >= 1, "a batch has at least 1 sample, not ", options.batch_size);
-    require(options.replicas >= 1, "there is at least 1 replica, not ", options.replicas);
+    require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
+    require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
     require<DataError>(options.batch_size <= data.size() / options.replicas, "the global batch (", options.replicas,
                        options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size,
-                       " samples) is larger than the data set ", data.name(), ", which has ", data.size());
+                       " samples) is larger than the data set ", data.name(), ", which has ", data.size(),
+                       data.size() == 1 ? " sample" : " samples");
 }
 
 template <Dataset Data, SampleTransform<Data> Transform>
 void TrainingBatches<Data, Transform>::samples_at(std::int64_t step, int replica, std::int64_t begin,
                                                   std::span<SampleOfEpoch> places) const {
-    require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "there is no step ",
-            step, " in batches of ", global_batch_size(), " samples");
-    require(replica >= 0 && replica < options_.replicas, "there is no replica ", replica, " of ", options_.replicas);
+    require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "step ", step,
+            " is out of range for batches of ", global_batch_size(), " samples");
+    require(replica >= 0 && replica < options_.replicas, "replica ", replica,
+            " is out of range: the number of replicas is ", options_.replicas);
     order_.samples_at(step * global_batch_size() + replica * options_.batch_size + begin, places);
 }
 

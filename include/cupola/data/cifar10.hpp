@@ -43,8 +43,9 @@ inline constexpr std::size_t cifar10_classes = 10;
     for (const std::string& path : files) {
         const InputFile file(path);
         require<DataError>(file.size() > 0, path, " is empty");
-        require<DataError>(file.size() % cifar10_record == 0, path, " is cut short or is no CIFAR-10 file: its ",
-                           file.size(), " bytes are not a multiple of a record's ", cifar10_record);
+        require<DataError>(file.size() % cifar10_record == 0, path,
+                           " is truncated or is not a CIFAR-10 file: its size of ", file.size(),
+                           " bytes is not a multiple of the record size of ", cifar10_record, " bytes");
         records += file.size() / cifar10_record;
     }
     std::vector<std::uint8_t> pixels(records * 3 * cifar10_plane);
@@ -84,7 +85,7 @@ inline constexpr std::size_t cifar10_classes = 10;
     require<DataError>(impl::path_kind_of(path) != impl::PathKind::missing, path, " does not exist");
     const std::string folder = impl::cifar10_folder(path);
     require<DataError>(!folder.empty(), path,
-                       " holds neither data_batch_1.bin to data_batch_5.bin and test_batch.bin nor "
+                       " contains neither data_batch_1.bin to data_batch_5.bin and test_batch.bin nor "
                        "a folder cifar-10-batches-bin with them");
     std::vector<std::string> training;
     for (int i = 1; i <= 5; ++i) training.push_back(text(folder, "/data_batch_", i, ".bin"));

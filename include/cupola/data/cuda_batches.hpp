@@ -36,10 +36,9 @@ template <class Transform>
 [[nodiscard]] consteval CompileTimeMessage cuda_transform_diagnostic() {
     CompileTimeMessage message;
     if constexpr (!DrawsForKernels<Transform>) {
-        message
-            << short_type_name<Transform>()
-            << " is not made on a GPU: TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels are; PinnedUploader hands over "
-               "what Prefetch makes with any other";
+        message << short_type_name<Transform>()
+                << " cannot run on a GPU, but TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels can; "
+                   "for any other transform use PinnedUploader with Prefetch";
     }
     return message;
 }
@@ -152,8 +151,8 @@ public:
         : images_(&images),
           batch_size_(batch_size),
           samples_(images, std::move(transform), std::min(batch_size, images.size())) {
-        require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
-        require(slots >= 1, "batches are asked for by at least 1 slot, not ", slots);
+        require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
+        require(slots >= 1, "there must be at least 1 slot, not ", slots);
         samples_.provide_slots(slots);
     }
     CudaEvaluationBatches(const ImageSet&&, Transform, std::int64_t,
@@ -169,13 +168,13 @@ public:
     [[nodiscard]] std::int64_t count() const { return (images_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.
     [[nodiscard]] std::int64_t size_of(std::int64_t index) const {
-        require(index >= 0 && index < count(), "there is no batch ", index, " of ", count());
+        require(index >= 0 && index < count(), "batch ", index, " is out of range: the number of batches is ", count());
         return std::min(batch_size_, images_->size() - index * batch_size_);
     }
 
     /// Queues batch `index` on the context's GPU; work that is queued after the slot's next batch must not use it.
     BatchView operator()(std::int64_t index, int slot, CudaContext& context) {
-        require(slot >= 0 && slot < slots(), "there is no slot ", slot, " of ", slots());
+        require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
         const std::int64_t size = size_of(index);
         impl::CudaBatchBuffer& buffer = samples_.begin(context, slot);
         samples_.queue(context, slot, 0, size, impl::NextPlaces{.first = index * batch_size_});

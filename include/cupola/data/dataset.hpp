@@ -61,11 +61,12 @@ public:
         constexpr std::int64_t max_extent = 65'535;
         require<DataError>(shape.rank == 3 && (shape.channels() == 1 || shape.channels() == 3), name_,
                            " has images of ", to_string(shape),
-                           "; images are height x width x 1 (grey) or 3 (red, green, blue)");
+                           "; images must be height x width x 1 (grey) or 3 (red, green, blue)");
         const std::int64_t height = shape.height(), width = shape.width();
         require<DataError>(height >= 1 && width >= 1 && height <= max_extent && width <= max_extent, name_,
-                           " has images of ", height, " x ", width, " pixels; 1 to ", max_extent,
-                           " each way are possible");
+                           " has images of ", height, " x ", width, " pixels; height and width must be 1 to ",
+                           max_extent);
+
         require<DataError>(!labels_.empty(), name_, " has no images");
         require<DataError>(pixels_.size() == labels_.size() * static_cast<std::size_t>(shape_.size()), name_, " has ",
                            labels_.size(), " labels and ", pixels_.size(), " bytes of pixels; images of ",

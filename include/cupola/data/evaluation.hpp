@@ -24,8 +24,8 @@ public:
           transform_(std::move(transform)),
           batch_size_(batch_size),
           shape_(transform_.output(data.sample_shape())) {
-        require(batch_size >= 1, "a batch has at least 1 sample, not ", batch_size);
-        require(slots >= 1, "batches are asked for by at least 1 slot, not ", slots);
+        require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
+        require(slots >= 1, "there must be at least 1 slot, not ", slots);
         provide_slots(slots);
     }
     EvaluationBatches(const Data&&, Transform, std::int64_t, int = 1) = delete;  // a temporary dies at once
@@ -42,14 +42,14 @@ public:
     [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
     /// Samples of batch `index`.
     [[nodiscard]] std::int64_t size_of(std::int64_t index) const {
-        require(index >= 0 && index < count(), "there is no batch ", index, " of ", count());
+        require(index >= 0 && index < count(), "batch ", index, " is out of range: the number of batches is ", count());
         return std::min(batch_size_, data_->size() - index * batch_size_);
     }
 
     /// Batch `index`, prepared by the context's team; valid until the slot asks for another.
     template <class Context>
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
-        require(slot >= 0 && slot < slots(), "there is no slot ", slot, " of ", slots());
+        require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
         const std::int64_t size = size_of(index);
         const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(slot)];
         impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {

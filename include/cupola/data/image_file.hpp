@@ -27,7 +27,8 @@ struct Image {
 /// Reads an image, and converts it to 1 or 3 channels. Throws DataError where the file is not there or cannot be read as an
 /// image.
 [[nodiscard]] inline Image read_image(const std::string& path, int channels = 3) {
-    require(channels == 1 || channels == 3, "an image has 1 channel (grey) or 3 (red, green, blue), not ", channels);
+    require(channels == 1 || channels == 3, "an image must have 1 channel (grey) or 3 (red, green, blue), not ",
+            channels);
     constexpr std::size_t max_bytes = std::size_t{1} << 28;
     impl::InputFile file(path);
     require<DataError>(file.size() <= max_bytes, path, " is larger than ", max_bytes, " bytes");
@@ -48,7 +49,8 @@ struct Image {
 /// those that it covers, or the one it lies in where the image is smaller. Throws InvalidArgument for an image without
 /// pixels, or with another number of them than its extents say.
 [[nodiscard]] inline Image fitted(const Image& image, std::int64_t height, std::int64_t width) {
-    require(height >= 1 && width >= 1, "an image has 1 pixel or more each way, not ", height, " x ", width);
+    require(height >= 1 && width >= 1, "the height and width of an image must be at least 1, not ", height, " x ",
+            width);
     require(image.height >= 1 && image.width >= 1 && image.channels >= 1 &&
                 static_cast<std::int64_t>(image.pixels.size()) == image.shape().size(),
             "an image of ", to_string(image.shape()), " has ", image.pixels.size(), " bytes of pixels");

@@ -83,7 +83,7 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
             format_of(name, bytes).decode(name, bytes, size, options.channels, pixels.data() + i * image_bytes);
         require<DataError>(own == size, name, " is ", own.height, " x ", own.width, " pixels, and ",
                            list.name_of(0, list.splits[0].files[0]), " is ", size.height, " x ", size.width,
-                           ": all images of a data set have one size");
+                           ": all images of a data set must have the same size");
         const auto at = std::lower_bound(split.classes.begin(), split.classes.end(), file.class_name);
         labels[i] = static_cast<std::int32_t>(at - split.classes.begin());
     });
@@ -100,8 +100,8 @@ void decode_in_parallel(std::size_t count, int workers, Function f) {
 [[nodiscard]] inline ImageData read_image_folder(const std::string& path, int workers = 1,
                                                  const ImageFolderOptions& options = {}) {
     require(options.channels == 1 || options.channels == 3,
-            "images have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
-    require(workers >= 1 && workers <= 1024, "images are decoded by 1 to 1024 threads, not ", workers);
+            "images must have 1 channel (grey) or 3 (red, green, blue), not ", options.channels);
+    require(workers >= 1 && workers <= 1024, "the number of decoding threads must be 1 to 1024, not ", workers);
     const impl::PathKind kind = impl::path_kind_of(path);
     require<DataError>(kind != impl::PathKind::missing, path, " does not exist");
     const bool folder = kind == impl::PathKind::folder;

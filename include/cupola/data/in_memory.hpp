@@ -63,7 +63,8 @@ private:
 
 template <class Context>
 BatchView InMemoryBatches::operator()(std::int64_t step, int replica, Context& context) {
-    require(replica >= 0 && replica < replicas(), "there is no replica ", replica, " of ", replicas());
+    require(replica >= 0 && replica < replicas(), "replica ", replica, " is out of range: the number of replicas is ",
+            replicas());
     const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(replica)];
     impl::fill_with_team(context, batch_size(), [&](std::int64_t begin, std::int64_t end) {
         source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());

@@ -67,9 +67,9 @@ class PinnedUploader {
 public:
     explicit PinnedUploader(Source& source, PinnedUploaderOptions options = {})
         : source_(&source), options_(options), batch_size_(source.batch_size()), sample_shape_(source.sample_shape()) {
-        require(options.ahead >= 1 && options.ahead <= max_ahead, "a replica has pinned memory for 1 to ", max_ahead,
+        require(options.ahead >= 1 && options.ahead <= max_ahead, "PinnedUploader's ahead must be 1 to ", max_ahead,
                 " batches, not ", options.ahead);
-        require(options.patience_seconds > 0, "the host waits for a GPU for more than 0 s, not ",
+        require(options.patience_seconds > 0, "PinnedUploader's patience_seconds must be more than 0, not ",
                 options.patience_seconds);
         rings_.resize(static_cast<std::size_t>(replicas()));
     }
@@ -82,7 +82,8 @@ public:
     /// Queues the copy of the batch of a step and replica; work that is queued after this replica's next batch must not
     /// use it. Throws the exceptions of the source, and DeviceError if the GPU does not make a copy in time.
     BatchView operator()(std::int64_t step, int replica, CudaContext& context) {
-        require(replica >= 0 && replica < replicas(), "there is no replica ", replica, " of ", replicas());
+        require(replica >= 0 && replica < replicas(), "replica ", replica,
+                " is out of range: the number of replicas is ", replicas());
         Ring& ring = rings_[static_cast<std::size_t>(replica)];
         if (ring.ordinal != context.ordinal()) provide(ring, context, replica, step);
         Pinned& pinned = ring.buffers[ring.next];
@@ -143,8 +144,8 @@ private:
             impl::CallingThread thread;
             const BatchView batch = (*source_)(step, replica, thread);
             require(batch.size >= 1 && batch.size <= batch_size_, "a batch of step ", step, " has ", batch.size,
-                    " samples; 1 to ", batch_size_, " were announced");
-            require_batch(batch, sample_shape_, "their source announced");
+                    " samples; its source declared 1 to ", batch_size_);
+            require_batch(batch, sample_shape_, "their source declared");
             std::memcpy(pinned.samples(), batch.samples,
                         static_cast<std::size_t>(batch.size * sample_shape_.size()) * sizeof(float));
             std::memcpy(pinned.labels, batch.labels, static_cast<std::size_t>(batch.size) * sizeof(std::int32_t));

@@ -39,8 +39,8 @@ class Prefetch {
 public:
     explicit Prefetch(Source source, PrefetchOptions options = {})
         : source_(std::move(source)), batch_size_(source_.batch_size()), replicas_(source_.replicas()) {
-        require(options.workers >= 0 && options.workers <= max_workers, "batches are prepared by 0 to ", max_workers,
-                " workers, not ", options.workers);
+        require(options.workers >= 0 && options.workers <= max_workers, "the number of prefetch workers must be 0 to ",
+                max_workers, ", not ", options.workers);
         const int ahead = options.workers == 0 ? 1 : 2;
         queues_.resize(static_cast<std::size_t>(replicas_));
         for (Queue& queue : queues_) {
@@ -68,12 +68,13 @@ public:
     /// preparation, and InvalidArgument for a step that is neither this replica's current nor its next.
     template <class Context>
     BatchView operator()(std::int64_t step, int replica, Context& context) {
-        require(replica >= 0 && replica < replicas_, "there is no replica ", replica, " of ", replicas_);
+        require(replica >= 0 && replica < replicas_, "replica ", replica,
+                " is out of range: the number of replicas is ", replicas_);
         Queue& queue = queues_[static_cast<std::size_t>(replica)];
         std::unique_lock lock(mutex_);
         if (!started_) start_at(step);
         require((queue.holds && step == queue.asked) || step == queue.asked + 1, "replica ", replica,
-                " asked for the batch of step ", step, "; its next one is step ", queue.asked + 1);
+                " requested the batch of step ", step, "; its next one is step ", queue.asked + 1);
         Slot& slot = queue.slot_of(step);
         if (step != queue.asked) {
             if (queue.holds) queue.slot_of(queue.asked).state = State::empty;
@@ -114,7 +115,7 @@ private:
     };
 
     void start_at(std::int64_t step) {
-        require(step >= 0, "there is no step ", step);
+        require(step >= 0, "a step must be at least 0, not ", step);
         started_ = true;
         for (Queue& queue : queues_) {
             queue.asked = step - 1;

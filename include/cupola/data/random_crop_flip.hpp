@@ -62,8 +62,8 @@ struct RandomCropFlip {
     /// below 0.
     [[nodiscard]] Shape output(const Shape& input) const {
         constexpr std::int64_t limit = 1 << 14;
-        require(input.rank == 3, "images are height x width x channels, not ", to_string(input));
-        require(padding >= 0 && padding <= limit, "an image is padded with 0 to ", limit, " zeros on each side, not ",
+        require(input.rank == 3, "images must be height x width x channels, not ", to_string(input));
+        require(padding >= 0 && padding <= limit, "the padding must be 0 to ", limit, " pixels on each side, not ",
                 padding);
         return input;
     }

@@ -86,14 +86,15 @@ CUPOLA_INLINE void shuffle(std::span<std::uint32_t> order, std::uint64_t seed, s
 
 CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed)
     : size_(size), seed_(seed), cache_(std::make_unique<Cache>()) {
-    require(size >= 1 && size <= max_size, "a data set of ", size, " samples cannot be shuffled; 1 to ", max_size,
-            " can");
+    require(size >= 1 && size <= max_size, "a data set of ", size,
+            " samples cannot be shuffled: the number of samples must be 1 to ", max_size);
+
     for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
 }
 
 CUPOLA_INLINE void ShuffledOrder::samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const {
-    require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "place ", first,
-            " of the stream of samples is in no epoch of 0 to ", max_epoch);
+    require(first >= 0 && (first + static_cast<std::int64_t>(places.size())) / size_ <= max_epoch, "position ", first,
+            " of the sample stream is outside the epochs 0 to ", max_epoch);
     const std::scoped_lock lock(cache_->mutex);
     for (SampleOfEpoch& place : places) {
         const std::int64_t epoch = first / size_;

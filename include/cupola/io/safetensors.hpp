@@ -53,11 +53,11 @@ public:
     /// From bytes in memory; `path` is for messages.
     SafetensorsFile(std::string path, impl::FileBytes file) : path_(std::move(path)), file_(std::move(file)) {
         std::uint64_t length = 0;
-        require<DataError>(file_.size >= sizeof length, path_, " is cut short, or no safetensors file: it has ",
+        require<DataError>(file_.size >= sizeof length, path_, " is truncated or is not a safetensors file: it has ",
                            file_.size, " bytes, and the length of the header takes 8");
         std::memcpy(&length, file_.bytes.get(), sizeof length);
         require<DataError>(length <= file_.size - sizeof length, path_,
-                           " is cut short, or no safetensors file: its header has ", length, " bytes, and ",
+                           " is truncated or is not a safetensors file: its header has ", length, " bytes, and ",
                            file_.size - sizeof length, " follow");
         data_ = sizeof length + static_cast<std::size_t>(length);
         const std::string_view header(characters() + sizeof length, static_cast<std::size_t>(length));
@@ -102,7 +102,7 @@ private:
                                std::min(tensor.begin, at), " of its data");
             at = tensor.end;
         }
-        require<DataError>(at <= stored, path_, " is cut short: ", at - std::min(at, stored), " of the ", at,
+        require<DataError>(at <= stored, path_, " is truncated: ", at - std::min(at, stored), " of the ", at,
                            " bytes of its tensors are missing");
         require<DataError>(at == stored, path_, " is damaged: it has ", stored - at, " bytes after its last tensor");
     }

@@ -190,7 +190,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
-        require(replica >= 0 && replica < options.replicas, "there is no replica ", replica, " of ", options.replicas);
+        require(replica >= 0 && replica < options.replicas, "replica ", replica,
+                " is out of range: the number of replicas is ", options.replicas);
         const int device = parts_.set_.device_of(replica);
         const float* const row = parts_.set_.row(replica);
         std::vector<float> result = parts_.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });

@@ -66,7 +66,7 @@ TEST_CASE("an archive with a control character in a name is refused, so that a s
     for (const char* name : {"train/cat/a\nb.jpg", "train/c\x1b[2Jat/a.jpg", "train/\x7f/a.jpg"}) {
         write_archive(folder.path("a.tar"), std::map<std::string, Bytes>{{name, jpeg(8, 6, 1, 2, 3)}}, Packing::tar);
         CHECK(message_of<DataError>([&] { (void)impl::list_archive(folder.path("a.tar"), {}); }) ==
-              folder.path("a.tar") + " holds a file with a control character in its name");
+              folder.path("a.tar") + " contains a file with a control character in its name");
     }
 }
 
@@ -77,9 +77,9 @@ TEST_CASE("an archive with a name beyond all measure is refused with its length"
         const std::map<std::string, Bytes> files{{(longer ? "x" : "") + name, jpeg(8, 6, 1, 2, 3)}};
         write_archive(folder.path("a.tar"), files, Packing::tar);
         const std::string said = message_of<DataError>([&] { (void)impl::list_archive(folder.path("a.tar"), {}); });
-        CHECK(said == (longer
-                           ? folder.path("a.tar") + " holds a file with a name of 1025 bytes; at most 1024 are accepted"
-                           : "(no exception)"));
+        CHECK(said ==
+              (longer ? folder.path("a.tar") + " contains a file with a name of 1025 bytes; at most 1024 are accepted"
+                      : "(no exception)"));
     }
 }
 

@@ -47,5 +47,5 @@ TEST_CASE("a progressive JPEG of so many scans that it could take hours is refus
     const impl::ImageSize size = impl::jpeg_size("a.jpg", bytes);
     std::vector<std::uint8_t> pixels(16 * 16 * 3);
     CHECK(message_of<DataError>([&] { impl::decode_jpeg("a.jpg", bytes, size, 3, pixels.data()); }) ==
-          "a.jpg is not a JPEG image that can be read: it has more than 100 scans");
+          "a.jpg is not a readable JPEG image: it has more than 100 scans");
 }

@@ -60,19 +60,19 @@ TEST_CASE("a dictionary larger than the limit is refused before it is allocated"
     CHECK(impl::XzWalk(a).largest_dictionary() == 64 * mebibyte);
     CHECK(refusal(a) == "(no exception)");
     CHECK(refusal(a, {.dictionary_bytes = mebibyte}) ==
-          a + " asks for a dictionary of 67108864 bytes; at most 1048576 are accepted");
+          a + " needs a dictionary of 67108864 bytes; at most 1048576 are accepted");
     const std::string b = folder.write(
         "b", packed_tar(folder, [](archive* handle) { REQUIRE(archive_write_add_filter_lzma(handle) == ARCHIVE_OK); }));
     CHECK(impl::lzma_dictionary(b) == 8 * mebibyte);
     CHECK(refusal(b) == "(no exception)");
     CHECK(refusal(b, {.dictionary_bytes = mebibyte}) ==
-          b + " asks for a dictionary of 8388608 bytes; at most 1048576 are accepted");
+          b + " needs a dictionary of 8388608 bytes; at most 1048576 are accepted");
     // A file of a hundred bytes may ask for 4 GiB: the byte of the size in the first block's header.
     Bytes bytes = read_bytes(a);
     REQUIRE(bytes[14] == 0x21);
     bytes[16] = 40;
     CHECK(refusal(folder.write("c", bytes)) ==
-          folder.path("c") + " asks for a dictionary of 4294967295 bytes; at most 134217728 are accepted");
+          folder.path("c") + " needs a dictionary of 4294967295 bytes; at most 134217728 are accepted");
 }
 
 TEST_CASE("the dictionary of every stream of an xz file counts") {
@@ -109,7 +109,7 @@ TEST_CASE("an archive that is packed twice is unpacked once, and so refused") {
         archive_write_add_filter_gzip(handle);
         archive_write_add_filter_gzip(handle);
     };
-    CHECK(contains(refusal(folder.write("a", packed_tar(folder, twice))), "a is cut short or is no archive: "));
+    CHECK(contains(refusal(folder.write("a", packed_tar(folder, twice))), "a is truncated or is not an archive: "));
 }
 
 TEST_CASE("a zip that is packed by another method than deflate is refused") {
@@ -124,6 +124,6 @@ TEST_CASE("a zip that is packed by another method than deflate is refused") {
     bytes[text.find("PK\x01\x02") + 10] = lzma;
     const std::string said = refusal(folder.write("a.zip", bytes));
     CAPTURE(said);
-    CHECK(said.starts_with(folder.path("a.zip") + ": train/cat/a.jpg is packed as ZIP "));
-    CHECK(said.ends_with("(lzma); of a zip only deflated and stored files are read"));
+    CHECK(said.starts_with(folder.path("a.zip") + ": train/cat/a.jpg is compressed as ZIP "));
+    CHECK(said.ends_with("(lzma); in a zip archive only deflated and stored files are supported"));
 }

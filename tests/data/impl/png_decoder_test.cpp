@@ -80,16 +80,16 @@ TEST_CASE("a PNG that is cut short anywhere, or is none, is refused by its name"
     for (std::size_t length = 0; length < whole.size() - 12; ++length) {  // the last chunk says that it is the last
         CAPTURE(length);
         const std::string message = refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
-        CHECK(message.starts_with("a.png is not a PNG image that can be read: "));
+        CHECK(message.starts_with("a.png is not a readable PNG image: "));
     }
     for (std::size_t i = 8; i < whole.size() - 12; ++i) {
         CAPTURE(i);
         Bytes damaged = whole;
         damaged[i] ^= 0x20;
         const std::string message = refusal(damaged);
-        CHECK((message == "(no exception)" || message.starts_with("a.png is not a PNG image that can be read: ")));
+        CHECK((message == "(no exception)" || message.starts_with("a.png is not a readable PNG image: ")));
     }
-    CHECK(refusal({}).starts_with("a.png is not a PNG image that can be read: "));
+    CHECK(refusal({}).starts_with("a.png is not a readable PNG image: "));
 }
 
 TEST_CASE("a PNG with a colour profile that is none is read: only the pixels count") {
@@ -120,5 +120,5 @@ TEST_CASE("a folder may hold PNG and JPEG images, whatever their names' endings 
     write_all(folder, "other", files);
     CHECK(message_of<DataError>([&] { (void)read_image_folder(folder.path("other")); }) ==
           folder.path("other") + ": test/dog/2.png is 1 x 2 pixels, and " + folder.path("other") +
-              ": train/cat/0.jpg is 8 x 6: all images of a data set have one size");
+              ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size");
 }

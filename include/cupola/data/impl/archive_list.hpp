@@ -62,14 +62,14 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     archive* const handle = opened.handle.get();
     const char* raw = archive_entry_pathname(entry);
     if (raw == nullptr) raw = archive_entry_pathname_utf8(entry);
-    require<DataError>(raw != nullptr, list.path, " holds a file whose name cannot be read");
+    require<DataError>(raw != nullptr, list.path, " contains a file whose name cannot be read");
     const std::string path(raw);
     // A message that contains the name stays one line of bounded length.
     constexpr std::size_t longest_name = 1024;
-    require<DataError>(path.size() <= longest_name, list.path, " holds a file with a name of ", path.size(),
+    require<DataError>(path.size() <= longest_name, list.path, " contains a file with a name of ", path.size(),
                        " bytes; at most ", longest_name, " are accepted");
     require<DataError>(std::ranges::none_of(path, is_control), list.path,
-                       " holds a file with a control character in its name");
+                       " contains a file with a control character in its name");
     const ArchivePath at = parse_archive_path(path);
     const bool folder = archive_entry_filetype(entry) == AE_IFDIR;
     const bool hidden = at.class_name.starts_with('.') || at.file.starts_with('.') || at.prefix.starts_with('.') ||
@@ -78,7 +78,7 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     ImageList::Split& split = list.splits[at.split];
     const bool first = !list.splits[0].found && !list.splits[1].found;
     if (first) list.prefix = at.prefix;
-    require<DataError>(first || at.prefix == list.prefix, list.path, " holds more than one data set: ", path,
+    require<DataError>(first || at.prefix == list.prefix, list.path, " contains more than one data set: ", path,
                        " is not below '", list.prefix, "'");
     split.found = true;
     if (at.class_name.empty() || (at.file.empty() && !folder))
@@ -87,7 +87,7 @@ inline void add_entry(ImageList& list, const OpenArchive& opened, archive_entry*
     if (at.file.empty()) return;
     const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
     require<DataError>(plain && !at.deeper && image_ending(at.file) != nullptr, list.path, ": ", path, " is not a ",
-                       image_endings_text(), " file; a class folder holds nothing else");
+                       image_endings_text(), " file; a class folder may contain nothing else");
     require<DataError>(list.splits[0].files.size() + list.splits[1].files.size() < limits.files, list.path,
                        " has more than ", limits.files, " files");
     check_method(list.path, path, handle);
@@ -123,7 +123,7 @@ inline void check_end_of_tar(const std::string& path, const OpenArchive& opened)
         file.read(last, end_mark);
         for (const std::uint8_t byte : last) ended = ended && byte == 0;
     }
-    require<DataError>(ended, path, " is cut short: the end mark of a tar archive is missing");
+    require<DataError>(ended, path, " is truncated: the end-of-archive marker of the tar file is missing");
 }
 
 /// While it lives, the calling thread's characters are UTF-8. libarchive converts names to the thread's character set

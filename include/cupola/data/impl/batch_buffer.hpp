@@ -44,7 +44,7 @@ private:
     static std::unique_ptr<T[], Free> allocate(std::int64_t count) {
         const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
         void* memory = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
-        require<OutOfMemory>(memory != nullptr, "a batch needs ", bytes_text(bytes), ", which the system refused");
+        require<OutOfMemory>(memory != nullptr, "a batch needs ", bytes_text(bytes), ", which could not be allocated");
         return std::unique_ptr<T[], Free>(static_cast<T*>(memory));
     }
 

@@ -51,7 +51,7 @@ public:
         struct stat status {};
         const bool regular = fstat(handle_, &status) == 0 && S_ISREG(status.st_mode);
         if (!regular) close(handle_);
-        require<DataError>(regular, path_, " is not a file");
+        require<DataError>(regular, path_, " is not a regular file");
         size_ = static_cast<std::size_t>(status.st_size);
     }
     InputFile(const InputFile&) = delete;
@@ -66,7 +66,7 @@ public:
             const ssize_t got = ::read(handle_, to, count);
             if (got < 0 && errno == EINTR) continue;
             if (got < 0) throw_file_error(path_, errno);
-            require<DataError>(got > 0, path_, " is cut short: ", count, " of its ", size_, " bytes are missing");
+            require<DataError>(got > 0, path_, " is truncated: ", count, " of its ", size_, " bytes are missing");
             to += got;
             count -= static_cast<std::size_t>(got);
         }

@@ -30,7 +30,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
             for (const std::string& name : names_in(folder)) {
                 require<DataError>(
                     image_ending(name) != nullptr && path_kind_of(text(folder, '/', name)) != PathKind::folder, folder,
-                    '/', name, " is not a ", image_endings_text(), " file; a class folder holds nothing else");
+                    '/', name, " is not a ", image_endings_text(), " file; a class folder may contain nothing else");
                 require<DataError>(++count <= limits.files, path, " has more than ", limits.files, " files");
                 split.files.push_back({class_name, name, 0, 0});
             }

@@ -77,10 +77,10 @@ inline void sort_and_check(ImageList& list) {
         for (std::size_t i = 1; i < split.files.size(); ++i) {
             const ImageFile &one = split.files[i - 1], &other = split.files[i];
             require<DataError>(one.class_name != other.class_name || one.name != other.name, list.name_of(s, other),
-                               " is there twice");
+                               " appears twice");
         }
         require<DataError>(split.classes.size() >= 2, list.path, " has ", split.classes.size(), " class folders in ",
-                           split_names[s], "/; to tell classes apart takes at least 2");
+                           split_names[s], "/; classification needs at least 2");
         std::size_t file = 0;
         for (const std::string& name : split.classes) {
             const std::size_t first = file;

@@ -85,7 +85,7 @@ inline bool read_jpeg(JpegReader& reader, const std::uint8_t* bytes, std::size_t
     JpegReader reader;
     ImageSize size;
     const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, {}, 3, nullptr);
-    require<DataError>(done, name, " is not a JPEG image that can be read: ", static_cast<const char*>(reader.message));
+    require<DataError>(done, name, " is not a readable JPEG image: ", static_cast<const char*>(reader.message));
     return size;
 }
 
@@ -96,7 +96,7 @@ inline ImageSize decode_jpeg(const std::string& name, std::span<const std::uint8
     JpegReader reader;
     ImageSize size;
     const bool done = read_jpeg(reader, bytes.data(), bytes.size(), size, expected, channels, to);
-    require<DataError>(done, name, " is not a JPEG image that can be read: ", static_cast<const char*>(reader.message));
+    require<DataError>(done, name, " is not a readable JPEG image: ", static_cast<const char*>(reader.message));
     return size;
 }
 

@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(Work::threads) phases_kernel(const __grid_cons
 /// Queues `blocks` blocks of it.
 template <class Work>
 void launch_phases(const CudaContext& context, std::int64_t blocks, const Work& work) {
-    static_assert(sizeof(Work) <= 4096, "what every driver takes as a kernel's arguments");
+    static_assert(sizeof(Work) <= 4096, "the arguments of a kernel may take at most 4096 bytes with older drivers");
     if (blocks <= 0) return;
     constexpr std::int64_t limit = std::numeric_limits<int>::max();
-    require(blocks <= limit, "a kernel has at most ", limit, " blocks, not ", blocks);
+    require(blocks <= limit, "a kernel can have at most ", limit, " blocks, not ", blocks);
     launch_kernel(phases_kernel<Work>, static_cast<unsigned>(blocks), Work::threads, context.stream(), work);
 }
 

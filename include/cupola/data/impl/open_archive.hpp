@@ -37,13 +37,13 @@ using Archive = std::unique_ptr<archive, FreeArchive>;
     const char* said = archive_error_string(handle);
     std::string reason = said == nullptr ? "no reason given" : said;
     std::erase_if(reason, is_control);  // some of its messages end a line
-    throw DataError(text(path, " is cut short or is no archive: ", reason,
+    throw DataError(text(path, " is truncated or is not an archive: ", reason,
                          "; expected a tar or zip of train/<class>/ and test/<class>/ with images"));
 }
 
 [[nodiscard]] inline Archive new_archive(const std::string& path) {
     Archive handle(archive_read_new());
-    require<OutOfMemory>(handle != nullptr, "libarchive had no memory to read ", path);
+    require<OutOfMemory>(handle != nullptr, "libarchive could not allocate memory to read ", path);
     return handle;
 }
 
@@ -73,7 +73,7 @@ inline void check_dictionary(const std::string& path, int filter, const ImageFol
     const std::uint64_t bytes = filter == ARCHIVE_FILTER_XZ     ? XzWalk(path).largest_dictionary()
                                 : filter == ARCHIVE_FILTER_LZMA ? lzma_dictionary(path)
                                                                 : 0;
-    require<DataError>(bytes <= limits.dictionary_bytes, path, " asks for a dictionary of ", bytes, " bytes; at most ",
+    require<DataError>(bytes <= limits.dictionary_bytes, path, " needs a dictionary of ", bytes, " bytes; at most ",
                        limits.dictionary_bytes, " are accepted");
 }
 
@@ -168,8 +168,8 @@ inline void check_method(const std::string& path, const std::string& name, archi
     const std::string_view method(format);
     const bool usual =
         method.find("(deflation)") != std::string_view::npos || method.find("(uncompressed)") != std::string_view::npos;
-    require<DataError>(usual, path, ": ", name, " is packed as ", method,
-                       "; of a zip only deflated and stored files are read");
+    require<DataError>(usual, path, ": ", name, " is compressed as ", method,
+                       "; in a zip archive only deflated and stored files are supported");
 }
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

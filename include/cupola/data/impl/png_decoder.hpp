@@ -44,7 +44,7 @@ private:
     /// Warnings are about what the pixels do not need: a colour profile that many programs write wrong, a date.
     void check(int done) const {
         require<DataError>(done != 0, name_,
-                           " is not a PNG image that can be read: ", static_cast<const char*>(image_.message));
+                           " is not a readable PNG image: ", static_cast<const char*>(image_.message));
     }
 
     const std::string& name_;

@@ -78,7 +78,8 @@ public:
 
     template <class... Parts>
     [[noreturn]] void fail(const Parts&... parts) const {
-        throw DataError(text(file_, " is damaged, or no safetensors file: at byte ", at_, " of its header ", parts...));
+        throw DataError(
+            text(file_, " is damaged or is not a safetensors file: at byte ", at_, " of its header ", parts...));
     }
 
 private:

@@ -58,7 +58,7 @@ private:
         const ssize_t count = read(file.get(), result.bytes.get() + done, result.size - done);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) refuse(errno);
-        require<DataError>(count > 0, path, " is cut short: ", result.size - done, " of its ", result.size,
+        require<DataError>(count > 0, path, " is truncated: ", result.size - done, " of its ", result.size,
                            " bytes are missing");
         done += static_cast<std::size_t>(count);
     }

@@ -35,7 +35,7 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
     require(o.replicas >= 1 && o.replicas <= limit, "a training has 1 to ", limit, " replicas, not ", o.replicas);
     require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
             " devices, not ", o.devices);
-    require(o.batch_size >= 1, "a batch has at least 1 sample, not ", o.batch_size);
+    require(o.batch_size >= 1, "a batch must have at least 1 sample, not ", o.batch_size);
     for (const std::int64_t size : o.other_batch_sizes) {
         require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size,
                 ", not ", size);

@@ -131,7 +131,8 @@ public:
     /// `count` floats from the address that `place` returns for a device, read by that device's thread.
     template <class Place>
     [[nodiscard]] std::vector<float> copied(std::int64_t count, int only, Place&& place) {
-        require(only >= 0 && only < setup_.devices, "there is no device ", only, " of ", setup_.devices);
+        require(only >= 0 && only < setup_.devices, "device ", only, " is out of range: the number of devices is ",
+                setup_.devices);
         std::vector<float> result(static_cast<std::size_t>(count));
         threads_.run([&](int device) {
             if (device != only) return;
