@@ -2,7 +2,7 @@
 //
 // A device without a way to bring numbers to it.
 //
-// expect: Bare is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)
+// expect: Bare is not a device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* from, std::size_t)
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

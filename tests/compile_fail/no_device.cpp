@@ -2,7 +2,7 @@
 //
 // Something in the device's place that is none.
 //
-// expect: HostContext is no device: it lacks `static constexpr std::string_view name`
+// expect: HostContext is not a device: it lacks `static constexpr std::string_view name`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -81,7 +81,7 @@ TEST_CASE("constants that do not fit are refused with the bytes that there are")
     constants.write(Five{});
     constants.write(1.0F);
     CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) ==
-          "the constants of the optimiser's step need more than the 48 bytes that there are: number 2 ends at byte 64");
+          "the constants of the optimiser's step need more than their 48 bytes of memory: constant 2 ends at byte 64");
 }
 
 TEST_CASE("a step whose constants are others than the first's is refused, and so is an update that takes others") {
@@ -92,7 +92,8 @@ TEST_CASE("a step whose constants are others than the first's is refused, and so
     constants.write(Five{});
     CHECK(constants.values().size() == 48);
 
-    const char* const captured = "a step on Cuda is captured once, and the next are to launch the same";
+    const char* const captured =
+        "a step on Cuda is captured once and then repeated, so its constants must stay the same in number and type";
     const std::string other =
         text("constant 0 of the optimiser's step is Five, and was Three in the first: ", captured);
     const std::string more = text("the optimiser has more constants in this step than the 2 of the first: ", captured);
@@ -127,5 +128,5 @@ TEST_CASE("an arena without memory refuses the first constant") {
     StepConstants constants{CudaArena()};
     constants.begin();
     CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) ==
-          "the constants of the optimiser's step need more than the 0 bytes that there are: number 0 ends at byte 16");
+          "the constants of the optimiser's step need more than their 0 bytes of memory: constant 0 ends at byte 16");
 }

@@ -44,9 +44,8 @@ TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is firs
         CHECK(
             message ==
             text(
-                "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a "
-                "driver for CUDA ",
-                CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, ", and the device Host needs neither"));
+                "no NVIDIA driver was found, or it could not be loaded; a training on Cuda needs a GPU with a driver for CUDA ",
+                CUDART_VERSION / 1000, '.', CUDART_VERSION % 1000 / 10, "; a training on Host needs neither"));
     }
     CHECK(message_of<DeviceError>([] { CudaContext(0, {}); }) == message);
     CHECK(message_of<DeviceError>([] { static_cast<void>(Cuda::available_memory()); }) == message);

@@ -106,17 +106,18 @@ static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(63) == 64 && aligne
 TEST_CASE("a type that is no device is told the first part that it lacks") {
     CHECK(diagnostic_of<Complete>().empty());
     CHECK(diagnostic_of<WithoutName>() ==
-          "WithoutName is no device: it lacks `static constexpr std::string_view name`");
-    CHECK(diagnostic_of<ContextWithoutTeam>() ==
-          "ContextWithoutTeam is no device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
-          "Options&) and has `ordinal()`, `team()` and `own_thread(int devices)`");
+          "WithoutName is not a device: it lacks `static constexpr std::string_view name`");
+    CHECK(
+        diagnostic_of<ContextWithoutTeam>() ==
+        "ContextWithoutTeam is not a device: it lacks `Options`, or a `Context` that is made from (int ordinal, const "
+        "Options&) and has `ordinal()`, `team()` and `own_thread(int devices)`");
     CHECK(
         diagnostic_of<UnnamedArena>() ==
-        "UnnamedArena is no device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
+        "UnnamedArena is not a device: it lacks an `Arena` that is made from (bytes, name) with `data()` and `size()`, or "
         "`available_memory()`");
     CHECK(
         diagnostic_of<OneWay>() ==
-        "OneWay is no device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
+        "OneWay is not a device: it lacks `copy_from_host` or `copy_to_host` of (Context&, std::byte* to, const std::byte* "
         "from, std::size_t)");
 }
 

@@ -45,9 +45,9 @@ TEST_CASE("a host device refuses numbers of threads that make no sense") {
     const auto message = [](int threads) {
         return message_of<InvalidArgument>([&] { HostContext(0, {.threads = threads}); });
     };
-    CHECK(message(0) == "a host device has 1 to 4096 threads, not 0");
-    CHECK(message(-3) == "a host device has 1 to 4096 threads, not -3");
-    CHECK(message(1'000'000) == "a host device has 1 to 4096 threads, not 1000000");
+    CHECK(message(0) == "a host device must have 1 to 4096 threads, not 0");
+    CHECK(message(-3) == "a host device must have 1 to 4096 threads, not -3");
+    CHECK(message(1'000'000) == "a host device must have 1 to 4096 threads, not 1000000");
 }
 
 TEST_CASE("a context has the ordinal and the threads that it was made with") {
@@ -120,7 +120,7 @@ TEST_CASE("contexts of different sizes work at the same time in threads of their
 TEST_CASE("child: two threads where OMP_THREAD_LIMIT allows one" * doctest::skip()) {
     CHECK_NOTHROW(HostContext(0, {.threads = 1}));
     CHECK(message_of<DeviceError>([] { HostContext(7, {.threads = 2}); }) ==
-          "host device 7 asked for 2 OpenMP threads and was given 1; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this "
+          "host device 7 requested 2 OpenMP threads and got 1; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this "
           "process");
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("a team that the OpenMP runtime cuts short is refused") {
 TEST_CASE("child: four threads where OMP_THREAD_LIMIT allows three" * doctest::skip()) {
     CHECK_NOTHROW(HostContext(0, {.threads = 3}));
     CHECK(contains(message_of<DeviceError>([] { HostContext(0, {.threads = 4}); }),
-                   "asked for 4 OpenMP threads and was given 3"));
+                   "requested 4 OpenMP threads and got 3"));
 }
 
 TEST_CASE("a team that is cut short by one is refused as well") {
@@ -195,7 +195,7 @@ TEST_CASE("a moved arena keeps its memory, and the one it came from is empty") {
 
 TEST_CASE("memory that no system has is refused with a sentence that says what it was for") {
     CHECK(message_of<OutOfMemory>([] { HostArena(std::size_t{1} << 60, "the activations of device 0"); }) ==
-          "the activations of device 0 need 1152921504.6 GB, which the system refused");
+          "the activations of device 0 need 1152921504.6 GB, which could not be allocated");
     CHECK_THROWS_AS(HostArena(~std::size_t{0}, "x"), OutOfMemory);
 }
 

@@ -41,21 +41,21 @@ TEST_CASE("choices come back from their text, sorted by key") {
 TEST_CASE("a text that is none is refused with its name and line") {
     CHECK(refusal("") == "plans.txt is empty");
     CHECK(refusal("cupola plan choices 2\n") == "plans.txt does not begin with \"cupola plan choices 1\"");
-    CHECK(refusal(head + "a\t1\nb\t2") == "plans.txt is cut off in line 3");
-    const std::string form = ", is not a key, a tab, an engine's number and its knobs as number=number";
+    CHECK(refusal(head + "a\t1\nb\t2") == "plans.txt is truncated in line 3");
+    const std::string form = ": expected a key, a tab, the number of an engine and its knobs as number=number";
     for (const char* line : {"a 1", "\t1", "a\t", "a\tx", "a\t1 ", "a\t1 2", "a\t1 2=", "a\t1 2=3,4=5", "a\t1x",
                              "a\t99999999999999999999", ""}) {
         CAPTURE(line);
         CHECK(refusal(head + "z\t1\n" + line + "\n") == "plans.txt, line 3" + form);
     }
-    CHECK(refusal(head + "a\t1\na\t2\n") == "plans.txt, line 3, has a key that an earlier line has");
+    CHECK(refusal(head + "a\t1\na\t2\n") == "plans.txt, line 3: the key is that of an earlier line");
 }
 
 TEST_CASE("a key is one line without tabs") {
     PlanChoices choices;
     for (const char* key : {"", "a\tb", "a\nb", "a\rb"}) {
         CHECK(message_of<InvalidArgument>([&] { choices.set(key, {}); }) ==
-              "a plan's key is one line without tabs, and not empty");
+              "the key of a plan must be one non-empty line without tabs");
     }
     CHECK(choices.size() == 0);
 }

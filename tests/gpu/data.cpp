@@ -260,10 +260,10 @@ TEST_CASE("what a GPU's batches cannot be made of is refused") {
               CudaEvaluationBatches<CenterCrop>(images, {.height = 6, .width = 6}, 0);
           }) == "a batch must have at least 1 sample, not 0");
     constexpr CompileTimeMessage message = impl::cuda_transform_diagnostic<a_users::Own>();
-    CHECK(
-        std::string_view(message.characters, message.size)
-            .ends_with(
-                "Own cannot run on a GPU, but TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels can; for any other transform use PinnedUploader with Prefetch"));
+    CHECK(std::string_view(message.characters, message.size)
+              .ends_with(
+                  "Own cannot run on a GPU, but TutorialAugmentation, RandomCropFlip, CenterCrop and ScaledPixels can; "
+                  "for any other transform use PinnedUploader with Prefetch"));
     static_assert(impl::cuda_transform_diagnostic<RandomCropFlip>().empty());
 }
 

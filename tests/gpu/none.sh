@@ -10,7 +10,7 @@ output=$("$@" 2>&1)
 status=$?
 version='[0-9]+\.[0-9]+'
 for sentence in \
-    "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA $version, and the device Host needs neither" \
+    "no NVIDIA driver was found, or it could not be loaded; a training on Cuda needs a GPU with a driver for CUDA $version; a training on Host needs neither" \
     "the NVIDIA driver of this machine is for CUDA $version, and this program was built with CUDA $version: install a newer driver" \
     "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES may hide them\)"; do
     if [ "$status" -eq "$expected" ] && [[ $output =~ ^$before:\ $sentence$ ]]; then

@@ -61,7 +61,7 @@ TEST_CASE("what cannot be trained is refused with a sentence that has the number
     CHECK(message({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
     CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) ==
           "the other batch sizes are 1 to batch_size, 8, not 9");
-    CHECK(message({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
+    CHECK(message({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");
     CHECK(message({.initializers = {{"conv9.weight", constant(0)}}}) ==
           "an initialiser is given for conv9.weight, which the network does not have");
 }

@@ -284,7 +284,7 @@ TEST_CASE("options that cannot be, files that are not there and other networks a
     CHECK(refused({.max_batch = 1'000'001}) == "the largest batch has 1 to 1000000 samples, not 1000001");
     CHECK(refused({.streams = 0}) == "there are 1 to 4096 streams, not 0");
     CHECK(refused({.streams = 5000}) == "there are 1 to 4096 streams, not 5000");
-    CHECK(refused({.device = {.threads = 0}}) == "a host device has 1 to 4096 threads, not 0");
+    CHECK(refused({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");
     CHECK(contains(message_of<DataError>([] { (void)Predictor<Net>("/no/such/file"); }), "/no/such/file"));
     const TemporaryFile file;
     write_checkpoint(file.path, Net::layers, trained.checkpoint);

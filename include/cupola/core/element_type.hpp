@@ -111,7 +111,7 @@ enum class ElementType : std::uint8_t { float32, bfloat16, float16, int32, uint8
 
 template <class T>
 inline constexpr ElementType element_type_of = [] {
-    static_assert(sizeof(T) == 0, "not an element type of a tensor");
+    static_assert(sizeof(T) == 0, "T is not an element type of a tensor");
     return ElementType::float32;
 }();
 template <>

@@ -63,7 +63,7 @@ CUPOLA_INLINE std::string to_string(const Shape& shape) {
 /// The extents of a sample as a type.
 template <std::int64_t... Values>
 struct Extents {
-    static_assert(sizeof...(Values) <= max_rank, "a sample has at most four extents");
+    static_assert(sizeof...(Values) <= max_rank, "a sample can have at most 4 extents");
     static constexpr Shape shape{Values...};
     static constexpr std::size_t rank = sizeof...(Values);
     [[nodiscard]] static constexpr std::int64_t size() { return (Values * ... * 1); }

@@ -29,8 +29,8 @@ namespace cupola::inline CUPOLA_ABI {
     impl::check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     require<DeviceError>(
         cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0,
-        "this machine has no NVIDIA driver, or none that this process can load; a training on Cuda needs a GPU with a driver for CUDA ",
-        version_text(runtime), ", and the device Host needs neither");
+        "no NVIDIA driver was found, or it could not be loaded; a training on Cuda needs a GPU with a driver for CUDA ",
+        version_text(runtime), "; a training on Host needs neither");
     require<DeviceError>(driver / 1000 >= runtime / 1000, "the NVIDIA driver of this machine is for CUDA ",
                          version_text(driver), ", and this program was built with CUDA ", version_text(runtime),
                          ": install a newer driver");

@@ -66,7 +66,7 @@ template <class D>
 [[nodiscard]] consteval CompileTimeMessage device_diagnostic() {
     CompileTimeMessage message;
     if constexpr (Device<D>) return message;
-    message << short_type_name<D>() << " is no device: it lacks ";
+    message << short_type_name<D>() << " is not a device: it lacks ";
     if constexpr (!HasDeviceName<D>) {
         message << "`static constexpr std::string_view name`";
     } else if constexpr (!HasContext<D>) {

@@ -192,7 +192,7 @@ CUPOLA_INLINE std::size_t impl::number_in_file(const char* path, std::string_vie
 CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
     if (bytes == 0) return;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which the system refused");
+    require<OutOfMemory>(memory != MAP_FAILED, what, " need ", bytes_text(bytes), ", which could not be allocated");
     constexpr std::size_t huge_page = std::size_t{1} << 21;
     if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; ignored where not supported
     data_ = static_cast<std::byte*>(memory);
@@ -200,7 +200,7 @@ CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : s
 
 CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options)
     : ordinal_(ordinal), threads_(options.threads), pinned_(options.pinned), convolution_(options.convolution) {
-    require(options.threads >= 1 && options.threads <= max_threads, "a host device has 1 to ", max_threads,
+    require(options.threads >= 1 && options.threads <= max_threads, "a host device must have 1 to ", max_threads,
             " threads, not ", options.threads);
     const Team scope = team();
     int granted = 0;
@@ -209,9 +209,8 @@ CUPOLA_INLINE HostContext::HostContext(int ordinal, const HostOptions& options)
 #pragma omp single
         granted = omp_get_num_threads();
     }
-    require<DeviceError>(granted == threads_, "host device ", ordinal, " asked for ", threads_,
-                         " OpenMP threads and was given ", granted,
-                         "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
+    require<DeviceError>(granted == threads_, "host device ", ordinal, " requested ", threads_,
+                         " OpenMP threads and got ", granted, "; OMP_THREAD_LIMIT or OMP_DYNAMIC limits this process");
     impl::check_dnnl(dnnl_engine_create(engine_.out(), dnnl_cpu, 0), "dnnl_engine_create");
     impl::check_dnnl(dnnl_stream_create(stream_.out(), engine_.get(), dnnl_stream_default_flags), "dnnl_stream_create");
 }

@@ -53,7 +53,7 @@ public:
     /// Replaces the entry of this key, if there is one.
     void set(const std::string& key, EngineChoice choice) {
         require(!key.empty() && key.find_first_of("\t\n\r") == std::string::npos,
-                "a plan's key is one line without tabs, and not empty");
+                "the key of a plan must be one non-empty line without tabs");
         const std::scoped_lock lock(mutex_);
         choices_[key] = std::move(choice);
     }
@@ -80,7 +80,7 @@ private:
         while (!rest.empty()) {
             const std::size_t end = rest.find('\n');
             ++number;
-            require(end != std::string_view::npos, name, " is cut off in line ", number);
+            require(end != std::string_view::npos, name, " is truncated in line ", number);
             const std::string_view line = rest.substr(0, end);
             rest.remove_prefix(end + 1);
             if (number == 1) {
@@ -91,9 +91,9 @@ private:
             EngineChoice choice;
             const bool good = tab != std::string_view::npos && tab > 0 && read_choice(line.substr(tab + 1), choice);
             require(good, name, ", line ", number,
-                    ", is not a key, a tab, an engine's number and its knobs as number=number");
+                    ": expected a key, a tab, the number of an engine and its knobs as number=number");
             require(choices_.emplace(line.substr(0, tab), std::move(choice)).second, name, ", line ", number,
-                    ", has a key that an earlier line has");
+                    ": the key is that of an earlier line");
         }
         require(number > 0, name, " is empty");
     }

@@ -19,7 +19,7 @@ inline void check_cudnn(cudnnStatus_t status, std::string_view call) {
         return;
     char last[256] = "";
     cudnnGetLastErrorString(last, sizeof last);
-    throw_cuda("cuDNN", call, cudnnGetErrorString(status), last[0] != '\0' ? last : "no more is known");
+    throw_cuda("cuDNN", call, cudnnGetErrorString(status), last[0] != '\0' ? last : "no further details");
 }
 inline void check_cublas(cublasStatus_t status, std::string_view call) {
     if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
