@@ -156,7 +156,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
         return folder;
     }
     std::filesystem::create_directories(data_dir, error);
-    require<DataError>(!error, "the folder ", data_dir, " cannot be made: ", error.message());
+    require<DataError>(!error, "the folder ", data_dir, " cannot be created: ", error.message());
 
     const PartFile file(part);
     for (std::filesystem::directory_iterator entry(data_dir, error), end; !error && entry != end;

@@ -110,7 +110,7 @@ void unpack(const std::string& path, const std::string& folder, const std::strin
     archive_read_support_filter_gzip(handle.get());
     archive_read_support_format_tar(handle.get());
     if (archive_read_open_filename(handle.get(), path.c_str(), 1 << 16) != ARCHIVE_OK) fail_damaged(path, handle.get());
-    require<DataError>(mkdir(to.c_str(), 0777) == 0, "the folder ", to, " cannot be made: ", std::strerror(errno));
+    require<DataError>(mkdir(to.c_str(), 0777) == 0, "the folder ", to, " cannot be created: ", std::strerror(errno));
     try {
         unpack_entries(path, folder, to, handle.get());
     } catch (...) {

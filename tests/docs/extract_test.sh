@@ -53,7 +53,7 @@ c++ -std=c++20 -I "$here" "$here/main.cpp" "$folder/out/page.cpp" -o "$folder/pr
 if "$folder/program" >"$folder/output"; then echo "a failed check is no failure"; exit 1; fi
 grep -q 'page.md:10: expected: three' "$folder/output" || { cat "$folder/output"; exit 1; }
 
-# refused.sh: what compiles is no refused block, and what is not said fails.
+# refused.sh: a refused block that compiles fails, and so does a message that is not printed.
 refused() {
     printf '%s\n' "$2" >"$folder/block.cpp"
     printf '%s\n' "$3" >"$folder/block.txt"

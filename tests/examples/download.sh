@@ -58,12 +58,12 @@ serve "$work/requests"
 fresh
 trains $good --url "file://$work/server/good"
 whole
-grep -q "^$folder: 100 training and 20 test images$" "$work/output" || fail "it is not said what came"
+grep -q "^$folder: 100 training and 20 test images$" "$work/output" || fail "no message with the number of images"
 fresh
 trains $good --url "$site/good/good"
 whole
 trains $good --url "$site/good/good"
-grep -q "^$folder is there already: 100 training and 20 test images$" "$work/output" || fail "it is not said that it is there"
+grep -q "^$folder is there already: 100 training and 20 test images$" "$work/output" || fail "no message that it is there"
 [ "$(cat "$work/requests")" = '/good/good 0' ] || fail "it was downloaded again"
 fresh
 trains --data-dir "$data/deep/er" --url "$site/moved/good" --md5 "$(md5 good | tr a-f A-F)"
@@ -175,7 +175,7 @@ refuses "file://$work/server/nothing is empty" $good --url "file://$work/server/
 refuses_archive() {
     fresh
     refuses "$2" --data-dir "$data" --url "file://$work/server/$1" --sha256 "$(sha "$1")"
-    grep -q "; $part was removed$" "$work/errors" || fail "it is not said that the archive was removed"
+    grep -q "; $part was removed$" "$work/errors" || fail "no message that the archive was removed"
     nothing_at_all
     [ -z "$(find "$work" -name evil)" ] && [ ! -e /tmp/cupola-evil ] || fail "the archive $1 wrote elsewhere"
 }
@@ -208,7 +208,7 @@ fresh
 trains $good --url "$site/good/good"
 truncate -s -1 "$folder/data_batch_2.bin"
 refuses "$folder/data_batch_2.bin is truncated" $good --url "$site/good/good"
-grep -q "; remove $folder to download it again$" "$work/errors" || fail "it is not said what to do"
+grep -q "; remove $folder to download it again$" "$work/errors" || fail "no message says what to do"
 [ -f "$folder/test_batch.bin" ] || fail "the user's files are gone"
 
 # A limit on the size of files is an error, and not the end by a signal.
@@ -227,7 +227,7 @@ ln -s /dev/full "$part"
 refuses "$part cannot be written: No space left on device" $good --url "$site/good/good"
 fresh
 : >"$data"
-refuses " cannot be made: " --data-dir "$data/below" --sha256 "$(sha good)" --url "$site/good/good"
+refuses " cannot be created: " --data-dir "$data/below" --sha256 "$(sha good)" --url "$site/good/good"
 refuses "$data" --data-dir "$data" --sha256 "$(sha good)" --url "$site/good/good"
 rm "$data"
 if unshare -rm mount -t tmpfs none /mnt 2>/dev/null; then
@@ -242,7 +242,7 @@ END
     status=0
     unshare -rm bash "$work/small_disk" >"$work/output" 2>"$work/errors" || status=$?
     [ "$status" = 1 ] || fail "exit status $status with a full disk"
-    grep -q '^cifar10_download: .* cannot be written: No space left on device$' "$work/errors" || fail "it is not said that the disk is full"
+    grep -q '^cifar10_download: .* cannot be written: No space left on device$' "$work/errors" || fail "no message that the disk is full"
     [ "$(tail -n 1 "$work/output")" = cifar-10-binary.tar.gz.part ] || fail "something is left on a full disk"
     checks=$((checks + 1))
 else
@@ -281,6 +281,6 @@ folder=$data/cifar-10-batches-bin
 nothing
 trains --data-dir "$data" --sha256 "$(sha good)" --url "$slow_site/good/good"
 whole
-grep -q ': going on after 50.0 kB' "$work/output" || fail "it is not said that it goes on"
+grep -q ': going on after 50.0 kB' "$work/output" || fail "no message that it goes on"
 [ "$(tail -n 1 "$work/slow_requests")" = '/good/good 50000' ] || fail "it did not go on: $(cat "$work/slow_requests")"
 echo "$checks downloads"

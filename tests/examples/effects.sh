@@ -85,7 +85,7 @@ grep -q '^placement: averaging: ConcatMean, ' "$work/output" || fail "not who av
 mkdir "$work/fetched"
 cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
 trains --download --data-dir "$work/fetched" "${base[@]:2}"
-grep -q "^$work/fetched/cifar-10-batches-bin is there already: 96 training and 16 test images$" "$work/output" || fail "it is not said that the data are there"
+grep -q "^$work/fetched/cifar-10-batches-bin is there already: 96 training and 16 test images$" "$work/output" || fail "no message that the data are there"
 
 refuses '--download needs --data-dir, the folder to put the images in' --download
 
@@ -94,7 +94,7 @@ refuses 'the loss on the test images is nan, with trained parameters: the traini
 
 # What the summaries cost is said, and only where there are any.
 trains "${base[@]}" --train-dir "$work/summaries"
-grep -Eq '^summaries took [0-9]+\.[0-9]{2} % of the training.s [0-9.]+ s$' "$work/output" || fail "it is not said what summaries cost"
+grep -Eq '^summaries took [0-9]+\.[0-9]{2} % of the training.s [0-9.]+ s$' "$work/output" || fail "no message with the time of the summaries"
 trains "${base[@]}" --train-dir "$work/none" --summary-every 0
 ! grep -q '^summaries took' "$work/output" || fail "a cost of no summaries"
 

@@ -26,7 +26,7 @@ averages=$(precision)
 grep -q "^test accuracy with moving averages = $averages (1000 images)$" "$work/train.out" || fail "the training found another precision"
 trains --checkpoint-dir "$work/run" --run-once --no-averages
 grep -q "^test accuracy = $(precision) (1000 images)$" "$work/train.out" || fail "the training found another precision of its parameters"
-grep -q 'images correct, trained parameters of ' "$work/output" || fail "it is not said which parameters"
+grep -q 'images correct, trained parameters of ' "$work/output" || fail "no message says which parameters were evaluated"
 trains --checkpoint "$work/run/model-10.safetensors"
 grep -q '^step 10: ' "$work/output" || fail "--checkpoint is not evaluated"
 
@@ -63,7 +63,7 @@ open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + body)
 END
 trains --checkpoint "$work/saved.safetensors"
 grep -q "^test accuracy = $(precision) (1000 images)$" "$work/train.out" || fail "other parameters than the file's"
-grep -q 'images correct, trained parameters of ' "$work/output" || fail "it is not said that these are no averages"
+grep -q 'images correct, trained parameters of ' "$work/output" || fail "no message that these are no averages"
 
 # The training images; JSON, with nothing else on standard output; TensorBoard's file.
 trains --train-dir "$work/run" --run-once --eval-data train
@@ -126,7 +126,7 @@ evaluator=
 python3 -c 'import pathlib, sys
 (events,) = pathlib.Path(sys.argv[1]).iterdir()
 assert events.read_bytes().count(b"\x3a\x02\x08\x01") == 2' "$work/said" || fail "not one START of a session for each beginning"
-[ "$(grep -c '^warning: ' "$work/output")" = 1 ] || fail "the warning is not said once"
+[ "$(grep -c '^warning: ' "$work/output")" = 1 ] || fail "the warning is not printed once"
 checks=$((checks + 1))
 
 # A damaged newest checkpoint is passed over with a warning; with no valid one there is no precision.
@@ -156,8 +156,8 @@ trains --train-dir "$work/plain" --run-once --no-averages
 refuses "$work/no/folder/predictions.csv cannot be written: No such file or directory" --train-dir "$work/run" --run-once \
     --predictions "$work/no/folder/predictions.csv"
 mkfifo "$work/pipe"
-refuses "$work/pipe cannot be written: it is there and no regular file" --train-dir "$work/run" --run-once --predictions "$work/pipe"
-refuses ' cannot be made: ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
+refuses "$work/pipe cannot be written: it exists and is not a regular file" --train-dir "$work/run" --run-once --predictions "$work/pipe"
+refuses ' cannot be created: ' --train-dir "$work/run" --run-once --eval-dir /proc/no/such/folder
 refuses "--eval-dir is the checkpoint's folder: " --train-dir "$work/run" --run-once --eval-dir "$work/../$(basename "$work")/run"
 refuses "--eval-dir is the checkpoint's folder: " --checkpoint "$work/run/model-10.safetensors" --eval-dir "$work/run/"
 refuses "--eval-dir is the checkpoint's folder: " --train-dir "$work/unborn" --eval-dir "$work/unborn/"

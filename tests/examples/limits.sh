@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: limits.sh CIFAR10_TRAIN. What the machine does not have, and what it cannot keep, is said in one sentence: memory,
-# threads, a full disk, a folder that cannot be made; so is a loss that stops being a number.
+# threads, a full disk, a folder that cannot be created; so is a loss that stops being a number.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 
 # With 4 GB of address space the 17.1 GB of 4000 gradients do not fit on any machine.
@@ -23,7 +23,7 @@ for rate in 1e6 1e30; do
         fail "the replica and the step are not named"
 done
 
-refuses 'the folder /proc/no cannot be made: ' --train-dir /proc/no/such/folder --max-steps 1
+refuses 'the folder /proc/no cannot be created: ' --train-dir /proc/no/such/folder --max-steps 1
 refuses "$program is not a folder" --train-dir "$program" --max-steps 1
 mkdir "$work/full"
 ln -s /dev/full "$work/full/train.log"
@@ -44,7 +44,7 @@ for every in 1 0; do
     status=0
     "$program" --max-steps 1 --batch-size 16 --log-every $every >/dev/full 2>"$work/errors" || status=$?
     [ "$status" = 1 ] || fail "exit status $status with a full standard output"
-    grep -q 'could not be written.*: No space left on device' "$work/errors" || fail "it is not said that the disk is full"
+    grep -q 'could not be written.*: No space left on device' "$work/errors" || fail "no message that the disk is full"
     checks=$((checks + 1))
 done
 echo "$checks runs"

@@ -89,9 +89,9 @@ cp "$work/accuracy_of_two_replicas" "$work/accuracy"
 cp -r "$of_two_replicas" "$work/done"
 goes_on "$work/done" $last
 same_end "$work/done" 'resumed at the end'
-grep -q "^nothing to train: $last steps are made, and --max-steps is $last$" "$work/output" || fail "it is not said that all steps are made"
+grep -q "^nothing to train: $last steps are made, and --max-steps is $last$" "$work/output" || fail "no message that all steps are made"
 goes_on "$work/done" 4
-grep -q "^nothing to train: $last steps are made, and --max-steps is 4$" "$work/output" || fail "it is not said that more steps are made"
+grep -q "^nothing to train: $last steps are made, and --max-steps is 4$" "$work/output" || fail "no message that more steps are made"
 [ "$(checkpoints "$work/done")" = $last ] || fail "a checkpoint was written although nothing was trained"
 no_temporary "$work/done" || fail "a temporary file is left"
 echo "$checks runs"

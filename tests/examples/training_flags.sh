@@ -42,15 +42,15 @@ refuses '--resume needs --train-dir, the folder to go on from' --resume
 refuses '--keep-best needs --train-dir, the folder to keep it in' --keep-best
 : >"$work/file"
 refuses "$work/file is not a folder" "${base[@]}" --train-dir "$work/file"
-refuses "the folder $work/file/below cannot be made: Not a directory" "${base[@]}" --train-dir "$work/file/below"
-refuses 'the folder /proc/cupola cannot be made: ' "${base[@]}" --train-dir /proc/cupola
+refuses "the folder $work/file/below cannot be created: Not a directory" "${base[@]}" --train-dir "$work/file/below"
+refuses 'the folder /proc/cupola cannot be created: ' "${base[@]}" --train-dir /proc/cupola
 mkdir "$work/locked"
 chmod 555 "$work/locked"
 chmod o+rx "$work"
 [ "$(id -u)" != 0 ] || through="setpriv --reuid=65534 --regid=65534 --clear-groups"
 if ${through:-} "$program" --help >/dev/null 2>&1; then
     refuses "the folder $work/locked cannot be written: Permission denied" "${base[@]}" --train-dir "$work/locked"
-    refuses "the folder $work/locked/below cannot be made: Permission denied" "${base[@]}" --train-dir "$work/locked/below"
+    refuses "the folder $work/locked/below cannot be created: Permission denied" "${base[@]}" --train-dir "$work/locked/below"
 else
     echo "not tested, for another user may not run the program: a folder that may not be written"
 fi
@@ -129,7 +129,7 @@ grep -q "^warning: $folder/model-best.safetensors is the best checkpoint of a ru
     fail "--resume-anyway does not say that the best checkpoint is of another run"
 folder=$work/best
 cp "$work/run/model-4.safetensors" "$folder/model-best.safetensors"
-refuses_to_go_on "$folder/model-best.safetensors has no metric that others can be compared with" \
+refuses_to_go_on "$folder/model-best.safetensors has no metric to compare with" \
     "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
 rm "$folder/model-best.safetensors"
 trains "${best[@]}" --train-dir "$folder" --max-steps 4 --resume
@@ -165,8 +165,8 @@ refuses "$work/all has no valid checkpoint to resume from: 2 are damaged" "${bas
 : >"$folder/model-9.safetensors.partial-1-0"
 cp -r "$folder" "$work/left"
 trains "${base[@]}" --train-dir "$work/left" --max-steps 6 --resume
-grep -q "^warning: $work/left/model-9.safetensors.partial-1-0 was removed: a training was ended while it wrote it$" "$work/output" ||
-    fail "it is not said that a half-written file was removed"
+grep -q "^warning: $work/left/model-9.safetensors.partial-1-0 was removed: a training ended while it was writing this file$" "$work/output" ||
+    fail "no message that a half-written file was removed"
 no_temporary "$work/left" || fail "a half-written file is left"
 rm "$folder/model-9.safetensors.partial-1-0"
 
@@ -192,7 +192,7 @@ run "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume
 through=
 [ $status = 1 ] || fail "exit status $status with a full disk"
 grep -Eqx "cifar10_train: $work/small/model-6.safetensors cannot be written: (File too large|No space left on device), after [0-9]+ bytes" "$work/errors" ||
-    fail "it is not said that the disk is full"
+    fail "no message that the disk is full"
 [ "$(wc -l <"$work/errors")" = 1 ] || fail "not one line on standard error"
 no_temporary "$work/small" || fail "a half-written file is left on the full disk"
 cmp "$work/small/model-4.safetensors" "$folder/model-4.safetensors" || fail "the older checkpoint was harmed"

@@ -145,7 +145,7 @@ class Check:
             logits = self.logits_here({k: v.float() if v.is_floating_point() else v for k, v in saved.items()})
             self.same(f"PyTorch's file of {kind} in Cupola", self.logits_there("read", file)[0], logits)
         whole = {k: v.int() if v.is_floating_point() else v for k, v in state.items()}
-        self.refused("whole numbers", whole, "has elements of type I32; F32, F16, BF16 and F64 are read")
+        self.refused("whole numbers", whole, "has elements of type I32; F32, F16, BF16 and F64 are supported")
         first = next(iter(state))
         self.refused("a tensor missing", {k: v for k, v in state.items() if k != first}, f"it has no tensor {first}")
         self.refused("a tensor more", state | {"more": torch.zeros(3)}, "it has a tensor more, which this network does not have")

@@ -102,12 +102,12 @@ TEST_CASE("What is there and no regular file is refused and not replaced") {
     std::filesystem::create_symlink("pipe", folder.path("link"));
     for (const char* name : {"folder", "pipe", "link"}) {
         CHECK(message_of<DataError>([&] { AtomicFile file(folder.path(name)); }) ==
-              folder.path(name) + " cannot be written: it is there and no regular file");
+              folder.path(name) + " cannot be written: it exists and is not a regular file");
     }
     CHECK(std::filesystem::is_fifo(folder.path("pipe")));
     std::filesystem::create_symlink("nothing", folder.path("dangling"));
     CHECK(message_of<DataError>([&] { AtomicFile file(folder.path("dangling")); }) ==
-          folder.path("dangling") + " cannot be written: it is a link to nothing");
+          folder.path("dangling") + " cannot be written: it is a symbolic link to a file that does not exist");
     CHECK(folder.names() == std::set<std::string>{"dangling", "folder", "link", "pipe"});
 }
 

@@ -57,17 +57,17 @@ TEST_CASE("A checkpoint directory that cannot be made or written is one sentence
     write_bytes(folder.path("file"), "");
     CHECK(refusal(folder.path("file")) == folder.path("file") + " is not a folder");
     CHECK(refusal(folder.path("file/below")) ==
-          "the folder " + folder.path("file/below") + " cannot be made: Not a directory");
-    CHECK(refusal("/proc/cupola") == "the folder /proc/cupola cannot be made: No such file or directory");
+          "the folder " + folder.path("file/below") + " cannot be created: Not a directory");
+    CHECK(refusal("/proc/cupola") == "the folder /proc/cupola cannot be created: No such file or directory");
     CHECK(contains(message_of<InvalidArgument>([&] { CheckpointDirectory directory(folder.path(), {.keep = 0}); }),
-                   "at least 1 checkpoint is kept, not 0"));
+                   "at least 1 checkpoint must be kept, not 0"));
     const std::string said = in_child([&] {
         constexpr uid_t nobody = 65534;
         std::filesystem::permissions(folder.path(), std::filesystem::perms(0555));
         if (geteuid() == 0 && setuid(nobody) != 0) return std::string("(setuid failed)");
         return refusal(folder.path("new")) + "; " + refusal(folder.path());
     });
-    CHECK(said == "the folder " + folder.path("new") + " cannot be made: Permission denied; the folder " +
+    CHECK(said == "the folder " + folder.path("new") + " cannot be created: Permission denied; the folder " +
                       folder.path() + " cannot be written: Permission denied");
 }
 
@@ -109,7 +109,8 @@ TEST_CASE("What a killed training had not finished is removed, and nothing else"
     left.insert("lock");
     CHECK(folder.names() == left);
     REQUIRE(directory.remarks().size() == 2);
-    CHECK(contains(directory.remarks()[0], ".partial-123-0 was removed: a training was ended while it wrote it"));
+    CHECK(contains(directory.remarks()[0],
+                   ".partial-123-0 was removed: a training ended while it was writing this file"));
 }
 
 TEST_CASE("The newest checkpoints are kept, as many as asked for") {
@@ -218,7 +219,7 @@ TEST_CASE("A file of another's with the best checkpoint's name is refused, and n
     CHECK(
         refusal(folder.path(), {.keep_best = true}) ==
         best +
-            " has no metric that others can be compared with: no training kept it as its best; rename it, or train in another folder");
+            " has no metric to compare with: it was not kept by a training as its best; rename it, or train in another folder");
     CHECK(refusal(folder.path()) == "(no exception)");
     CHECK(read_checkpoint(best, Net::layers).state.step == 10);
 }

@@ -83,7 +83,7 @@ TEST_CASE("A damaged newest checkpoint is named, and the newest valid one is tak
     CHECK(found.checkpoint->state.step == 900);
     CHECK(found.path == valid);
     REQUIRE(found.damaged.size() == 3);
-    CHECK(found.damaged[0] == nameless + " is damaged: it has lost its checksum");
+    CHECK(found.damaged[0] == nameless + " is damaged: its checksum is missing");
     CHECK(found.damaged[1].starts_with(cut + " is truncated"));
     CHECK(found.damaged[2].starts_with(flipped + " is damaged: its checksum should be "));
 }

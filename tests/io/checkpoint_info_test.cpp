@@ -28,7 +28,7 @@ TEST_CASE("What differs between two runs is named with both values") {
     const auto found = differences(before, now);
     REQUIRE(found.size() == 3);
     CHECK(to_string(found[0]) == "batch was 128 and is 64");
-    CHECK(to_string(found[1]) == "devices was 2 and is not said");
-    CHECK(to_string(found[2]) == "decay was not said and is 0.9999");
+    CHECK(to_string(found[1]) == "devices was 2 and is not recorded");
+    CHECK(to_string(found[2]) == "decay was not recorded and is 0.9999");
     CHECK(differences(now, now).empty());
 }

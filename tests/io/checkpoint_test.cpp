@@ -298,7 +298,7 @@ TEST_CASE("A tensor of another type is refused with its name") {
     tensors[2].type = "I32";
     write_zeros(folder.path("x"), tensors);
     CHECK(refusal(folder.path("x")) ==
-          folder.path("x") + ": fc.weight has elements of type I32; F32, F16, BF16 and F64 are read");
+          folder.path("x") + ": fc.weight has elements of type I32; F32, F16, BF16 and F64 are supported");
 }
 
 TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats that they are") {
@@ -350,26 +350,28 @@ TEST_CASE("A checkpoint of another version is refused, and one whose own texts a
     CHECK(refused({{"cupola.version", "2"}}) ==
           x + " has version 2 of Cupola's checkpoints; this program reads version 1");
     CHECK(refused({{"cupola.version", "1"}}) == x + " is damaged: it lacks its checksum or its step");
-    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "-1"}}) == x + " has the step '-1', which is no step");
-    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "1e3"}}) == x + " has the step '1e3', which is no step");
-    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", ""}}) == x + " has the step '', which is no step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "-1"}}) ==
+          x + " has the step '-1', which is not a valid step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", "1e3"}}) ==
+          x + " has the step '1e3', which is not a valid step");
+    CHECK(refused({{"cupola.version", "1"}, {"cupola.step", ""}}) == x + " has the step '', which is not a valid step");
     Metadata metadata = own;
     metadata[2].second = "a b a";
     CHECK(refused(metadata) == x + " has the optimiser state a twice");
     metadata[2].second = "a/b";
-    CHECK(refused(metadata) == x + " has an optimiser state named 'a/b', which is no name");
+    CHECK(refused(metadata) == x + " has an optimiser state named 'a/b', which is not a valid name");
     metadata[2].second = "a  b";
-    CHECK(refused(metadata) == x + " has an optimiser state named '', which is no name");
+    CHECK(refused(metadata) == x + " has an optimiser state named '', which is not a valid name");
     metadata[2].second = "a b c d e f g h i j k l m n o p q";
     CHECK(refused(metadata) == x + " has more than 16 optimiser states");
     CHECK(refused(own) == "(no exception)");
     metadata = own;
     metadata.emplace_back("cupola.replicas", "2");
-    CHECK(refused(metadata) == x + " says that it is of 2 replicas, and has 5 tensors, not 5 for each");
+    CHECK(refused(metadata) == x + " declares 2 replicas and has 5 tensors, not 5 per replica");
     for (const char* const wrong : {"0", "6", "99999999999999999999", "1.5"}) {
         metadata.back().second = wrong;
         CHECK(refused(metadata) ==
-              text(x, " has the number of replicas '", wrong, "', which is no number of replicas"));
+              text(x, " has the number of replicas '", wrong, "', which is not a valid number of replicas"));
     }
 }
 
@@ -476,9 +478,9 @@ TEST_CASE("A state that is not of the network is not written") {
     checkpoint.state.buffers.resize(1);
     CHECK(contains(refused(checkpoint), ": an arena of the state has 1 elements, and the network's has 0"));
     checkpoint = small_checkpoint(-1);
-    CHECK(contains(refused(checkpoint), "would have the step -1"));
+    CHECK(contains(refused(checkpoint), "cannot have the step -1"));
     checkpoint = small_checkpoint();
     checkpoint.info.set("cupola.step", "1");
-    CHECK(contains(refused(checkpoint), "cannot have the text cupola.step"));
+    CHECK(contains(refused(checkpoint), "cannot have the metadata key cupola.step"));
     CHECK(folder.names().empty());
 }

@@ -135,7 +135,7 @@ TEST_CASE("a run that continues writes a file of its own, which comes after the 
     REQUIRE(read.size() == 2);
     CHECK(read[1].session_start);
     CHECK(read[1].step == 1000);
-    CHECK(message_of<InvalidArgument>([&] { third.start(-1); }) == "a run begins at step 0 or later, not at -1");
+    CHECK(message_of<InvalidArgument>([&] { third.start(-1); }) == "a run must begin at step 0 or later, not at -1");
 }
 
 TEST_CASE("nothing to show writes nothing") {
@@ -155,7 +155,7 @@ TEST_CASE("the folder is made, and one that cannot be is named with the reason")
     std::ofstream(file) << "x";
     CHECK(message_of<DataError>([&] { EventFile{file}; }) == file + " is not a folder");
     CHECK(message_of<DataError>([&] { EventFile{file + "/below"}; }) ==
-          "the folder " + file + "/below cannot be made: Not a directory");
+          "the folder " + file + "/below cannot be created: Not a directory");
 }
 
 TEST_CASE("a disk that fills up is an error, and what was written before stays readable") {

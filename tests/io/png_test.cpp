@@ -61,8 +61,8 @@ TEST_CASE("what no PNG can be made of is said in a sentence") {
     const auto message = [&](std::int64_t height, std::int64_t width, std::int64_t channels) {
         return message_of<InvalidArgument>([&] { (void)encode_png(pixels, height, width, channels); });
     };
-    CHECK(message(0, 4, 3) == "a PNG image has 1 to 16384 pixels in height and width, not 0 x 4");
-    CHECK(message(1, 16385, 3) == "a PNG image has 1 to 16384 pixels in height and width, not 1 x 16385");
-    CHECK(message(3, 2, 2) == "a PNG image is made of 1 channel (grey) or 3 (red, green, blue), not of 2");
+    CHECK(message(0, 4, 3) == "a PNG image must have 1 to 16384 pixels in height and width, not 0 x 4");
+    CHECK(message(1, 16385, 3) == "a PNG image must have 1 to 16384 pixels in height and width, not 1 x 16385");
+    CHECK(message(3, 2, 2) == "a PNG image must have 1 channel (grey) or 3 (red, green, blue), not 2");
     CHECK(message(2, 3, 3) == "an image of 2 x 3 x 3 has 18 bytes, not 12");
 }

@@ -171,14 +171,13 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
 
     const std::string at = " is damaged or is not a safetensors file: at byte ";
     CHECK(refusal(safetensors("")) == "f" + at + "0 of its header '{' is missing");
-    CHECK(refusal(safetensors("{} x")) == "f" + at + "3 of its header more text follows where it should end");
+    CHECK(refusal(safetensors("{} x")) == "f" + at + "3 of its header text follows its end");
     CHECK(contains(refusal(safetensors("{},{}")), "more text follows"));
     CHECK(contains(refusal(safetensors("{")), "'\"' is missing"));
     CHECK(contains(refusal(safetensors("{\"a\"")), "':' is missing"));
     CHECK(contains(refusal(safetensors("{\"a\":1}")), "'{' is missing"));
     CHECK(contains(refusal(safetensors("{\"a\":{}}")), "'\"' is missing"));
-    CHECK(contains(refusal(safetensors("{\"__metadata__\":{},\"__metadata__\":{}}")),
-                   "__metadata__ comes a second time"));
+    CHECK(contains(refusal(safetensors("{\"__metadata__\":{},\"__metadata__\":{}}")), "__metadata__ appears twice"));
     CHECK(contains(refusal(safetensors("{\"__metadata__\":{\"a\":1}}")), "'\"' is missing"));
     CHECK(
         contains(refusal(safetensors("{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}")), "has two texts named a"));
@@ -189,13 +188,13 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
     CHECK(contains(refusal(safetensors(one("F32", "2", "8"), data)), "',' is missing"));
     CHECK(contains(refusal(safetensors(one("F32", "4294967296,4294967296", "0,8"), data)),
                    "a tensor's size is too large"));
-    CHECK(contains(refusal(safetensors(one("F32", "9223372036854775807", "0,8"), data)), "does not take the bytes"));
-    CHECK(contains(refusal(safetensors(one("F32", "3", "0,8"), data)), "does not take the bytes"));
-    CHECK(contains(refusal(safetensors(one("F32", "2", "8,0"), data)), "does not take the bytes"));
+    CHECK(contains(refusal(safetensors(one("F32", "9223372036854775807", "0,8"), data)),
+                   "shape does not match its data_offsets"));
+    CHECK(contains(refusal(safetensors(one("F32", "3", "0,8"), data)), "shape does not match its data_offsets"));
+    CHECK(contains(refusal(safetensors(one("F32", "2", "8,0"), data)), "shape does not match its data_offsets"));
     CHECK(contains(refusal(safetensors(one("\"dtype\":\"F32\",\"shape\":[2]"), data)),
                    "lacks its dtype, shape or data_offsets"));
-    CHECK(contains(refusal(safetensors(one("\"dtype\":\"F32\",\"dtype\":\"F32\""), data)),
-                   "'dtype' comes a second time"));
+    CHECK(contains(refusal(safetensors(one("\"dtype\":\"F32\",\"dtype\":\"F32\""), data)), "'dtype' appears twice"));
     CHECK(contains(refusal(safetensors(one("\"size\":2"), data)), "a tensor has 'size', which is not"));
     CHECK(contains(refusal(safetensors(one(
                                            "U8",
@@ -220,9 +219,9 @@ TEST_CASE("Every byte of the data lies in exactly one tensor") {
                            std::string(bytes, 'x'));
     };
     CHECK(parse(two("b", "4,8", "0,4", 8)).tensors().size() == 2);
-    CHECK(refusal(two("b", "0,4", "3,7", 8)) == "f is damaged: two tensors share the byte 3 of its data");
-    CHECK(refusal(two("b", "0,4", "0,4", 4)) == "f is damaged: two tensors share the byte 0 of its data");
-    CHECK(refusal(two("b", "0,4", "5,9", 9)) == "f is damaged: no tensor has the byte 4 of its data");
+    CHECK(refusal(two("b", "0,4", "3,7", 8)) == "f is damaged: two tensors share byte 3 of its data");
+    CHECK(refusal(two("b", "0,4", "0,4", 4)) == "f is damaged: two tensors share byte 0 of its data");
+    CHECK(refusal(two("b", "0,4", "5,9", 9)) == "f is damaged: no tensor has byte 4 of its data");
     CHECK(refusal(two("b", "0,4", "4,8", 9)) == "f is damaged: it has 1 bytes after its last tensor");
     CHECK(refusal(two("b", "0,4", "4,8", 7)) == "f is truncated: 1 of the 8 bytes of its tensors are missing");
     CHECK(refusal(two("a", "0,4", "4,8", 8)) == "f is damaged: it has two tensors named a");
@@ -271,7 +270,7 @@ TEST_CASE("No safetensors file makes its reader allocate a mebibyte beside the f
         CHECK(read == (header == spaces || header == as_many_as_may_be));
     }
     CHECK(contains(refusal(safetensors(many_tensors)), "there are more than 14000 tensors"));
-    CHECK(contains(refusal(safetensors(many_texts)), "__metadata__ has more than 1000 texts"));
+    CHECK(contains(refusal(safetensors(many_texts)), "__metadata__ has more than 1000 entries"));
 }
 
 // A sanitizer takes terabytes of addresses for itself, and ends the program where malloc fails.
@@ -284,7 +283,7 @@ TEST_CASE("A safetensors file larger than the memory is one sentence" * doctest:
         setrlimit(RLIMIT_AS, &limit);
         return message_of<cupola::OutOfMemory>([&] { SafetensorsFile file(folder.path("x")); });
     });
-    CHECK(said == folder.path("x") + " has 8589934592 bytes: there is not so much memory");
+    CHECK(said == folder.path("x") + " has 8589934592 bytes, more than the memory that could be allocated");
 }
 
 TEST_CASE("A writer of safetensors takes neither more nor fewer bytes than its tensors have") {
@@ -292,7 +291,8 @@ TEST_CASE("A writer of safetensors takes neither more nor fewer bytes than its t
     const std::vector<cupola::TensorHeader> tensors{{"a", "U8", {4}}};
     const std::array<std::byte, 5> bytes{};
     SafetensorsWriter file(folder.path("x"), tensors, {});
-    CHECK(contains(message_of<InvalidArgument>([&] { file.write(bytes); }), "gets more bytes than its tensors have"));
+    CHECK(contains(message_of<InvalidArgument>([&] { file.write(bytes); }),
+                   "was given more bytes than its tensors have"));
     file.write(std::span(bytes).first(3));
     CHECK(contains(message_of<InvalidArgument>([&] { file.commit(); }), "lacks 1 bytes"));
     file.write(std::span(bytes).first(1));
@@ -310,10 +310,10 @@ TEST_CASE("A writer of safetensors refuses what no reader would take") {
     CHECK(contains(refused({{"a", "F31", {1}}}, {}), "the tensor a has the unknown type F31"));
     CHECK(contains(refused({{"a", "F32", {-1}}}, {}), "the tensor a has an extent of -1"));
     CHECK(contains(refused({{"a\xFF", "F32", {1}}}, {}), "not UTF-8"));
-    CHECK(contains(refused({}, {{"a", "1"}, {"a", "2"}}), "cannot have two texts named a"));
-    CHECK(contains(refused({}, {{"crc32c", "1"}}), "cannot have two texts named crc32c"));
+    CHECK(contains(refused({}, {{"a", "1"}, {"a", "2"}}), "cannot have two metadata entries named a"));
+    CHECK(contains(refused({}, {{"crc32c", "1"}}), "cannot have two metadata entries named crc32c"));
     CHECK(contains(refused({}, {{"a", "\x80"}}), "not UTF-8"));
-    CHECK(contains(refused({}, SafetensorsWriter::Metadata(1000)), "would have 1000 texts; at most 999"));
-    CHECK(contains(refused(std::vector<cupola::TensorHeader>(14'001), {}), "would have 14001 tensors; at most 14000"));
+    CHECK(contains(refused({}, SafetensorsWriter::Metadata(1000)), "cannot have 1000 metadata entries; at most 999"));
+    CHECK(contains(refused(std::vector<cupola::TensorHeader>(14'001), {}), "cannot have 14001 tensors; at most 14000"));
     CHECK(folder.names().empty());
 }

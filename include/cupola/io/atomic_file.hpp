@@ -57,10 +57,11 @@ inline constexpr std::string_view temporary_mark = ".partial-";
     if (stat(path.c_str(), &status) != 0) {
         const int error = errno;
         require<DataError>(error == ENOENT, path, " cannot be written: ", std::generic_category().message(error));
-        require<DataError>(lstat(path.c_str(), &status) != 0, path, " cannot be written: it is a link to nothing");
+        require<DataError>(lstat(path.c_str(), &status) != 0, path,
+                           " cannot be written: it is a symbolic link to a file that does not exist");
         return path;
     }
-    require<DataError>(S_ISREG(status.st_mode), path, " cannot be written: it is there and no regular file");
+    require<DataError>(S_ISREG(status.st_mode), path, " cannot be written: it exists and is not a regular file");
     const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr), &std::free);
     return resolved == nullptr ? path : std::string(resolved.get());
 }
@@ -114,7 +115,7 @@ public:
     /// Overwrites bytes that were written before, such as a checksum in the header.
     void overwrite(std::uint64_t place, std::span<const std::byte> bytes) {
         require(place <= size_ && bytes.size() <= size_ - place, path_, " has ", size_,
-                " bytes: none can be written over at ", place);
+                " bytes: nothing can be overwritten at byte ", place);
         write_at(place, bytes);
     }
 
@@ -130,7 +131,7 @@ public:
 
 private:
     void write_at(std::uint64_t place, std::span<const std::byte> bytes) {
-        require(handle_ >= 0, path_, " is finished: nothing can be added to it");
+        require(handle_ >= 0, path_, " is finished: nothing can be appended to it");
         const FileSizeSignalBlock no_signal;  // a limit on the size is reported like a full disk
         while (!bytes.empty()) {
             const ssize_t count = pwrite(handle_, bytes.data(), bytes.size(), static_cast<off_t>(place));

@@ -43,7 +43,7 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
         const bool same_states =
             std::ranges::equal(other.optimizer, state.optimizer, {}, &OptimizerState::name, &OptimizerState::name);
         require(same_states && other.averages.empty() == state.averages.empty(), path,
-                ": a replica of the state has other arenas than the first");
+                ": the replicas of the state have different arenas");
     }
     const auto arenas =
         impl::stored_arenas(tensors, !state.averages.empty(), state.optimizer, state.other_replicas.size() + 1);
@@ -87,9 +87,9 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1,
                       tensors_each =
                           tensors.parameters.size() * (checkpoint.state.optimizer.size() + (averages ? 2 : 1));
-    require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(),
-                       " says that it is of ", replicas, " replicas, and has ", file.tensors().size(), " tensors, not ",
-                       tensors_each, " for each");
+    require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(), " declares ",
+                       replicas, " replicas and has ", file.tensors().size(), " tensors, not ", tensors_each,
+                       " per replica");
     const auto arenas = impl::stored_arenas(tensors, averages, checkpoint.state.optimizer, replicas);
     for (const impl::StoredArena& arena : arenas) impl::check_tensors(file, arena);
     impl::check_no_more(file, arenas);

@@ -50,7 +50,7 @@ public:
         for (const std::string& name : impl::names_in_folder(path_)) {
             if (!impl::is_temporary_checkpoint(name)) continue;
             remove(text(path_, '/', name));
-            remarks_.push_back(text(path_, '/', name, " was removed: a training was ended while it wrote it"));
+            remarks_.push_back(text(path_, '/', name, " was removed: a training ended while it was writing this file"));
         }
         if (options_.keep_best) read_best();
     }
@@ -112,7 +112,7 @@ public:
 
 private:
     [[nodiscard]] static int locked(const std::string& path, const CheckpointDirectoryOptions& options) {
-        require(options.keep >= 1, "at least 1 checkpoint is kept, not ", options.keep);
+        require(options.keep >= 1, "at least 1 checkpoint must be kept, not ", options.keep);
         impl::make_folder(path);
         const std::string name = path + "/lock";
         const int handle = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -169,7 +169,7 @@ private:
             digits != nullptr &&
                 std::from_chars(digits->data(), digits->data() + digits->size(), metric).ec == std::errc(),
             path,
-            " has no metric that others can be compared with: no training kept it as its best; rename it, or train in "
+            " has no metric to compare with: it was not kept by a training as its best; rename it, or train in "
             "another folder");
         best_ = metric;
         best_info_ = std::move(found.info);

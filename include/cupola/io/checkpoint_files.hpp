@@ -84,7 +84,7 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
         std::optional<SafetensorsFile> file;
         try {
             file.emplace(candidate.path);
-            require<DataError>(file->has_checksum(), candidate.path, " is damaged: it has lost its checksum");
+            require<DataError>(file->has_checksum(), candidate.path, " is damaged: its checksum is missing");
         } catch (const UnreadableFile& error) {
             if (error.code != ENOENT && error.code != ESTALE) throw;
             // A training has removed it since the folder was listed and written a newer one, or it is a dangling link.

@@ -53,7 +53,7 @@ struct InfoDifference {
 /// "seed was 1 and is 2".
 [[nodiscard]] inline std::string to_string(const InfoDifference& difference) {
     const auto shown = [](const std::string& value) {
-        return value.empty() ? std::string_view("not said") : std::string_view(value);
+        return value.empty() ? std::string_view("not recorded") : std::string_view(value);
     };
     return text(difference.key, " was ", shown(difference.before), " and is ", shown(difference.now));
 }

@@ -21,7 +21,7 @@ public:
     explicit EventFile(const std::string& folder) : output_(folder) { output_.write(impl::file_version_event(now())); }
 
     void start(std::int64_t step) override {
-        require(step >= 0, "a run begins at step 0 or later, not at ", step);
+        require(step >= 0, "a run must begin at step 0 or later, not at ", step);
         output_.write(impl::session_start_event(now(), step));
     }
 

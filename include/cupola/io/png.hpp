@@ -17,9 +17,9 @@ namespace cupola::inline CUPOLA_ABI {
 [[nodiscard]] inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, std::int64_t height,
                                                        std::int64_t width, std::int64_t channels) {
     constexpr std::int64_t limit = 16384;  // libpng computes an image's bytes in 32 bits
-    require(height >= 1 && width >= 1 && height <= limit && width <= limit, "a PNG image has 1 to ", limit,
+    require(height >= 1 && width >= 1 && height <= limit && width <= limit, "a PNG image must have 1 to ", limit,
             " pixels in height and width, not ", height, " x ", width);
-    require(channels == 1 || channels == 3, "a PNG image is made of 1 channel (grey) or 3 (red, green, blue), not of ",
+    require(channels == 1 || channels == 3, "a PNG image must have 1 channel (grey) or 3 (red, green, blue), not ",
             channels);
     require(static_cast<std::int64_t>(pixels.size()) == height * width * channels, "an image of ", height, " x ", width,
             " x ", channels, " has ", height * width * channels, " bytes, not ", pixels.size());

@@ -98,7 +98,7 @@ private:
         std::uint64_t at = 0;
         for (const SafeTensor& tensor : tensors_) {
             require<DataError>(tensor.begin == at, path_,
-                               " is damaged: ", tensor.begin < at ? "two tensors share" : "no tensor has", " the byte ",
+                               " is damaged: ", tensor.begin < at ? "two tensors share" : "no tensor has", " byte ",
                                std::min(tensor.begin, at), " of its data");
             at = tensor.end;
         }
@@ -111,7 +111,7 @@ private:
         for (const auto& [key, value] : metadata_) {
             if (key != impl::checksum_key) continue;
             require<DataError>(!has_checksum_ && value.size() == impl::checksum_digits, path_,
-                               " is damaged: its checksum is not one number of 8 hexadecimal digits");
+                               " is damaged: its checksum is not a number of 8 hexadecimal digits");
             has_checksum_ = true;
             const std::span<const std::byte> all(file_.bytes.get(), file_.size);
             const auto place = static_cast<std::size_t>(value.data() - characters());
@@ -147,7 +147,8 @@ private:
         for (const auto& [key, value] : metadata_) keys.push_back(key);
         std::ranges::sort(keys);
         const auto key = std::ranges::adjacent_find(keys);
-        if (key != keys.end()) throw DataError(text(path_, " is damaged: it has two texts named ", impl::shown(*key)));
+        if (key != keys.end())
+            throw DataError(text(path_, " is damaged: it has two metadata entries named ", impl::shown(*key)));
     }
 
     std::string path_;

@@ -43,8 +43,8 @@ public:
         : path_(path), file_(path) {
         std::string header = metadata_text(metadata);
         const std::size_t digits = sizeof(std::uint64_t) + header.size() - impl::checksum_digits - 2;
-        require(tensors.size() <= SafetensorsFile::max_tensors, path_, " would have ", tensors.size(),
-                " tensors; at most ", SafetensorsFile::max_tensors, " are read");
+        require(tensors.size() <= SafetensorsFile::max_tensors, path_, " cannot have ", tensors.size(),
+                " tensors; at most ", SafetensorsFile::max_tensors, " are supported");
         std::set<std::string_view> names{"__metadata__"};
         for (const TensorHeader& tensor : tensors) {
             require(names.insert(tensor.name).second, path_, " cannot have two tensors named ", tensor.name);
@@ -61,7 +61,7 @@ public:
 
     /// The next bytes of the data.
     void write(std::span<const std::byte> bytes) {
-        require(bytes.size() <= expected_ - file_.size(), path_, " gets more bytes than its tensors have");
+        require(bytes.size() <= expected_ - file_.size(), path_, " was given more bytes than its tensors have");
         append(bytes);
     }
 
@@ -78,10 +78,10 @@ private:
     [[nodiscard]] std::string metadata_text(const Metadata& metadata) const {
         std::string json = "{\"__metadata__\":{";
         std::set<std::string_view> keys{impl::checksum_key};
-        require(metadata.size() < SafetensorsFile::max_metadata, path_, " would have ", metadata.size(),
-                " texts; at most ", SafetensorsFile::max_metadata - 1, " are read");
+        require(metadata.size() < SafetensorsFile::max_metadata, path_, " cannot have ", metadata.size(),
+                " metadata entries; at most ", SafetensorsFile::max_metadata - 1, " are supported");
         for (const auto& [key, value] : metadata) {
-            require(keys.insert(key).second, path_, " cannot have two texts named ", key);
+            require(keys.insert(key).second, path_, " cannot have two metadata entries named ", key);
             impl::append_json_string(json, key);
             json += ':';
             impl::append_json_string(json, value);

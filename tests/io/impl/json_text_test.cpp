@@ -27,7 +27,7 @@ std::string read_string(std::string json) {
     }
 }
 
-constexpr std::string_view not_a_byte = "a string has a byte that no string of JSON has";
+constexpr std::string_view not_a_byte = "a string has a byte that JSON does not allow";
 
 std::string natural(std::string_view json) {
     const std::string file = "f";
@@ -60,7 +60,7 @@ TEST_CASE("What is no JSON string is refused") {
         CAPTURE(json);
         CHECK(contains(read_string(json), std::string(not_a_byte)));
     }
-    CHECK(contains(read_string(R"("open)"), "a string does not end"));
+    CHECK(contains(read_string(R"("open)"), "a string is not terminated"));
     CHECK(contains(read_string(R"("open\)"), std::string(not_a_byte)));
     CHECK(contains(read_string("open"), "'\"' is missing"));
     CHECK(contains(read_string(R"("a" "b")"), "more text follows"));
@@ -88,7 +88,7 @@ TEST_CASE("A string that is written as JSON is read as it was") {
     cupola::impl::append_json_string(json, every);
     CHECK(read_string(json) == every);
     CHECK(contains(message_of<cupola::InvalidArgument>([&] { cupola::impl::append_json_string(json, "a\xFF"); }),
-                   "not UTF-8 at its byte 1"));
+                   "not UTF-8 at byte 1"));
 }
 
 TEST_CASE("A text of a file is shown on one line, and not at length") {

@@ -47,10 +47,10 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     std::string states;
     for (const OptimizerState& state : checkpoint.state.optimizer) {
         require(is_state_name(state.name), path, " cannot have an optimiser state named '", shown(state.name),
-                "': a name is of letters, digits and _");
+                "': a name consists of letters, digits and _");
         states += text(states.empty() ? "" : " ", state.name);
     }
-    require(checkpoint.state.step >= 0, path, " would have the step ", checkpoint.state.step);
+    require(checkpoint.state.step >= 0, path, " cannot have the step ", checkpoint.state.step);
     SafetensorsWriter::Metadata metadata{{"format", "pt"},  // what other tools look for: the layouts are PyTorch's
                                          {std::string(version_key), std::string(checkpoint_version)},
                                          {std::string(step_key), text(checkpoint.state.step)},
@@ -58,7 +58,8 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
     if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
     for (const auto& [key, value] : checkpoint.info.entries()) {
-        require(!key.starts_with(own_prefix), path, " cannot have the text ", key, ": names in cupola. are its own");
+        require(!key.starts_with(own_prefix), path, " cannot have the metadata key ", key,
+                ": keys that begin with cupola. are reserved");
         metadata.emplace_back(key, value);
     }
     return metadata;
@@ -70,7 +71,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     std::int64_t number = -1;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     require<DataError>(error == std::errc() && end == digits.data() + digits.size() && number >= min && number <= max,
-                       file.path(), " has the ", what, " '", shown(digits), "', which is no ", what);
+                       file.path(), " has the ", what, " '", shown(digits), "', which is not a valid ", what);
     return number;
 }
 
@@ -81,7 +82,7 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
         const std::size_t space = names.find(' ');
         const std::string_view name = names.substr(0, space);
         require<DataError>(is_state_name(name), file.path(), " has an optimiser state named '", shown(name),
-                           "', which is no name");
+                           "', which is not a valid name");
         result.push_back({.name = std::string(name)});
         names.remove_prefix(space == std::string_view::npos ? names.size() : space + 1);
         require<DataError>(result.size() <= 16, file.path(), " has more than 16 optimiser states");

@@ -87,7 +87,7 @@ inline void check_tensors(const SafetensorsFile& file, const StoredArena& arena)
                                              to_string(tensor.shape)));
         }
         require<DataError>(is_stored_float(stored->type), file.path(), ": ", name, " has elements of type ",
-                           shown(stored->type), "; F32, F16, BF16 and F64 are read");
+                           shown(stored->type), "; F32, F16, BF16 and F64 are supported");
     }
 }
 

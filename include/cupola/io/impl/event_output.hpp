@@ -54,7 +54,7 @@ public:
         make_folder(folder);
         path_ = text(folder, '/', event_file_name(next_event_file_time(folder)));
         descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        require<DataError>(descriptor_ >= 0, "the event file ", path_, " cannot be made: ", std::strerror(errno));
+        require<DataError>(descriptor_ >= 0, "the event file ", path_, " cannot be created: ", std::strerror(errno));
     }
     EventOutput(const EventOutput&) = delete;
     EventOutput& operator=(const EventOutput&) = delete;
@@ -78,7 +78,7 @@ public:
                 const bool whole = ftruncate(descriptor_, size_) == 0 && lseek(descriptor_, size_, SEEK_SET) == size_;
                 if (size_ == 0) unlink(path_.c_str());
                 throw_joined<DataError>({"the event file ", path_, " could not be written: ", std::strerror(error),
-                                         whole ? "" : "; its last record is not whole"});
+                                         whole ? "" : "; its last record is incomplete"});
             }
         }
         size_ += static_cast<off_t>(record_.size());

@@ -31,7 +31,7 @@ inline void make_folder(const std::string& path) {
         if (above != path) make_folder(above);
         error = mkdir(path.c_str(), 0777) == 0 || errno == EEXIST ? sync_folder(above) : errno;
     }
-    require<DataError>(error == 0, "the folder ", path, " cannot be made: ", std::generic_category().message(error));
+    require<DataError>(error == 0, "the folder ", path, " cannot be created: ", std::generic_category().message(error));
 }
 
 /// The names in a folder, in no order.

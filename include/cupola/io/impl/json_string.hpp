@@ -133,7 +133,7 @@ inline void append_json_string(std::string& json, std::string_view value) {
     json += '"';
     for (std::size_t i = 0; i < value.size();) {
         const std::size_t length = utf8_length(value.substr(i));
-        require(length > 0, "a text for a safetensors header is not UTF-8 at its byte ", i);
+        require(length > 0, "a string for a safetensors header is not UTF-8 at byte ", i);
         append_json_character(json, value.substr(i, length));
         i += length;
     }

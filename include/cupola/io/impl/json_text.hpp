@@ -38,7 +38,7 @@ public:
 
     void expect_end() {
         skip_space();
-        if (at_ < text_.size()) fail("more text follows where it should end");
+        if (at_ < text_.size()) fail("text follows its end");
     }
 
     /// The string that comes next as it is written, without its quotes and with its escapes.
@@ -46,13 +46,13 @@ public:
         expect('"');
         const std::size_t begin = at_;
         while (true) {
-            if (at_ == text_.size()) fail("a string does not end");
+            if (at_ == text_.size()) fail("a string is not terminated");
             const char c = text_[at_];
             if (c == '"') break;
             const std::size_t length = c == '\\'                              ? escape_length()
                                        : static_cast<unsigned char>(c) < 0x20 ? 0
                                                                               : utf8_length(text_.substr(at_));
-            if (length == 0) fail("a string has a byte that no string of JSON has");
+            if (length == 0) fail("a string has a byte that JSON does not allow");
             at_ += length;
         }
         return text_.substr(begin, at_++ - begin);

@@ -96,7 +96,7 @@ private:
                 const std::string_view name = json_.string();
                 json_.expect(':');
                 if (name == "__metadata__") {
-                    if (metadata_seen) json_.fail("__metadata__ comes a second time");
+                    if (metadata_seen) json_.fail("__metadata__ appears twice");
                     metadata_seen = true;
                     read_metadata();
                 } else {
@@ -115,7 +115,7 @@ private:
             const std::string_view key = json_.string();
             json_.expect(':');
             if (metadata.size() == max_safetensors_texts)
-                json_.fail("__metadata__ has more than ", max_safetensors_texts, " texts");
+                json_.fail("__metadata__ has more than ", max_safetensors_texts, " entries");
             metadata.emplace_back(key, json_.string());
         } while (json_.accept(','));
         json_.expect('}');
@@ -132,7 +132,7 @@ private:
             const std::string_view key = json_.string();
             json_.expect(':');
             const auto first = [&](bool& seen) {
-                if (std::exchange(seen, true)) json_.fail("'", key, "' comes a second time");
+                if (std::exchange(seen, true)) json_.fail("'", key, "' appears twice");
             };
             if (key == "dtype") {
                 first(has_type);
@@ -172,7 +172,7 @@ private:
         std::uint64_t bytes = 0;
         const bool fits = !__builtin_mul_overflow(elements, safetensors_element_bytes(tensor.type), &bytes);
         if (!fits || tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
-            json_.fail("a tensor's shape does not take the bytes that its data_offsets give it");
+            json_.fail("a tensor's shape does not match its data_offsets");
         }
         tensors.push_back(tensor);
     }

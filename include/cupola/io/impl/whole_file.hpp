@@ -49,11 +49,12 @@ private:
     if (file.get() < 0) refuse(errno);
     struct stat status {};
     if (fstat(file.get(), &status) != 0) refuse(errno);
-    require<DataError>(S_ISREG(status.st_mode), path, " is not a file");
+    require<DataError>(S_ISREG(status.st_mode), path, " is not a regular file");
     FileBytes result;
     result.size = static_cast<std::size_t>(status.st_size);
     result.bytes.reset(new (std::nothrow) std::byte[result.size]);
-    require<OutOfMemory>(result.bytes != nullptr, path, " has ", result.size, " bytes: there is not so much memory");
+    require<OutOfMemory>(result.bytes != nullptr, path, " has ", result.size,
+                         " bytes, more than the memory that could be allocated");
     for (std::size_t done = 0; done < result.size;) {
         const ssize_t count = read(file.get(), result.bytes.get() + done, result.size - done);
         if (count < 0 && errno == EINTR) continue;
