@@ -107,7 +107,7 @@ TEST_CASE("a path that does not exist, or without the files, is refused") {
     std::filesystem::remove(folder.path("data_batch_4.bin"));
     CHECK(refusal(folder.path()) == folder.path() + "/data_batch_4.bin does not exist");
     std::filesystem::create_directory(folder.path("data_batch_4.bin"));
-    CHECK(refusal(folder.path()) == folder.path() + "/data_batch_4.bin is not a file");
+    CHECK(refusal(folder.path()) == folder.path() + "/data_batch_4.bin is not a regular file");
 }
 
 TEST_CASE("a record file or folder that may not be read is refused") {

@@ -63,7 +63,7 @@ TEST_CASE("what is no JPEG image is named in one sentence") {
     const TemporaryFolder folder;
     const std::string path = folder.path("a.jpg");
     CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " does not exist");
-    CHECK(message_of<DataError>([&] { (void)read_image(folder.path()); }) == folder.path() + " is not a file");
+    CHECK(message_of<DataError>([&] { (void)read_image(folder.path()); }) == folder.path() + " is not a regular file");
     folder.write("a.jpg", Bytes{});
     CHECK(contains(message_of<DataError>([&] { (void)read_image(path); }), path + " is not a readable JPEG image: "));
     Bytes cut = jpeg(32, 32, 1, 2, 3, true);

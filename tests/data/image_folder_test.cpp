@@ -321,7 +321,7 @@ TEST_CASE("each limit ends in a sentence with the limit") {
 TEST_CASE("a path that does not exist or may not be read is refused, a file and a folder alike") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
-    CHECK(refusal("/dev/null") == "/dev/null is not a file");
+    CHECK(refusal("/dev/null") == "/dev/null is not a regular file");
     write_all(folder, "set", small_image_folder());
     write_archive(folder.path("set.tar"), small_image_folder(), Packing::tar);
     constexpr auto none = std::filesystem::perms::none;

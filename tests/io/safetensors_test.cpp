@@ -154,8 +154,8 @@ TEST_CASE("A file that does not exist, or is none, is one sentence") {
     const TemporaryFolder folder;
     CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path("x")); }) ==
           folder.path("x") + " does not exist");
-    CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path()); }) == folder.path() + " is not a file");
-    CHECK(message_of<DataError>([&] { SafetensorsFile file("/dev/null"); }) == "/dev/null is not a file");
+    CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path()); }) == folder.path() + " is not a regular file");
+    CHECK(message_of<DataError>([&] { SafetensorsFile file("/dev/null"); }) == "/dev/null is not a regular file");
     CHECK(refusal("") ==
           "f is truncated or is not a safetensors file: it has 0 bytes, and the length of the header takes 8");
     CHECK(refusal("\x89PNG 1234 bytes of something else") ==
