@@ -2,7 +2,7 @@
 //
 // A convolution of features that have no height and width.
 //
-// expect: layer 2 (Conv2d<8, 3>) takes height x width x channels; its input is 192 from layer 1 (Flatten)
+// expect: layer 2 (Conv2d<8, 3>) expects height x width x channels; its input is 192 from layer 1 (Flatten)
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>

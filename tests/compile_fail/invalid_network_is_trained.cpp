@@ -2,7 +2,7 @@
 //
 // A network with a mistake in it that is trained all the same: the training adds nothing to the one sentence.
 //
-// expect: layer 1 (Linear<8>) takes one extent, features: put Flatten before it; its input is 2 x 2 x 1 from the Input
+// expect: layer 1 (Linear<8>) expects one extent, the features: put Flatten before it; its input is 2 x 2 x 1 from the Input
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

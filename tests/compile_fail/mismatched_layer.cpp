@@ -3,7 +3,7 @@
 // A Linear layer after images that were not flattened: the first mistake is named, with the extents on both sides, and
 // nothing after it.
 //
-// expect: layer 3 (local3, Linear<384>) takes one extent, features: put Flatten before it; its input is 12 x 12 x 64 from layer 2 (MaxPool2d<3, 2>)
+// expect: layer 3 (local3, Linear<384>) expects one extent, the features: put Flatten before it; its input is 12 x 12 x 64 from layer 2 (MaxPool2d<3, 2>)
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/flatten.hpp>

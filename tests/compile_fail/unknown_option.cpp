@@ -2,7 +2,7 @@
 //
 // A number where Conv2d takes a named option.
 //
-// expect: layer 1 (Conv2d<8, 3, 2>) takes the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
+// expect: layer 1 (Conv2d<8, 3, 2>) accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...); its input is 4 x 4 x 3 from the Input
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/net/sequential.hpp>

@@ -54,17 +54,17 @@ static_assert(traits_of<Conv1>().absorbs_relu && kind_of<Conv1>() == LayerKind::
 static_assert(std::string_view(Conv2d<0, 5>::output(image).error) == "has a size of zero");
 static_assert(std::string_view(Conv2d<64, 0>::output(image).error) == "has a size of zero");
 static_assert(std::string_view(Conv2d<64, 5, stride(0)>::output(image).error) == "has a size of zero");
-static_assert(std::string_view(Conv2d<64, 5>::output(Shape{1728}).error) == "takes height x width x channels");
+static_assert(std::string_view(Conv2d<64, 5>::output(Shape{1728}).error) == "expects height x width x channels");
 static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{4, 24, 3}).error) ==
               "has a kernel larger than its input");
 static_assert(std::string_view(Conv2d<64, 5, valid>::output(Shape{24, 4, 3}).error) ==
               "has a kernel larger than its input");
 
 static_assert(std::string_view(Conv2d<64, 3, valid, pad(1)>::output(image).error) ==
-              "takes one of same, valid and pad(n)");
-static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).error) == "has a padding of less than zero");
+              "accepts only one of same, valid and pad(n)");
+static_assert(std::string_view(Conv2d<64, 3, pad(-1)>::output(image).error) == "has a negative padding");
 static_assert(std::string_view(Conv2d<64, 3, pad(3)>::output(image).error) ==
-              "has a padding as large as its kernel: some outputs would see nothing");
+              "has a padding as large as its kernel: some outputs would not depend on the input");
 
 template <class L, class D>
 void agrees(const Shape& input, std::int64_t batch, const reference::Convolution& r, bool bias) {

@@ -13,7 +13,7 @@ using namespace cupola;
 
 static_assert(LayerOn<GlobalAvgPool2d, AnyDevice>);
 static_assert(GlobalAvgPool2d::output(Shape{8, 6, 64}).shape == Shape{64});
-static_assert(std::string_view(GlobalAvgPool2d::output(Shape{64}).error) == "takes height x width x channels");
+static_assert(std::string_view(GlobalAvgPool2d::output(Shape{64}).error) == "expects height x width x channels");
 static_assert(!traits_of<GlobalAvgPool2d>().backward_reads_input &&
               !traits_of<GlobalAvgPool2d>().backward_reads_output);
 

@@ -34,7 +34,7 @@ static_assert(traits_of<Local3>().backward_reads_input && !traits_of<Local3>().b
 
 static_assert(std::string_view(Linear<0>::output(Shape{4}).error) == "has a size of zero");
 static_assert(std::string_view(Linear<10>::output(Shape{6, 6, 64}).error) ==
-              "takes one extent, features: put Flatten before it");
+              "expects one extent, the features: put Flatten before it");
 
 template <class L, class D>
 void agrees(const reference::Linear& r, bool bias) {

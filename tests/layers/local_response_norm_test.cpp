@@ -18,7 +18,7 @@ static_assert(parameters_of<LocalResponseNorm<4>>(Shape{12, 12, 64}).count == 0)
 static_assert(traits_of<LocalResponseNorm<4>>().backward_reads_input &&
               !traits_of<LocalResponseNorm<4>>().backward_reads_output);
 static_assert(std::string_view(LocalResponseNorm<-1>::output(Shape{12, 12, 64}).error) == "has a negative radius");
-static_assert(std::string_view(LocalResponseNorm<4>::output(Shape{64}).error) == "takes height x width x channels");
+static_assert(std::string_view(LocalResponseNorm<4>::output(Shape{64}).error) == "expects height x width x channels");
 
 template <class L, class D>
 void agrees(const reference::LocalResponseNorm& r) {

@@ -21,11 +21,11 @@ static_assert(OptionAShortcut<16, 3>::output(Shape{7, 6, 16}).shape == Shape{3, 
 static_assert(parameters_of<OptionAShortcut<32, 2>>(Shape{32, 32, 16}).count == 0);
 static_assert(std::string_view(OptionAShortcut<0>::output(Shape{4, 4, 2}).error) == "has a size of zero");
 static_assert(std::string_view(OptionAShortcut<4, 0>::output(Shape{4, 4, 2}).error) == "has a size of zero");
-static_assert(std::string_view(OptionAShortcut<4>::output(Shape{16}).error) == "takes height x width x channels");
+static_assert(std::string_view(OptionAShortcut<4>::output(Shape{16}).error) == "expects height x width x channels");
 static_assert(std::string_view(OptionAShortcut<8>::output(Shape{4, 4, 16}).error) ==
-              "has fewer channels than its input, and can only add some");
+              "has fewer channels than its input, but it can only add channels");
 static_assert(std::string_view(OptionAShortcut<19>::output(Shape{4, 4, 16}).error) ==
-              "adds as many channels before the input's as after them, and here the number to add is odd");
+              "adds as many channels before those of the input as after them, but the number to add is odd");
 
 template <std::int64_t channels, std::int64_t stride, class D>
 void agrees(const Shape& input) {

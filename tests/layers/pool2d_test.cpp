@@ -35,7 +35,7 @@ static_assert(kind_of<AvgPool2d<3, 2>>() == LayerKind::pooling &&
 
 static_assert(std::string_view(MaxPool2d<0, 2>::output(Shape{24, 24, 64}).error) == "has a size of zero");
 static_assert(std::string_view(AvgPool2d<3, 0>::output(Shape{24, 24, 64}).error) == "has a size of zero");
-static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).error) == "takes height x width x channels");
+static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{64}).error) == "expects height x width x channels");
 static_assert(std::string_view(MaxPool2d<3, 2>::output(Shape{2, 24, 64}).error) ==
               "has a window larger than its input");
 static_assert(std::string_view(AvgPool2d<3, 2>::output(Shape{24, 2, 64}).error) ==

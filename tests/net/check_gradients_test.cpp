@@ -106,7 +106,7 @@ struct Scale {
         .backward_reads_output = false,
         .absorbs_relu = wrong == Wrong::nothing || wrong == Wrong::no_relu_inside || wrong == Wrong::masks_again};
     static constexpr ShapeResult output(const Shape& input) {
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
     }
     static constexpr Parameters parameters(const Shape& input) {
@@ -332,7 +332,7 @@ TEST_CASE("a function with no gradient and none claimed passes") {
 
 TEST_CASE("a check that cannot be made says why") {
     CHECK(contains(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<Scale<>, Host>({60})); }),
-                   " takes height x width x channels; its input is 60"));
+                   " expects height x width x channels; its input is 60"));
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<ReLU, Host>({60}, {.batch = 0})); }) ==
           "a check of gradients takes a batch of at least 1 sample, not 0");
     CHECK(message_of<InvalidArgument>([] {

@@ -27,7 +27,7 @@ struct BatchNorm2d {
     static constexpr ShapeResult output(const Shape& input) {
         if (!(epsilon > 0.0)) return ShapeError{"has an epsilon that is not positive"};
         if (!(decay >= 0.0 && decay < 1.0)) return ShapeError{"has a decay outside [0, 1)"};
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
     }
 

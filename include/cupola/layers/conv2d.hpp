@@ -49,14 +49,14 @@ struct Conv2d {
     static constexpr ShapeResult output(const Shape& input) {
         if (!options_known) {
             return ShapeError{
-                "takes the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
+                "accepts only the options stride(n), same, valid, pad(n), no_bias, weights(...) and biases(...)"};
         }
-        if (paddings > 1) return ShapeError{"takes one of same, valid and pad(n)"};
-        if (has_pad && pad_each < 0) return ShapeError{"has a padding of less than zero"};
+        if (paddings > 1) return ShapeError{"accepts only one of same, valid and pad(n)"};
+        if (has_pad && pad_each < 0) return ShapeError{"has a negative padding"};
         if (pad_each >= kernel)
-            return ShapeError{"has a padding as large as its kernel: some outputs would see nothing"};
+            return ShapeError{"has a padding as large as its kernel: some outputs would not depend on the input"};
         if (channels < 1 || kernel < 1 || stride < 1) return ShapeError{"has a size of zero"};
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         const ConvolutionShape s = shape(input);
         if (s.height.output < 1 || s.width.output < 1) return ShapeError{"has a kernel larger than its input"};
         return Shape{s.height.output, s.width.output, channels};

@@ -15,7 +15,7 @@ struct GlobalAvgPool2d {
     static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return Shape{input.channels()};
     }
 

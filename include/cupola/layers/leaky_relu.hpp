@@ -25,7 +25,7 @@ template <Number slope = 0.01>
 struct LeakyReLU : Pointwise<impl::LeakyReluFormula, slope> {
     static constexpr ShapeResult output(const Shape& input) {
         // By its bits, which have the order of the numbers from 0 on: nvcc compares no NaN in a constant expression.
-        if (slope.bits >= Number(1e38).bits) return ShapeError{"has a slope that is not a number from 0 on"};
+        if (slope.bits >= Number(1e38).bits) return ShapeError{"has a slope that is not a finite number of at least 0"};
         return input;
     }
 };

@@ -27,9 +27,9 @@ struct Linear {
         LayerDescription("Linear ", features).add_if(!has_bias, ", no bias");
 
     static constexpr ShapeResult output(const Shape& input) {
-        if (!options_known) return ShapeError{"takes the options no_bias, weights(...) and biases(...)"};
+        if (!options_known) return ShapeError{"accepts only the options no_bias, weights(...) and biases(...)"};
         if (features < 1) return ShapeError{"has a size of zero"};
-        if (input.rank != 1) return ShapeError{"takes one extent, features: put Flatten before it"};
+        if (input.rank != 1) return ShapeError{"expects one extent, the features: put Flatten before it"};
         return Shape{features};
     }
 

@@ -23,7 +23,7 @@ struct LocalResponseNorm {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (radius < 0) return ShapeError{"has a negative radius"};
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         return input;
     }
 

@@ -30,11 +30,12 @@ struct OptionAShortcut {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (channels < 1 || stride < 1) return ShapeError{"has a size of zero"};
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
-        if (channels < input.channels()) return ShapeError{"has fewer channels than its input, and can only add some"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        if (channels < input.channels())
+            return ShapeError{"has fewer channels than its input, but it can only add channels"};
         if ((channels - input.channels()) % 2 != 0) {
             return ShapeError{
-                "adds as many channels before the input's as after them, and here the number to add is odd"};
+                "adds as many channels before those of the input as after them, but the number to add is odd"};
         }
         const OptionAShortcutShape s = shape(input);
         return Shape{s.height.output, s.width.output, channels};

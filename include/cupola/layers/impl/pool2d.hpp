@@ -31,7 +31,7 @@ struct Pool2d {
 
     static constexpr ShapeResult output(const Shape& input) {
         if (window < 1 || stride < 1) return ShapeError{"has a size of zero"};
-        if (input.rank != 3) return ShapeError{"takes height x width x channels"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
         if (window > input.height() || window > input.width()) return ShapeError{"has a window larger than its input"};
         const PoolingShape s = shape(input);
         return Shape{s.height.output, s.width.output, input.channels()};
