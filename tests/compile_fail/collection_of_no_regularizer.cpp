@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something in a loss collection that is no regulariser.
+// Something in a loss collection that is not a regulariser.
 //
-// expect: Dropout<0.5> is no regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo>)`
+// expect: Dropout<0.5> is not a regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo>)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // An empty list of layers.
 //
-// expect: a Sequential has one Input; this one has 0
+// expect: a Sequential must have exactly one Input; this one has 0
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

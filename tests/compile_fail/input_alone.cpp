@@ -2,7 +2,7 @@
 //
 // An Input alone is no network.
 //
-// expect: a Sequential has at least one layer after its Input
+// expect: a Sequential must have at least one layer after its Input
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

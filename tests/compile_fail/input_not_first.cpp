@@ -2,7 +2,7 @@
 //
 // The Input comes before every layer.
 //
-// expect: the Input is the first module of a Sequential
+// expect: the Input must be the first module of a Sequential
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of losses by name, in checkpoints and logs, are told apart at spaces.
+// Lists of losses by name, in checkpoints and logs, separate the names by spaces.
 //
-// expect: the name cross entropy has a space
+// expect: the name cross entropy contains a space, but lists of losses separate their names by spaces
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A loss that does not say which outputs it takes.
 //
-// expect: Hinge is no loss on Host: it lacks `static constexpr CompileTimeMessage diagnostic(const Shape& output)`
+// expect: Hinge is not a loss on Host: it lacks `static constexpr CompileTimeMessage diagnostic(const Shape& output)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A loss whose part of the total could not be reported.
 //
-// expect: Hinge is no loss on Host: it lacks `static constexpr std::string_view name`
+// expect: Hinge is not a loss on Host: it lacks `static constexpr std::string_view name`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

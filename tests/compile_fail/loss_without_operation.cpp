@@ -2,7 +2,7 @@
 //
 // A loss that computes nothing.
 //
-// expect: Hinge is no loss on Host: it lacks `operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* labels, std::int64_t batch, float* gradient)`
+// expect: Hinge is not a loss on Host: it lacks `operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* labels, std::int64_t batch, float* gradient)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something in the list that is no layer.
+// Something in the list that is not a layer.
 //
-// expect: layer 2 (Softplus) is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`
+// expect: layer 2 (Softplus) is not a layer: it lacks `static constexpr ShapeResult output(const Shape&)`
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists of losses by name, in checkpoints and logs, are told apart at spaces.
+// Lists of losses by name, in checkpoints and logs, separate the names by spaces.
 //
-// expect: the name my layer has a space
+// expect: the name my layer contains a space, but lists of losses separate their names by spaces
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

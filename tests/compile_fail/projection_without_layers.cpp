@@ -2,7 +2,7 @@
 //
 // A projection that is none.
 //
-// expect: the Residual of layers 2 to 4 (a) has a Projection of no layers: the shortcut without layers is Identity
+// expect: the Residual of layers 2 to 4 (a) has a Projection without layers: use Identity
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/net/sequential.hpp>

@@ -2,7 +2,7 @@
 //
 // A residual block that is a shortcut alone.
 //
-// expect: the Residual of layers 1 to 2 has no layers around which to go: it is a shortcut alone
+// expect: the Residual of layers 1 to 2 has no layers besides its shortcut
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/net/sequential.hpp>

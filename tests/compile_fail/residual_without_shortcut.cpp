@@ -2,7 +2,7 @@
 //
 // A residual block whose first layer stands where the shortcut is: without this error it would be the way around.
 //
-// expect: the Residual that begins at layer 2 (block) has Conv2d<3, 3> where its shortcut stands: write Identity before it, or Projection<Conv2d<3, 3>> if it is the shortcut
+// expect: the Residual that begins at layer 2 (block) has Conv2d<3, 3> in place of its shortcut: write Identity before it, or Projection<Conv2d<3, 3>> if it is the shortcut
 // errors-at-most: 1
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/relu.hpp>

@@ -2,7 +2,7 @@
 //
 // A number of layers that no residual network for CIFAR has.
 //
-// expect: ResNet<45> cannot be: it has 6 n + 2 layers (8, 14, 20, 26, 32, 38, 44, ...)
+// expect: ResNet<45> is not possible: the number of layers must be 6 n + 2 (8, 14, 20, 26, 32, 38, 44, ...)
 // errors-at-most: 1
 #include <cupola/models/resnet.hpp>
 

@@ -2,7 +2,7 @@
 //
 // A network has one Input.
 //
-// expect: a Sequential has one Input; this one has 2
+// expect: a Sequential must have exactly one Input; this one has 2
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/relu.hpp>

@@ -2,7 +2,7 @@
 //
 // A view whose output does not fit into its input's memory.
 //
-// expect: layer 2 (Padded) has the kind view and an output of another size than its input; its output is 9; its input is 8 from layer 1 (Linear<8>)
+// expect: layer 2 (Padded) has the kind view and an output whose size differs from that of its input; its output is 9; its input is 8 from layer 1 (Linear<8>)
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>
 #include <cupola/net/sequential.hpp>

@@ -2,7 +2,7 @@
 //
 // Weight decay of a layer that the network does not have.
 //
-// expect: WeightDecay names the layer hiden, and the network has none of that name with weights
+// expect: WeightDecay names the layer hiden, but the network has no layer of that name with weights
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

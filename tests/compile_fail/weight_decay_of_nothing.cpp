@@ -2,7 +2,7 @@
 //
 // Weight decay that names no layer.
 //
-// expect: WeightDecay names no layer; WeightDecay<0.004, 'local3'> would name one
+// expect: WeightDecay names no layer; name at least one, as in WeightDecay<0.004, 'local3'>
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

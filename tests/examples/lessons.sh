@@ -42,7 +42,7 @@ case $lesson in
         [ "$status" = 1 ] && grep -qx "$work/none does not exist" "$work/errors" || fail "a folder that does not exist: exit status $status" ;;
     3_own_layer)
         trains
-        grep -q '^Softsign on 8, batch 2, on Host: the gradients are right (off by: input [0-9.e-]*)$' "$work/output" ||
+        grep -q '^Softsign on 8, batch 2, on Host: the gradients are correct (off by: input [0-9.e-]*)$' "$work/output" ||
             fail "the gradients are not right, or not checked"
         learns '0 200 400 600' 0.6
         accuracy_above 0.9 ;;

@@ -35,5 +35,5 @@ TEST_CASE("on real images the first loss is ln 10 and the decay of the tutorial'
 
 TEST_CASE("label smoothing outside [0, 1) is refused") {
     CrossEntropy<10> loss{.label_smoothing = 1.0F};
-    CHECK_THROWS_WITH_AS((void)loss.operation<Host>(), "label smoothing is in [0, 1), not 1", InvalidArgument);
+    CHECK_THROWS_WITH_AS((void)loss.operation<Host>(), "label smoothing must be in [0, 1), not 1", InvalidArgument);
 }

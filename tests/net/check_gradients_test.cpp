@@ -238,7 +238,7 @@ TEST_CASE("a layer of the user's own passes, with its errors by name") {
     CHECK(check.tensors()[1].name == "scale");
     CHECK(check.tensors()[3].name == "with a ReLU inside, scale");
     for (const GradientCheck::Tensor& tensor : check.tensors()) CHECK(tensor.error < 1e-4);
-    CHECK(contains(check.report(), ": the gradients are right (off by: input "));
+    CHECK(contains(check.report(), ": the gradients are correct (off by: input "));
 }
 
 TEST_CASE("a gradient with the wrong sign or scale is named so, with its worst element") {
@@ -248,14 +248,14 @@ TEST_CASE("a gradient with the wrong sign or scale is named so, with its worst e
                    "the gradient of the input has the wrong sign (off by 2, allowed 0.003); element "));
     CHECK(contains(report<Wrong::parameter_scale>(), "the gradient of scale is 3 times what it should be"));
     CHECK(contains(report<Wrong::input_scale>(), "the gradient of the input is 0.5 times what it should be"));
-    CHECK(contains(report<Wrong::parameter_zero>(), "the gradient of scale is zero, and the result depends on it"));
+    CHECK(contains(report<Wrong::parameter_zero>(), "the gradient of scale is zero, but the result depends on it"));
     CHECK_FALSE(contains(report<Wrong::parameter_sign>(), "the gradient of the input"));
 }
 
 TEST_CASE("a single wrong element is found and named") {
     const std::string text = report<Wrong::last_element>();
     CHECK(contains(text, "the gradient of scale is not the derivative"));
-    CHECK(contains(text, "element 4 (4): backward says 0, differences say "));
+    CHECK(contains(text, "element 4 (4): backward gives 0, finite differences give "));
 }
 
 TEST_CASE("a gradient that is overwritten where it is to be added, or the other way, is named so") {
@@ -275,39 +275,39 @@ TEST_CASE("a layer that changes what it may not change is found") {
     CHECK(contains(report<Wrong::backward_changes_output>(), "backward changed its output"));
     CHECK(contains(report<Wrong::changes_parameter>(), "backward changed scale"));
     CHECK(contains(report<Wrong::small_scratch>(),
-                   "something was written outside its scratch memory, of which needs() asks for 4 bytes"));
+                   "values were written outside its scratch memory, of which needs() asks for 4 bytes"));
 }
 
 TEST_CASE("a forward that differs from call to call is found") {
     CHECK(contains(report<Wrong::random>(),
-                   "forward gave another output the second time, from the same input and the same random numbers"));
+                   "forward gave a different output the second time, from the same input and the same random numbers"));
 }
 
 TEST_CASE("a backward that is right only where an input gradient is wanted is found") {
     CHECK(contains(report<Wrong::needs_input_gradient>(),
-                   "without an input gradient to write, backward gives another gradient of scale"));
-    CHECK(contains(
-        report<Wrong::other_gradient_for_first_layer>(),
-        "made for a build context whose input gradient nobody wants, backward gives another gradient of scale"));
+                   "without an input gradient to write, backward gives a different gradient of scale"));
+    CHECK(contains(report<Wrong::other_gradient_for_first_layer>(),
+                   "made for a build context without an input gradient, backward gives a different gradient of scale"));
 }
 
 TEST_CASE("traits that promise too much are found") {
-    CHECK(contains(
-        report<Wrong::reads_input_secretly>(),
-        "the traits say that backward does not read the input, and without it the gradient of scale is another"));
+    CHECK(
+        contains(report<Wrong::reads_input_secretly>(),
+                 "the traits say that backward does not read the input, and without it the gradient of scale differs"));
     CHECK(contains(
         report<Wrong::reads_output_secretly>(),
-        "the traits say that backward does not read the output, and without it the gradient of scale is another"));
+        "the traits say that backward does not read the output, and without it the gradient of scale differs"));
     CHECK(contains(report<Wrong::no_relu_inside>(), "with a ReLU inside, element "));
     CHECK(contains(
         report<Wrong::masks_again>(),
-        "with a ReLU inside, with the mask put on by the layer after it, backward gives another gradient of the input"));
-    CHECK(contains(check_gradients<MaskOnlyInWords, Host>({50}).report(),
-                   "the traits say that it masks for a ReLU before it, and its input gradient is not the masked one"));
+        "with a ReLU inside, with the mask applied by the layer after it, backward gives a different gradient of the input"));
+    CHECK(
+        contains(check_gradients<MaskOnlyInWords, Host>({50}).report(),
+                 "the traits say that it applies the mask of a ReLU before it, but its input gradient is not masked"));
     CHECK(contains(check_gradients<ViewOfAnotherSize, Host>({3, 4, 5}).report(),
-                   "it has the kind view and an output of another size than its input; its output is 59"));
+                   "it has the kind view and an output whose size differs from that of its input; its output is 59"));
     CHECK(contains(check_gradients<Elementwise<leaky, leaky_derivative, true>, Host>({50}).report(),
-                   "it says that it is a ReLU, and its output for -"));
+                   "its kind is a ReLU, but its output for -"));
 }
 
 TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") {
@@ -320,7 +320,7 @@ TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") 
     CHECK(contains(check_gradients<Elementwise<tanh_of, wrong_tanh_derivative>, Host>({100}).report(),
                    "the gradient of the input is not the derivative"));
     CHECK(contains(check_gradients<Elementwise<zero, one>, Host>({100}).report(),
-                   "the gradient of the input is not zero, and the result does not depend on it"));
+                   "the gradient of the input is not zero, but the result does not depend on it"));
     CHECK(contains(check_gradients<Elementwise<rounded, zero>, Host>({100}, {.step = 0.1}).report(),
                    "most outputs change too abruptly with the input for a derivative at a step of 0."));
 }
@@ -334,13 +334,13 @@ TEST_CASE("a check that cannot be made says why") {
     CHECK(contains(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<Scale<>, Host>({60})); }),
                    " expects height x width x channels; its input is 60"));
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<ReLU, Host>({60}, {.batch = 0})); }) ==
-          "a check of gradients takes a batch of at least 1 sample, not 0");
+          "a check of gradients needs a batch of at least 1 sample, not 0");
     CHECK(message_of<InvalidArgument>([] {
               static_cast<void>(check_gradients<ReLU, Host>({60}, {.directions = 0}));
-          }) == "a check of gradients takes at least 1 direction, not 0");
+          }) == "a check of gradients needs at least 1 direction, not 0");
     CHECK(message_of<InvalidArgument>([] {
               static_cast<void>(check_gradients<EveryLayer, CrossEntropy<10>, Host>({.directions = 1}));
-          }) == "a check of a network's gradients takes at least 2 directions, not 1");
+          }) == "a check of a network's gradients needs at least 2 directions, not 1");
 }
 
 TEST_CASE("the tutorial's network with its loss has the right gradients, weight decay included") {
@@ -382,13 +382,13 @@ TEST_CASE("a wrong layer inside a network is found by what it does to those belo
     CHECK(contains(below, "the gradient of conv.weight is 0.5 times what it should be"));
     CHECK_FALSE(contains(below, "the gradient of scale.scale"));
     CHECK(contains(report_of(check_gradients<NetWith<Wrong::parameter_zero>, CrossEntropy<10>, Host>()),
-                   "the gradient of scale.scale is zero, and the result depends on it"));
+                   "the gradient of scale.scale is zero, but the result depends on it"));
     CHECK(contains(report_of(check_gradients<NetWith<Wrong::last_element>, CrossEntropy<10>, Host>()),
                    "the gradient of scale.scale is not the whole derivative"));
     CHECK(contains(report_of(check_gradients<NetWith<Wrong::overwrites>, CrossEntropy<10>, Host>()),
                    "the gradient of scale.scale is not added to what is there where `accumulate` is set"));
     CHECK(contains(report_of(check_gradients<NetWith<Wrong::random>, CrossEntropy<10>, Host>()),
-                   "the same step gave another loss or gradient the second time"));
+                   "the same step gave a different loss or gradient the second time"));
 }
 
 TEST_CASE("a wrong loss is found") {

@@ -278,7 +278,7 @@ TEST_CASE("a plan that was given no memory does not run") {
     HostContext context(0, {.threads = 1});
     auto plan = PlanOf<SpiedFirst, Host>::make<SpiedFirst>(context, {.batch = 1});
     const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);
-    const char* const message = "a plan runs in the memory that bind() gives it, and was given none";
+    const char* const message = "a plan cannot run before bind() gives it memory";
     CHECK_THROWS_WITH_AS(plan.prepare(context, parameters.data()), message, InvalidArgument);
     CHECK_THROWS_WITH_AS(plan.forward(context, images.data(), parameters.data(), {}), message, InvalidArgument);
 }
@@ -287,7 +287,7 @@ TEST_CASE("a plan refuses another context than the one it was made with") {
     Runner<SpiedFirst> run({.batch = 1});
     HostContext other(0, {.threads = 1});
     const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);
-    CHECK_THROWS_WITH_AS(run.plan.prepare(other, parameters.data()), "a plan runs on the context that it was made with",
-                         InvalidArgument);
+    CHECK_THROWS_WITH_AS(run.plan.prepare(other, parameters.data()),
+                         "a plan must run on the context that it was made with", InvalidArgument);
     CHECK_THROWS_AS(run.plan.forward(other, images.data(), parameters.data(), {}), InvalidArgument);
 }

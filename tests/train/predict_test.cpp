@@ -280,10 +280,10 @@ TEST_CASE("options that cannot be, files that are not there and other networks a
     const auto refused = [&](const PredictorOptions<Host>& options) {
         return message_of<InvalidArgument>([&] { (void)Predictor<Net>(trained.checkpoint, "x", options); });
     };
-    CHECK(refused({.max_batch = 0}) == "the largest batch has 1 to 1000000 samples, not 0");
-    CHECK(refused({.max_batch = 1'000'001}) == "the largest batch has 1 to 1000000 samples, not 1000001");
-    CHECK(refused({.streams = 0}) == "there are 1 to 4096 streams, not 0");
-    CHECK(refused({.streams = 5000}) == "there are 1 to 4096 streams, not 5000");
+    CHECK(refused({.max_batch = 0}) == "the largest batch must have 1 to 1000000 samples, not 0");
+    CHECK(refused({.max_batch = 1'000'001}) == "the largest batch must have 1 to 1000000 samples, not 1000001");
+    CHECK(refused({.streams = 0}) == "there must be 1 to 4096 streams, not 0");
+    CHECK(refused({.streams = 5000}) == "there must be 1 to 4096 streams, not 5000");
     CHECK(refused({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");
     CHECK(contains(message_of<DataError>([] { (void)Predictor<Net>("/no/such/file"); }), "/no/such/file"));
     const TemporaryFile file;

@@ -23,7 +23,7 @@ struct CrossEntropy {
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
         CompileTimeMessage message;
         if (output != Shape{classes}) {
-            message << "CrossEntropy<" << classes << "> takes an output of " << classes << ", and the network's is "
+            message << "CrossEntropy<" << classes << "> expects an output of " << classes << ", but the network's is "
                     << output;
         }
         return message;
@@ -31,7 +31,7 @@ struct CrossEntropy {
 
     template <class Device>
     [[nodiscard]] ops::SoftmaxCrossEntropy<Device, float> operation() const {
-        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing is in [0, 1), not ",
+        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
                 label_smoothing);
         return ops::SoftmaxCrossEntropy<Device, float>(classes, label_smoothing);
     }

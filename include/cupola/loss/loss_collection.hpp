@@ -48,7 +48,7 @@ template <class L, class Device>
 [[nodiscard]] consteval CompileTimeMessage data_loss_diagnostic() {
     CompileTimeMessage message;
     if constexpr (DataLoss<L, Device>) return message;
-    message << short_type_name<L>() << " is no loss on " << Device::name << ": it lacks ";
+    message << short_type_name<L>() << " is not a loss on " << Device::name << ": it lacks ";
     if constexpr (!HasLossName<L>) {
         message << "`static constexpr std::string_view name`";
     } else if constexpr (!ChecksOutput<L>) {
@@ -117,7 +117,8 @@ struct LossCollection {
         } else {
             if (!has_space(Data::name)) return diagnostic(layers, output);
             CompileTimeMessage message;
-            message << "the name " << Data::name << " has a space, at which lists of losses are told apart";
+            message << "the name " << Data::name
+                    << " contains a space, but lists of losses separate their names by spaces";
             return message;
         }
     }
@@ -150,7 +151,7 @@ private:
     static constexpr void require_regularizer(CompileTimeMessage& message) {
         if (Regularizer<R> || !message.empty()) return;
         message << short_type_name<R>()
-                << " is no regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage "
+                << " is not a regulariser: it lacks `names`, `value` or `static constexpr CompileTimeMessage "
                    "diagnostic(std::span<const LayerInfo>)`";
     }
 };

@@ -25,13 +25,14 @@ struct WeightDecay {
 
     static constexpr CompileTimeMessage diagnostic(std::span<const LayerInfo> layers) {
         CompileTimeMessage message;
-        if (names.empty()) message << "WeightDecay names no layer; WeightDecay<0.004, 'local3'> would name one";
+        if (names.empty())
+            message << "WeightDecay names no layer; name at least one, as in WeightDecay<0.004, 'local3'>";
         for (const std::string_view name : names) {
             bool found = false;
             for (const LayerInfo& layer : layers) found = found || (layer.name == name && layer.parameters.count > 0);
             if (!found && message.empty()) {
                 message << "WeightDecay names the layer " << name
-                        << ", and the network has none of that name with weights";
+                        << ", but the network has no layer of that name with weights";
             }
         }
         return message;

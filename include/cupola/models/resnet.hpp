@@ -85,7 +85,8 @@ struct ResNetLayers<classes, std::index_sequence<I...>> {
 [[nodiscard]] consteval CompileTimeMessage resnet_diagnostic(std::int64_t layers) {
     CompileTimeMessage diagnostic;
     if (layers < 8 || (layers - 2) % 6 != 0) {
-        diagnostic << "ResNet<" << layers << "> cannot be: it has 6 n + 2 layers (8, 14, 20, 26, 32, 38, 44, ...)";
+        diagnostic << "ResNet<" << layers
+                   << "> is not possible: the number of layers must be 6 n + 2 (8, 14, 20, 26, 32, 38, 44, ...)";
     }
     return diagnostic;
 }

@@ -50,7 +50,7 @@ public:
     /// A readable text: the errors of all tensors in one line, or one line per failed check.
     [[nodiscard]] std::string report() const {
         std::string result =
-            text(subject_, failures_.empty() ? ": the gradients are right" : ": the gradients are not right");
+            text(subject_, failures_.empty() ? ": the gradients are correct" : ": the gradients are not correct");
         for (std::size_t i = 0; i < tensors_.size(); ++i) {
             result += text(i == 0 ? " (off by: " : "; ", tensors_[i].name, " ", tensors_[i].error);
         }

@@ -106,9 +106,9 @@ private:
         : shared_(std::make_unique<Shared>()), sample_size_(sample_size), output_size_(output_size) {
         constexpr std::int64_t max_samples = 1'000'000;
         constexpr int max_streams = 4096;
-        require(options.max_batch >= 1 && options.max_batch <= max_samples, "the largest batch has 1 to ", max_samples,
-                " samples, not ", options.max_batch);
-        require(options.streams >= 1 && options.streams <= max_streams, "there are 1 to ", max_streams,
+        require(options.max_batch >= 1 && options.max_batch <= max_samples, "the largest batch must have 1 to ",
+                max_samples, " samples, not ", options.max_batch);
+        require(options.streams >= 1 && options.streams <= max_streams, "there must be 1 to ", max_streams,
                 " streams, not ", options.streams);
         bytes_ = parameters.size_bytes() + buffers.size_bytes();
         const std::size_t sample_bytes = static_cast<std::size_t>(options.max_batch * sample_size_) * sizeof(float);

@@ -127,7 +127,7 @@ public:
     template <class Visit>
     void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
                       const RngKey& key, Visit&& visit) {
-        require(options_.inspect, "forward_each takes a plan that was made with PlanOptions::inspect");
+        require(options_.inspect, "forward_each needs a plan that was made with PlanOptions::inspect");
         check_context(context);
         check_buffers(key, buffers);
         const T* const samples = ends_.take_batch(context, batch);
@@ -240,8 +240,8 @@ private:
 
     /// A plan runs on the context for which its operations were made, in the memory that it was given.
     void check_context(const Context& context) const {
-        require(&context == context_, "a plan runs on the context that it was made with");
-        require(!bound_.empty(), "a plan runs in the memory that bind() gives it, and was given none");
+        require(&context == context_, "a plan must run on the context that it was made with");
+        require(!bound_.empty(), "a plan cannot run before bind() gives it memory");
     }
 
     Context* context_;

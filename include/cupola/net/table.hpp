@@ -54,26 +54,27 @@ struct LayerInfo {
     };
     switch (layer.kind) {
         case LayerKind::view:
-            return layer.output.size() == layer.input.size() ? nullptr : "an output of another size than its input";
+            return layer.output.size() == layer.input.size() ? nullptr
+                                                             : "an output whose size differs from that of its input";
         case LayerKind::activation:
-            return layer.output == layer.input ? nullptr : "an output of other extents than its input";
+            return layer.output == layer.input ? nullptr : "an output whose extents differ from those of its input";
         case LayerKind::convolution: {
             const Parameters& p = layer.parameters;
             const bool weight =
                 p.count >= 1 && p.list[0].shape.rank > 0 && p.list[0].shape[0] == layer.output.channels();
-            if (!weight) return "a first parameter that is no weight [channels of the output, ...]";
+            if (!weight) return "a first parameter that is not a weight of extents [channels of the output, ...]";
             return p.count == 1 || (p.count == 2 && per_channel(p, 1))
                        ? nullptr
-                       : "other parameters after its weight than a bias";
+                       : "parameters after its weight that are not one bias";
         }
         case LayerKind::batch_norm: {
             const Parameters &p = layer.parameters, &b = layer.buffers;
-            if (layer.output != layer.input) return "an output of other extents than its input";
+            if (layer.output != layer.input) return "an output whose extents differ from those of its input";
             if (p.count != 2 || !per_channel(p, 0) || !per_channel(p, 1))
-                return "other parameters than a scale and a shift for each channel";
+                return "parameters that are not one scale and one shift per channel";
             return b.count == 2 && per_channel(b, 0) && per_channel(b, 1)
                        ? nullptr
-                       : "other buffers than a mean and a variance for each channel";
+                       : "buffers that are not one mean and one variance per channel";
         }
         default: return nullptr;
     }

@@ -61,8 +61,8 @@ public:
     /// Completes "the gradient of weight ...".
     [[nodiscard]] std::string diagnosis(double tolerance) const {
         if (!std::isfinite(difference_)) return "is not a number";
-        if (analytic_ == 0) return "is zero, and the result depends on it";
-        if (numeric_ <= noise_) return "is not zero, and the result does not depend on it";
+        if (analytic_ == 0) return "is zero, but the result depends on it";
+        if (numeric_ <= noise_) return "is not zero, but the result does not depend on it";
         constexpr double parallel = 0.995, near_one = 0.05;
         const double ratio = product_ / numeric_;
         const std::string off = text(" (off by ", two_digits(error()), ", allowed ", two_digits(tolerance), ")");
@@ -84,7 +84,7 @@ private:
     double numeric_ = 0, analytic_ = 0, product_ = 0, difference_ = 0, noise_ = 0;
 };
 
-/// The element with the largest disagreement, as "element 17 (1, 0, 2): backward says ..., differences say ...".
+/// The element with the largest disagreement, as "element 17 (1, 0, 2): backward gives ..., finite differences give ...".
 class WorstElement {
 public:
     void add(std::size_t at, double numeric, double analytic) {
@@ -102,7 +102,8 @@ public:
             place = text(rest % shape[i], place.empty() ? "" : ", ", place);
         }
         if (batched) place = text("sample ", rest, ": ", place);
-        return text("element ", at_, " (", place, "): backward says ", analytic_, ", differences say ", numeric_);
+        return text("element ", at_, " (", place, "): backward gives ", analytic_, ", finite differences give ",
+                    numeric_);
     }
 
 private:

@@ -16,8 +16,8 @@ namespace impl {
 template <class D>
 [[nodiscard]] GradientCheck check_layer(const LayerInfo& layer, NodeMaker<D> make, const GradientCheckOptions& options,
                                         const typename D::Options& device) {
-    require(options.batch >= 1, "a check of gradients takes a batch of at least 1 sample, not ", options.batch);
-    require(options.directions >= 1, "a check of gradients takes at least 1 direction, not ", options.directions);
+    require(options.batch >= 1, "a check of gradients needs a batch of at least 1 sample, not ", options.batch);
+    require(options.directions >= 1, "a check of gradients needs at least 1 direction, not ", options.directions);
     GradientCheck result(text(layer.type, " on ", to_string(layer.input), ", batch ", options.batch, ", on ", D::name));
     if (const char* const mistake = kind_mistake(layer)) {
         result.fail(text("it has the kind ", to_string(layer.kind), " and ", mistake, "; its output is ",
@@ -29,7 +29,7 @@ template <class D>
         if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
         LayerCase<D> c(layer, make, activation, options, device, result);
         if (LayerContract<D>(c).run()) LayerFigures<D>(c).run();
-        for (const std::string& name : c.bench.overrun(layer)) c.fail("something was written outside ", name);
+        for (const std::string& name : c.bench.overrun(layer)) c.fail("values were written outside ", name);
     }
     return result;
 }

@@ -39,14 +39,14 @@ private:
         }
         check_unchanged("forward");
         if (!same_bits(c_.bench.forward(c_.input, c_.parameters), c_.output)) {
-            c_.fail("forward gave another output the second time, from the same input and the same random numbers");
+            c_.fail("forward gave a different output the second time, from the same input and the same random numbers");
             return false;
         }
         if (c_.activation == Activation::relu && !check_inside_relu()) return false;
         if (c_.layer.kind_parts.activation == Activation::relu) {
             for (std::size_t i = 0; i < c_.output.size(); ++i) {
                 if (c_.output[i] == std::max(c_.input[i], 0.0F)) continue;
-                c_.fail("it says that it is a ReLU, and its output for ", c_.input[i], " is ", c_.output[i]);
+                c_.fail("its kind is a ReLU, but its output for ", c_.input[i], " is ", c_.output[i]);
                 break;
             }
         }
@@ -101,24 +101,24 @@ private:
 
     /// Calls backward in every combination that a network may use.
     void check_calls() {
-        expect_same({}, "backward gave another gradient of ", " the second time");
+        expect_same({}, "backward gave a different gradient of ", " the second time");
         expect_same({.input_gradient = false},
-                    "without an input gradient to write, backward gives another gradient of ", "");
+                    "without an input gradient to write, backward gives a different gradient of ", "");
         if (!c_.layer.traits.backward_reads_input) {
             expect_same({.without_input = true},
                         "the traits say that backward does not read the input, and without it the gradient of ",
-                        " is another");
+                        " differs");
         }
         if (!c_.layer.traits.backward_reads_output && c_.activation == Activation::none) {
             expect_same({.without_output = true},
                         "the traits say that backward does not read the output, and without it the gradient of ",
-                        " is another");
+                        " differs");
         }
         LayerBench<D> first(c_.layer, c_.make, {.activation = c_.activation, .input_gradient = false}, c_.options,
                             c_.device);
         static_cast<void>(first.forward(c_.input, c_.parameters));
         compare(first.backward(c_.weighting, {.input_gradient = false}), false,
-                "made for a build context whose input gradient nobody wants, backward gives another gradient of ", "");
+                "made for a build context without an input gradient, backward gives a different gradient of ", "");
         if (c_.activation == Activation::relu) check_relu_mask_by_next();
         if (c_.layer.traits.can_apply_relu_mask) check_relu_mask_of_previous();
         check_accumulate();
@@ -143,7 +143,7 @@ private:
         static_cast<void>(masked.forward(c_.input, c_.parameters));
         compare(
             masked.backward(mask(c_.weighting, c_.output), {.without_output = !c_.layer.traits.backward_reads_output}),
-            true, "with the mask put on by the layer after it, backward gives another gradient of ", "");
+            true, "with the mask applied by the layer after it, backward gives a different gradient of ", "");
     }
 
     /// After a ReLU, the input gradient is zero where the input is zero, and elsewhere equal to that without the ReLU.
@@ -155,7 +155,7 @@ private:
         LayerBench<D> masking(c_.layer, c_.make, {.applies_relu_mask_of_previous = true}, c_.options, c_.device);
         static_cast<void>(masking.forward(positive, c_.parameters));
         if (same_bits(masking.backward(c_.weighting).input, mask(plain, positive))) return;
-        c_.fail("the traits say that it masks for a ReLU before it, and its input gradient is not the masked one");
+        c_.fail("the traits say that it applies the mask of a ReLU before it, but its input gradient is not masked");
     }
 
     /// `gradient` where `output` is positive, else 0.

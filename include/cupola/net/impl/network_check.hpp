@@ -87,7 +87,8 @@ public:
         if (!bench_.unchanged(samples_, parameters_)) result_.fail("a step changed its samples or the parameters");
         const bool repeats = bench_.forward(samples_, parameters_) == loss;
         const LayerGradients again = bench_.backward();
-        if (!repeats || !same(again, true)) result_.fail("the same step gave another loss or gradient the second time");
+        if (!repeats || !same(again, true))
+            result_.fail("the same step gave a different loss or gradient the second time");
         static_cast<void>(other.forward(samples_, parameters_));
         if (!same(other.backward(), false)) {
             result_.fail("without the gradient of the input, a step gives other gradients of the parameters");
@@ -95,7 +96,7 @@ public:
         check_accumulate();
         noise_ = rounding_noise(loss);
         for (const CheckedTensor& tensor : tensors_) check(tensor);
-        if (!bench_.intact() || !other.intact()) result_.fail("something was written outside the memory of the plan");
+        if (!bench_.intact() || !other.intact()) result_.fail("values were written outside the memory of the plan");
     }
 
 private:
@@ -245,10 +246,10 @@ private:
         if (!measured.along.agree(tolerance())) {
             result_.fail(text("the gradient of ", tensor.name, " ", measured.along.diagnosis(tolerance())));
         } else if (!measured.across.agree(looser * tolerance())) {
-            result_.fail(
-                text("the gradient of ", tensor.name,
-                     " is not the whole derivative: it is right along itself, and along random directions off by ",
-                     DirectionalDerivatives::two_digits(measured.across.error()), " of the derivative"));
+            result_.fail(text(
+                "the gradient of ", tensor.name,
+                " is not the whole derivative: it is correct along itself, but along random directions it is off by ",
+                DirectionalDerivatives::two_digits(measured.across.error()), " of the derivative"));
         }
     }
 
@@ -269,8 +270,8 @@ private:
 template <class Net, class D, class Loss>
 [[nodiscard]] GradientCheck check_network(std::string_view name, const Loss& loss, const GradientCheckOptions& options,
                                           const typename D::Options& device) {
-    require(options.batch >= 1, "a check of gradients takes a batch of at least 1 sample, not ", options.batch);
-    require(options.directions >= 2, "a check of a network's gradients takes at least 2 directions, not ",
+    require(options.batch >= 1, "a check of gradients needs a batch of at least 1 sample, not ", options.batch);
+    require(options.directions >= 2, "a check of a network's gradients needs at least 2 directions, not ",
             options.directions);
     GradientCheck result(text(name, " on ", to_string(Net::input_shape), ", batch ", options.batch, ", on ", D::name));
     const auto operation = data_loss(loss).template operation<D>();

@@ -55,7 +55,7 @@ constexpr void visit_residual(Walk<layer_count>& walk) {
         const std::string_view first = short_type_name<typename Unnamed<Shortcut>::Type>();
         walk.diagnostic << "the Residual that begins at layer " << static_cast<std::int64_t>(forked);
         if (!name.empty()) walk.diagnostic << " (" << name << ")";
-        walk.diagnostic << " has " << first << " where its shortcut stands: write Identity before it, or Projection<"
+        walk.diagnostic << " has " << first << " in place of its shortcut: write Identity before it, or Projection<"
                         << first << "> if it is the shortcut";
         return;
     }
@@ -72,9 +72,8 @@ constexpr void visit_residual(Walk<layer_count>& walk) {
     const std::size_t shortcut = walk.value;
     if (block == forked || (!std::same_as<Shortcut, Identity> && shortcut == forked)) {
         begin_diagnostic(forked, walk.count + 1);
-        walk.diagnostic << (block == forked
-                                ? " has no layers around which to go: it is a shortcut alone"
-                                : " has a Projection of no layers: the shortcut without layers is Identity");
+        walk.diagnostic << (block == forked ? " has no layers besides its shortcut"
+                                            : " has a Projection without layers: use Identity");
         return;
     }
     if (block_output != walk.shape) {
@@ -94,7 +93,7 @@ template <class Prefix, class Device, class Module, std::size_t layer_count>
 constexpr void visit_offloaded(Walk<layer_count>& walk) {
     if (!walk.diagnostic.empty()) return;
     if constexpr (IsResidual<Module> || IsOffloaded<Module>) {
-        walk.diagnostic << "OnDevice takes single layers: a Residual stands around it, not inside";
+        walk.diagnostic << "OnDevice takes a single layer: put it inside the Residual, not around it";
     } else {
         add_layer<OffloadedLayerOf<Device, Module>>(walk, name_of<Prefix, Module>());
     }
@@ -142,7 +141,8 @@ constexpr void check_names(Walk<layer_count>& walk) {
         std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
         for (const char c : layer.name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
         if (has_space(layer.name)) {
-            walk.diagnostic << "the name " << layer.name << " has a space, at which lists of losses are told apart";
+            walk.diagnostic << "the name " << layer.name
+                            << " contains a space, but lists of losses separate their names by spaces";
             return;
         }
         hashes[named++] = hash;
@@ -201,12 +201,12 @@ template <class... Modules>
     visit_all<NoPrefix>(walk, ModuleList<Modules...>{});
     if (walk.inputs != 1) {
         walk.diagnostic = {};
-        walk.diagnostic << "a Sequential has one Input; this one has " << walk.inputs;
+        walk.diagnostic << "a Sequential must have exactly one Input; this one has " << walk.inputs;
     } else if (!begins_with_input<Modules...>) {
         walk.diagnostic = {};
-        walk.diagnostic << "the Input is the first module of a Sequential";
+        walk.diagnostic << "the Input must be the first module of a Sequential";
     } else if (walk.diagnostic.empty() && layer_count == 0) {
-        walk.diagnostic << "a Sequential has at least one layer after its Input";
+        walk.diagnostic << "a Sequential must have at least one layer after its Input";
     } else if (walk.diagnostic.empty()) {
         check_names(walk);
     }
