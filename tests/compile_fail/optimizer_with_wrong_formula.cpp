@@ -2,7 +2,7 @@
 //
 // A formula that is given the gradient by reference.
 //
-// expect: a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... state) const`
+// expect: a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... state) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // An optimiser that the log could not describe.
 //
-// expect: Descent is no optimiser on Host: it lacks `std::string description() const`
+// expect: Descent is not an optimiser on Host: it lacks `std::string description() const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // An optimiser that the report could not ask for its rate.
 //
-// expect: Descent is no optimiser on Host: it lacks `double learning_rate_at(std::int64_t step) const`
+// expect: Descent is not an optimiser on Host: it lacks `double learning_rate_at(std::int64_t step) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

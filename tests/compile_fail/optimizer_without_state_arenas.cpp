@@ -2,7 +2,7 @@
 //
 // An optimiser that does not say what memory it needs.
 //
-// expect: Descent is no optimiser on Host: it lacks `int state_arenas() const`
+// expect: Descent is not an optimiser on Host: it lacks `int state_arenas() const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // An optimiser whose state could not be named in a checkpoint.
 //
-// expect: Descent is no optimiser on Host: it lacks `std::string_view state_name(int arena) const`
+// expect: Descent is not an optimiser on Host: it lacks `std::string_view state_name(int arena) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

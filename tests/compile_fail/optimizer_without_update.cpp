@@ -2,7 +2,7 @@
 //
 // An optimiser that changes nothing.
 //
-// expect: Descent is no optimiser on Host: it lacks `void formula(std::int64_t step, const Segment&, auto&& apply) const` or `void update(const Update<Device>&) const`
+// expect: Descent is not an optimiser on Host: it lacks `void formula(std::int64_t step, const Segment&, auto&& apply) const` or `void update(const Update<Device>&) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

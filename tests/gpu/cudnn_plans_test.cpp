@@ -270,7 +270,7 @@ TEST_CASE("without an engine, the error names the convolution and what was passe
                .refusal = "why"};
     CHECK(
         dropped.to_text() ==
-        "it passed over 1 for rounding their inputs, 2 for sums of fewer bits than float has, 3 for not giving the same bits each time, 4 for being "
+        "it passed over 1 for rounding their inputs, 2 for sums of fewer bits than float has, 3 for not being deterministic, 4 for being "
         "compiled at run time, 5 for the workspace that they need, 6 that cuDNN then refused (why)");
 }
 

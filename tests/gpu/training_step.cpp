@@ -115,7 +115,7 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
     const Floats weights(65);
     Floats to(1);
     CHECK(message_of<InvalidArgument>([&] { impl::queue_weighted_sum(cuda, many, weights, to); }) ==
-          "a sum on Cuda is of at most 64 rows with a weight each, not of 65 with 65");
+          "a sum on Cuda takes at most 64 rows and one weight per row, not 65 rows and 65 weights");
 }
 
 TEST_CASE("the mean divides by the samples, keeps the bits where that is one, and sees what is not finite") {

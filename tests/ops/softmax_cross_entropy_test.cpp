@@ -198,8 +198,8 @@ TEST_CASE_TEMPLATE_DEFINE("a label that is no class is refused with the sample a
     const auto message = [](const Labels& labels) {
         return message_of<InvalidArgument>([&] { run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F); });
     };
-    CHECK(message({0, 9, 10}) == "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
-    CHECK(message({-1}) == "sample 0 of the batch has label -1, and the loss has classes 0 to 9");
+    CHECK(message({0, 9, 10}) == "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
+    CHECK(message({-1}) == "sample 0 of the batch has label -1, but the loss has classes 0 to 9");
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_labels, Devices);
 

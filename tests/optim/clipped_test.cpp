@@ -69,12 +69,12 @@ TEST_CASE("a limit that is no normal float is refused: 0 would be made of it, an
         return message_of<InvalidArgument>([&] { optimizer.check(); });
     };
     CHECK(refusal({.max_value = 1e-50}) ==
-          "the value that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-50");
+          "the value that a gradient is clipped to must be 0 (no clipping) or at least 1.17549e-38, not 1e-50");
     CHECK(refusal({.max_value = 1e-40}) ==
-          "the value that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-40");
+          "the value that a gradient is clipped to must be 0 (no clipping) or at least 1.17549e-38, not 1e-40");
     CHECK(refusal({.max_norm = 1e-50}) ==
-          "the norm that a gradient is clipped to is 0 for none, or at least 1.17549e-38, not 1e-50");
-    CHECK(refusal({.max_value = -1}) == "the value that a gradient is clipped to is at least 0, not -1");
+          "the norm that a gradient is clipped to must be 0 (no clipping) or at least 1.17549e-38, not 1e-50");
+    CHECK(refusal({.max_value = -1}) == "the value that a gradient is clipped to must be at least 0, not -1");
     constexpr double smallest = std::numeric_limits<float>::min();
     CHECK_NOTHROW((Clipped<Sgd>{.max_norm = smallest, .max_value = smallest}.check()));
     CHECK_NOTHROW(Clipped<Sgd>{}.check());

@@ -98,13 +98,13 @@ TEST_CASE("epochs without steps are refused with a sentence") {
     CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 100, 1000, 1); }) ==
           "1 epochs of 100 images in batches of 1000 are 0.1 steps, and a schedule needs 1 or more");
     CHECK(message_of<InvalidArgument>([] { return epochs_decay(-0.1, 100, 10); }) ==
-          "a learning rate is at least 0, not -0.1");
+          "a learning rate must be at least 0, not -0.1");
     CHECK(message_of<InvalidArgument>([] { return historic_epochs_decay(0.1, 100, 10, 0); }) ==
-          "a schedule is for 1 or more replicas, not 0");
+          "a schedule must be for 1 or more replicas, not 0");
     CHECK(message_of<InvalidArgument>([] {
               return piecewise_epochs(100, 101, {1}, {1, 2});
           }) == "an epoch of 100 images in batches of 101 has no steps");
     CHECK(message_of<InvalidArgument>([] {
               return piecewise_epochs(100, 10, {2, 1}, {1, 2, 3});
-          }) == "the boundaries of a piecewise schedule grow; 10 follows 20");
+          }) == "the boundaries of a piecewise schedule must increase; 10 follows 20");
 }

@@ -71,9 +71,9 @@ TEST_CASE("averages are off by default, are described, and refuse a decay that m
     const auto refusal = [](double decay) {
         return message_of<InvalidArgument>([&] { MovingAverage{.decay = decay}.check(); });
     };
-    CHECK(refusal(1) == "the decay of the moving averages is at least 0 and less than 1, not 1");
-    CHECK(refusal(-0.5) == "the decay of the moving averages is at least 0 and less than 1, not -0.5");
+    CHECK(refusal(1) == "the decay of the moving averages must be at least 0 and less than 1, not 1");
+    CHECK(refusal(-0.5) == "the decay of the moving averages must be at least 0 and less than 1, not -0.5");
     CHECK(refusal(std::numeric_limits<double>::quiet_NaN()) ==
-          "the decay of the moving averages is at least 0 and less than 1, not nan");
+          "the decay of the moving averages must be at least 0 and less than 1, not nan");
     CHECK(refusal(0.9999) == "(no exception)");
 }

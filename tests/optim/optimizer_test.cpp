@@ -215,7 +215,7 @@ TEST_CASE("an optimiser that applies no formula to a segment, or two, is refused
         CHECK(message_of<InvalidArgument>([&] { arena.step(0, std::vector<float>(3, 1.0F)); }) ==
               (times == 1
                    ? "(no exception)"
-                   : text("the optimiser Applying calls apply(formula) once per segment, not ", times, " times")));
+                   : text("the optimiser Applying must call apply(formula) once per segment, not ", times, " times")));
     }
 }
 
@@ -224,33 +224,36 @@ TEST_CASE("settings that mean nothing are refused with a sentence") {
     const auto refusal = [](const auto& optimizer) {
         return message_of<InvalidArgument>([&] { check_optimizer(optimizer); });
     };
-    CHECK(refusal(Sgd{.momentum = 1.0}) == "sgd's momentum is at least 0 and less than 1, not 1");
-    CHECK(refusal(Sgd{.weight_decay = -1}) == "sgd's weight decay is at least 0, not -1");
-    CHECK(refusal(Adam{.beta1 = 1.5}) == "adam's beta1 is at least 0 and less than 1, not 1.5");
-    CHECK(refusal(Adam{.epsilon = -1e-8}) == "adam's epsilon is at least 0, not -1e-08");
-    CHECK(refusal(Adam{.weight_decay = nan}) == "adam's weight decay is at least 0, not nan");
-    CHECK(refusal(AdamW{.beta2 = nan}) == "adamw's beta2 is at least 0 and less than 1, not nan");
-    CHECK(refusal(AdamW{.weight_decay = -0.1}) == "adamw's weight decay is at least 0, not -0.1");
-    CHECK(refusal(Adamax{.beta1 = 1}) == "adamax's beta1 is at least 0 and less than 1, not 1");
-    CHECK(refusal(Adamax{.epsilon = 0}) == "adamax's epsilon is more than 0, not 0");
-    CHECK(refusal(Adamax{.weight_decay = -1}) == "adamax's weight decay is at least 0, not -1");
-    CHECK(refusal(RmsProp{.epsilon = 0}) == "rmsprop's epsilon is more than 0, not 0");
-    CHECK(refusal(RmsProp{.decay = -0.1}) == "rmsprop's decay is at least 0 and less than 1, not -0.1");
-    CHECK(refusal(RmsProp{.momentum = 2}) == "rmsprop's momentum is at least 0 and less than 1, not 2");
-    CHECK(refusal(RmsProp{.weight_decay = -2}) == "rmsprop's weight decay is at least 0, not -2");
-    CHECK(refusal(RmsProp{.start = -1}) == "rmsprop's start of the mean square is at least 0, not -1");
-    CHECK(refusal(Adagrad{.initial_accumulator_value = -1}) == "adagrad's start of the sums is at least 0, not -1");
-    CHECK(refusal(Adagrad{.epsilon = 0}) == "adagrad's epsilon is more than 0, not 0");
-    CHECK(refusal(Adagrad{.epsilon = 1e-50}) == "adagrad's epsilon is at least 1.17549e-38, not 1e-50");
-    CHECK(refusal(Adam{.epsilon = 1e-50}) == "adam's epsilon is at least 1.17549e-38, not 1e-50");
-    CHECK(refusal(Adagrad{.weight_decay = -1}) == "adagrad's weight decay is at least 0, not -1");
-    CHECK(refusal(Lamb{.beta2 = 1}) == "lamb's beta2 is at least 0 and less than 1, not 1");
-    CHECK(refusal(Lamb{.weight_decay = -1}) == "lamb's weight decay is at least 0, not -1");
-    CHECK(refusal(Lars{.momentum = -0.9}) == "lars's momentum is at least 0 and less than 1, not -0.9");
-    CHECK(refusal(Lars{.trust_coefficient = 0}) == "lars's trust coefficient is more than 0, not 0");
-    CHECK(refusal(Lars{.weight_decay = -1}) == "lars's weight decay is at least 0, not -1");
-    CHECK(refusal(Clipped<Sgd>{.max_norm = -5}) == "the norm that a gradient is clipped to is at least 0, not -5");
-    CHECK(refusal(Clipped<Sgd>{.max_value = nan}) == "the value that a gradient is clipped to is at least 0, not nan");
-    CHECK(refusal(Clipped<Sgd>{.optimizer = {.momentum = 2}}) == "sgd's momentum is at least 0 and less than 1, not 2");
+    CHECK(refusal(Sgd{.momentum = 1.0}) == "sgd's momentum must be at least 0 and less than 1, not 1");
+    CHECK(refusal(Sgd{.weight_decay = -1}) == "sgd's weight decay must be at least 0, not -1");
+    CHECK(refusal(Adam{.beta1 = 1.5}) == "adam's beta1 must be at least 0 and less than 1, not 1.5");
+    CHECK(refusal(Adam{.epsilon = -1e-8}) == "adam's epsilon must be at least 0, not -1e-08");
+    CHECK(refusal(Adam{.weight_decay = nan}) == "adam's weight decay must be at least 0, not nan");
+    CHECK(refusal(AdamW{.beta2 = nan}) == "adamw's beta2 must be at least 0 and less than 1, not nan");
+    CHECK(refusal(AdamW{.weight_decay = -0.1}) == "adamw's weight decay must be at least 0, not -0.1");
+    CHECK(refusal(Adamax{.beta1 = 1}) == "adamax's beta1 must be at least 0 and less than 1, not 1");
+    CHECK(refusal(Adamax{.epsilon = 0}) == "adamax's epsilon must be more than 0, not 0");
+    CHECK(refusal(Adamax{.weight_decay = -1}) == "adamax's weight decay must be at least 0, not -1");
+    CHECK(refusal(RmsProp{.epsilon = 0}) == "rmsprop's epsilon must be more than 0, not 0");
+    CHECK(refusal(RmsProp{.decay = -0.1}) == "rmsprop's decay must be at least 0 and less than 1, not -0.1");
+    CHECK(refusal(RmsProp{.momentum = 2}) == "rmsprop's momentum must be at least 0 and less than 1, not 2");
+    CHECK(refusal(RmsProp{.weight_decay = -2}) == "rmsprop's weight decay must be at least 0, not -2");
+    CHECK(refusal(RmsProp{.start = -1}) == "rmsprop's start of the mean square must be at least 0, not -1");
+    CHECK(refusal(Adagrad{.initial_accumulator_value = -1}) ==
+          "adagrad's start of the sums must be at least 0, not -1");
+    CHECK(refusal(Adagrad{.epsilon = 0}) == "adagrad's epsilon must be more than 0, not 0");
+    CHECK(refusal(Adagrad{.epsilon = 1e-50}) == "adagrad's epsilon must be at least 1.17549e-38, not 1e-50");
+    CHECK(refusal(Adam{.epsilon = 1e-50}) == "adam's epsilon must be at least 1.17549e-38, not 1e-50");
+    CHECK(refusal(Adagrad{.weight_decay = -1}) == "adagrad's weight decay must be at least 0, not -1");
+    CHECK(refusal(Lamb{.beta2 = 1}) == "lamb's beta2 must be at least 0 and less than 1, not 1");
+    CHECK(refusal(Lamb{.weight_decay = -1}) == "lamb's weight decay must be at least 0, not -1");
+    CHECK(refusal(Lars{.momentum = -0.9}) == "lars's momentum must be at least 0 and less than 1, not -0.9");
+    CHECK(refusal(Lars{.trust_coefficient = 0}) == "lars's trust coefficient must be more than 0, not 0");
+    CHECK(refusal(Lars{.weight_decay = -1}) == "lars's weight decay must be at least 0, not -1");
+    CHECK(refusal(Clipped<Sgd>{.max_norm = -5}) == "the norm that a gradient is clipped to must be at least 0, not -5");
+    CHECK(refusal(Clipped<Sgd>{.max_value = nan}) ==
+          "the value that a gradient is clipped to must be at least 0, not nan");
+    CHECK(refusal(Clipped<Sgd>{.optimizer = {.momentum = 2}}) ==
+          "sgd's momentum must be at least 0 and less than 1, not 2");
     with_each_optimizer([&](const auto& optimizer) { CHECK(refusal(optimizer) == "(no exception)"); });
 }

@@ -61,7 +61,7 @@ TEST_CASE("a scaling has a name on the command line") {
     CHECK(rate_scaling_of("linear") == RateScaling::linear);
     CHECK(rate_scaling_of("square-root") == RateScaling::square_root);
     CHECK(message_of<InvalidArgument>([] { return rate_scaling_of("cube"); }) ==
-          "a learning rate is scaled by none, linear or square-root, not by \"cube\"");
+          "the scaling of a learning rate must be none, linear or square-root, not \"cube\"");
 }
 
 TEST_CASE("scalings that mean nothing are refused with a sentence") {
@@ -69,9 +69,9 @@ TEST_CASE("scalings that mean nothing are refused with a sentence") {
         return message_of<InvalidArgument>([&] { return scaled(0.1); });
     };
     CHECK(refusal({.global_batch = 0}) ==
-          "a learning rate is scaled from one batch to another, not from 128 to 0 samples");
+          "a learning rate can only be scaled between batches of 1 or more samples, not from 128 to 0 samples");
     CHECK(refusal({.base_batch = -1}) ==
-          "a learning rate is scaled from one batch to another, not from -1 to 128 samples");
-    CHECK(refusal({.scaling = RateScaling::linear, .warm_up = -3}) == "a warm-up takes 0 or more steps, not -3");
-    CHECK(refusal({.warm_up = 10}) == "a warm-up of 10 steps has no end: the learning rate is not scaled");
+          "a learning rate can only be scaled between batches of 1 or more samples, not from -1 to 128 samples");
+    CHECK(refusal({.scaling = RateScaling::linear, .warm_up = -3}) == "a warm-up must take 0 or more steps, not -3");
+    CHECK(refusal({.warm_up = 10}) == "a warm-up of 10 steps has no effect: the learning rate is not scaled");
 }

@@ -59,22 +59,22 @@ TEST_CASE("a decay in steps and a smooth one have different descriptions, for a 
 }
 
 TEST_CASE("schedules that mean nothing are refused with a sentence") {
-    CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate is at least 0, not -0.5", InvalidArgument);
+    CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate must be at least 0, not -0.5", InvalidArgument);
     CHECK_THROWS_AS(Schedule{std::numeric_limits<double>::quiet_NaN()}, InvalidArgument);
-    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule decays every 1 or more steps, not every 0",
+    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule must decay every 1 or more steps, not every 0",
                          InvalidArgument);
-    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 10, -0.5), "the factor of a decay is at least 0, not -0.5",
+    CHECK_THROWS_WITH_AS(exponential_decay(0.1, 10, -0.5), "the factor of a decay must be at least 0, not -0.5",
                          InvalidArgument);
     CHECK_THROWS_WITH_AS(exponential_decay(0.1, 10, std::numeric_limits<double>::quiet_NaN()),
-                         "the factor of a decay is at least 0, not nan", InvalidArgument);
+                         "the factor of a decay must be at least 0, not nan", InvalidArgument);
     CHECK_THROWS_WITH_AS(exponential_decay(0.1, 10, std::numeric_limits<double>::infinity()),
-                         "the factor of a decay is at least 0, not inf", InvalidArgument);
+                         "the factor of a decay must be at least 0, not inf", InvalidArgument);
     CHECK(exponential_decay(0.1, 10, 0)(10) == 0);
     CHECK_THROWS_AS(piecewise({10}, {0.1}), InvalidArgument);
     CHECK_THROWS_AS(piecewise({10, 10}, {0.1, 0.01, 0.001}), InvalidArgument);
     CHECK_THROWS_AS(cosine(0.1, 0), InvalidArgument);
-    CHECK_THROWS_WITH_AS(exponential_decay(-1, 10, 0.1), "a learning rate is at least 0, not -1", InvalidArgument);
-    CHECK_THROWS_WITH_AS(piecewise({10}, {0.1, -2}), "a learning rate is at least 0, not -2", InvalidArgument);
-    CHECK_THROWS_WITH_AS(cosine(0.1, 10, -3), "a learning rate is at least 0, not -3", InvalidArgument);
+    CHECK_THROWS_WITH_AS(exponential_decay(-1, 10, 0.1), "a learning rate must be at least 0, not -1", InvalidArgument);
+    CHECK_THROWS_WITH_AS(piecewise({10}, {0.1, -2}), "a learning rate must be at least 0, not -2", InvalidArgument);
+    CHECK_THROWS_WITH_AS(cosine(0.1, 10, -3), "a learning rate must be at least 0, not -3", InvalidArgument);
     CHECK_THROWS_AS(cosine(std::numeric_limits<double>::infinity(), 10), InvalidArgument);
 }

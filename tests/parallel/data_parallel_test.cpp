@@ -178,7 +178,7 @@ TEST_CASE("a batch of a size without a plan, and a label that is no class, are r
     images.labels[2] = 10;
     const BatchView wrong[] = {images.view(0, 4)};
     CHECK(message_of<InvalidArgument>([&] { training.step(wrong); }) ==
-          "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
+          "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
     CHECK(message_of<InvalidArgument>([&] { training.step(std::span<const BatchView>{}); }) ==
           "a step of 1 replicas takes as many batches, not 0");
 }

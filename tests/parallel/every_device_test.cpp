@@ -391,7 +391,7 @@ TEST_CASE_TEMPLATE("a label that is no class is an error when the step's report 
     const std::vector<float> before = training.parameters();
     source.labels()[5] = 5;
     CHECK(contains(message_of<InvalidArgument>([&] { training.step(source); }),
-                   "sample 0 of the batch has label 5, and the loss has classes 0 to 4"));
+                   "sample 0 of the batch has label 5, but the loss has classes 0 to 4"));
     CHECK(training.step() == 1);
     CHECK(training.parameters() == before);
 }

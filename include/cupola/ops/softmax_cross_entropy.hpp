@@ -36,7 +36,7 @@ namespace impl {
 /// Converts a report. Throws InvalidArgument for a label outside [0, classes).
 [[nodiscard]] inline LossResult result_of(const LossReport& report, std::int64_t classes) {
     require(report.bad_sample < 0, "sample ", report.bad_sample, " of the batch has label ", report.bad_label,
-            ", and the loss has classes 0 to ", classes - 1);
+            ", but the loss has classes 0 to ", classes - 1);
     return {.sum = report.sum, .correct = report.correct};
 }
 

@@ -91,7 +91,8 @@ private:
     [[gnu::cold]] static void check_limit(std::string_view what, double limit) {
         impl::require_not_negative(what, limit);
         constexpr double smallest = std::numeric_limits<float>::min();
-        require(limit == 0 || limit >= smallest, what, " is 0 for none, or at least ", smallest, ", not ", limit);
+        require(limit == 0 || limit >= smallest, what, " must be 0 (no clipping) or at least ", smallest, ", not ",
+                limit);
     }
 
     /// The update with the part of its clipping that does not depend on the gradient.

@@ -63,7 +63,7 @@ CUPOLA_INLINE Schedule epochs_decay(double rate, std::int64_t images, std::int64
 
 CUPOLA_INLINE Schedule historic_epochs_decay(double rate, std::int64_t images, std::int64_t batch, int replicas,
                                              double epochs, double factor) {
-    require(replicas > 0, "a schedule is for 1 or more replicas, not ", replicas);
+    require(replicas > 0, "a schedule must be for 1 or more replicas, not ", replicas);
     const Schedule decay = exponential_decay(rate, steps_in_epochs(epochs, images, batch), factor);
     return decay.described(text(decay.description(), ": ", exact_text(epochs), " epochs by one replica's batch of ",
                                 batch, ", which is ", epochs * replicas, " epochs of ", images, " images seen by ",

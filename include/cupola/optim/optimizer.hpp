@@ -166,7 +166,7 @@ template <class O, class Device>
 [[nodiscard]] consteval CompileTimeMessage optimizer_diagnostic() {
     CompileTimeMessage message;
     if constexpr (Optimizer<O, Device>) return message;
-    message << short_type_name<O>() << " is no optimiser on " << Device::name << ": it ";
+    message << short_type_name<O>() << " is not an optimiser on " << Device::name << ": it ";
     if constexpr (!std::copyable<O>) {
         message << "cannot be copied";
     } else if constexpr (!HasStateArenas<O>) {

@@ -23,7 +23,8 @@ enum class RateScaling : std::uint8_t { none, linear, square_root };
     if (name == "none") return RateScaling::none;
     if (name == "linear") return RateScaling::linear;
     if (name == "square-root") return RateScaling::square_root;
-    throw InvalidArgument(text("a learning rate is scaled by none, linear or square-root, not by \"", name, '"'));
+    throw InvalidArgument(
+        text("the scaling of a learning rate must be none, linear or square-root, not \"", name, '"'));
 }
 
 struct ScaledRate {
@@ -58,11 +59,12 @@ CUPOLA_INLINE std::string ScaledRate::description() const {
 }
 
 CUPOLA_INLINE Schedule ScaledRate::operator()(Schedule base) const {
-    require(global_batch > 0 && base_batch > 0, "a learning rate is scaled from one batch to another, not from ",
-            base_batch, " to ", global_batch, " samples");
-    require(warm_up >= 0, "a warm-up takes 0 or more steps, not ", warm_up);
+    require(global_batch > 0 && base_batch > 0,
+            "a learning rate can only be scaled between batches of 1 or more samples, not from ", base_batch, " to ",
+            global_batch, " samples");
+    require(warm_up >= 0, "a warm-up must take 0 or more steps, not ", warm_up);
     require(warm_up == 0 || scaling != RateScaling::none, "a warm-up of ", warm_up,
-            " steps has no end: the learning rate is not scaled");
+            " steps has no effect: the learning rate is not scaled");
     std::string words = text(base.description(), "; ", description());
     return {[base = std::move(base), scale = factor(), steps = warm_up](std::int64_t step) {
                 const double progress = step >= steps ? 1.0 : static_cast<double>(step) / static_cast<double>(steps);

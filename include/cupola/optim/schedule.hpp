@@ -78,7 +78,7 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE void impl::require_rate(double rate) {
-    require(std::isfinite(rate) && rate >= 0, "a learning rate is at least 0, not ", rate);
+    require(std::isfinite(rate) && rate >= 0, "a learning rate must be at least 0, not ", rate);
 }
 
 CUPOLA_INLINE Schedule::Schedule(double rate)
@@ -88,8 +88,8 @@ CUPOLA_INLINE Schedule::Schedule(double rate)
 
 CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, double factor, bool staircase) {
     impl::require_rate(rate);
-    require(decay_steps > 0, "a schedule decays every 1 or more steps, not every ", decay_steps);
-    require(std::isfinite(factor) && factor >= 0, "the factor of a decay is at least 0, not ", factor);
+    require(decay_steps > 0, "a schedule must decay every 1 or more steps, not every ", decay_steps);
+    require(std::isfinite(factor) && factor >= 0, "the factor of a decay must be at least 0, not ", factor);
     return {[=](std::int64_t step) {
                 const double exponent = staircase ? static_cast<double>(step / decay_steps)
                                                   : static_cast<double>(step) / static_cast<double>(decay_steps);
@@ -100,12 +100,12 @@ CUPOLA_INLINE Schedule exponential_decay(double rate, std::int64_t decay_steps, 
 }
 
 CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vector<double> values) {
-    require(values.size() == boundaries.size() + 1, "a piecewise schedule of ", boundaries.size(), " boundaries has ",
+    require(values.size() == boundaries.size() + 1, "a piecewise schedule of ", boundaries.size(), " boundaries needs ",
             boundaries.size() + 1, " values, not ", values.size());
     for (const double value : values) impl::require_rate(value);
     for (std::size_t i = 1; i < boundaries.size(); ++i) {
-        require(boundaries[i - 1] < boundaries[i], "the boundaries of a piecewise schedule grow; ", boundaries[i],
-                " follows ", boundaries[i - 1]);
+        require(boundaries[i - 1] < boundaries[i], "the boundaries of a piecewise schedule must increase; ",
+                boundaries[i], " follows ", boundaries[i - 1]);
     }
     std::string description = exact_text(values[0]);
     for (std::size_t i = 0; i < boundaries.size(); ++i) {
@@ -122,7 +122,7 @@ CUPOLA_INLINE Schedule piecewise(std::vector<std::int64_t> boundaries, std::vect
 CUPOLA_INLINE Schedule cosine(double rate, std::int64_t steps, double last) {
     impl::require_rate(rate);
     impl::require_rate(last);
-    require(steps > 0, "a cosine schedule lasts 1 or more steps, not ", steps);
+    require(steps > 0, "a cosine schedule must last 1 or more steps, not ", steps);
     return {[=](std::int64_t step) {
                 constexpr double pi = 3.141592653589793;
                 if (step >= steps) return last;

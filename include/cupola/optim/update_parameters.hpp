@@ -28,7 +28,7 @@ template <class F, class Device>
 template <class F>
 consteval bool is_update_formula() {
     static_assert(UpdateFormula<F>,
-                  "a formula is a function object of plain numbers with `void operator()(float& w, float g, float&... "
+                  "a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... "
                   "state) const`: see <cupola/ops/element_update.hpp>");
     return UpdateFormula<F>;
 }
@@ -42,13 +42,13 @@ void for_each_formula(const O& optimizer, const Update<Device>& u, const Each& e
             ++formulas;
             if constexpr (is_update_formula<F>()) {
                 require(static_cast<int>(formula_states<F>) <= optimizer.state_arenas(), short_type_name<F>(),
-                        " takes ", formula_states<F>, " values of state per parameter, and its optimiser has ",
+                        " takes ", formula_states<F>, " values of state per parameter, but its optimiser has ",
                         optimizer.state_arenas());
                 each(segment, UpdateConstants<F>{u.terms(segment, coupled), formula});
             }
         });
-        require(formulas == 1, "the optimiser ", short_type_name<O>(), " calls apply(formula) once per segment, not ",
-                formulas, " times");
+        require(formulas == 1, "the optimiser ", short_type_name<O>(),
+                " must call apply(formula) once per segment, not ", formulas, " times");
     });
 }
 

@@ -482,7 +482,7 @@ TEST_CASE("a label that is no class is named, and has changed nothing") {
         run.mislabelled_place = 3;
         run.poisoned_replica = 1;
         const Result ours = run_on_cuda(run);
-        CHECK(ours.error == "sample 2 of the batch has label 10, and the loss has classes 0 to 9");
+        CHECK(ours.error == "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
         CHECK(ours.error_step == nowhere);
         CHECK(same(ours, well));
     }

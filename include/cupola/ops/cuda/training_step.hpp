@@ -61,8 +61,9 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
 /// single row of weight 1 keeps its bits.
 inline void queue_weighted_sum(const CudaContext& context, std::span<const float* const> rows,
                                std::span<const float> weights, std::span<float> to) {
-    require(rows.size() <= WeightedSumAt::max_rows && rows.size() == weights.size(), "a sum on Cuda is of at most ",
-            WeightedSumAt::max_rows, " rows with a weight each, not of ", rows.size(), " with ", weights.size());
+    require(rows.size() <= WeightedSumAt::max_rows && rows.size() == weights.size(), "a sum on Cuda takes at most ",
+            WeightedSumAt::max_rows, " rows and one weight per row, not ", rows.size(), " rows and ", weights.size(),
+            " weights");
     WeightedSumAt sum{};
     bool packs = aligned_for_packs(to.data());
     for (std::size_t r = 0; r < rows.size(); ++r) {

@@ -43,7 +43,7 @@ struct TrainingStep<Host> {
 
 CUPOLA_INLINE void TrainingStep<Host>::weighted_sum(const HostContext& context, std::span<const float* const> rows,
                                                     std::span<const float> weights, std::span<float> to) {
-    require(rows.size() == weights.size(), "a sum is of rows with a weight each, not of ", rows.size(), " with ",
+    require(rows.size() == weights.size(), "a sum takes one weight per row, not ", rows.size(), " rows and ",
             weights.size());
     for_each_block(context, static_cast<std::int64_t>(to.size()), [&](std::int64_t begin, std::int64_t end) {
         float* const sum = to.data();

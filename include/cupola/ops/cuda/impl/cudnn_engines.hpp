@@ -137,7 +137,7 @@ struct EnginesDropped {
         add(tensor_core, "for tensor cores, which round float factors");
         add(down_convert, "for rounding their inputs");
         add(short_sums, "for sums of fewer bits than float has");
-        add(nondeterministic, "for not giving the same bits each time");
+        add(nondeterministic, "for not being deterministic");
         add(compiled_at_run_time, "for being compiled at run time");
         add(workspace, "for the workspace that they need");
         add(refused, "that cuDNN then refused");

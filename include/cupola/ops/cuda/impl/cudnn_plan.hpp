@@ -81,7 +81,7 @@ private:
         }
         for (const void* pointer : pointers) {
             require<DeviceError>(reinterpret_cast<std::uintptr_t>(pointer) % cudnn_alignment == 0,
-                                 "cuDNN was handed a tensor at an address that is not a multiple of ", cudnn_alignment,
+                                 "cuDNN was given a tensor at an address that is not a multiple of ", cudnn_alignment,
                                  " bytes");
         }
         Pack& pack = packs_[next_];
