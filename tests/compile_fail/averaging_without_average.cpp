@@ -2,7 +2,7 @@
 //
 // An averaging policy whose function has another name.
 //
-// expect: Mean is no averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
+// expect: Mean is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, std::span<float>) const`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // An averaging policy that the log could not name.
 //
-// expect: Mean is no averaging policy: it lacks `static constexpr std::string_view name`
+// expect: Mean is not an averaging policy: it lacks `static constexpr std::string_view name`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A batch that does not say what extents its samples have.
 //
-// expect: a BatchView says the extents of a sample too: BatchView{samples, labels, size, sample_shape}
+// expect: a BatchView also needs the extents of a sample: BatchView{samples, labels, size, sample_shape}
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

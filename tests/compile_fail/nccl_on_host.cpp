@@ -2,7 +2,7 @@
 //
 // NCCL knows no CPU.
 //
-// expect: NcclAllReduce averages on devices that NCCL knows, and Host is none: name ConcatMean instead
+// expect: NcclAllReduce needs a device that NCCL supports, and Host is not one: use ConcatMean instead
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // Something in the network's place that is none.
 //
-// expect: Linear<3> is no network: name a Sequential, or a struct that derives from one
+// expect: Linear<3> is not a network: use a Sequential, or a struct that derives from one
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -69,6 +69,6 @@ TEST_CASE("what a device or a policy lacks is said in one message") {
           "WithoutQueue cannot queue the steps of a training: it lacks a `Queue` with the members that "
           "<cupola/device/queue.hpp> lists");
     CHECK(shown(policy) ==
-          "Nothing is no averaging policy on Host: it lacks `void average(Context&, const GradientRows&, "
+          "Nothing is not an averaging policy on Host: it lacks `void average(Context&, const GradientRows&, "
           "std::span<float>) const`");
 }

@@ -55,15 +55,15 @@ TEST_CASE("what cannot be trained is refused with a sentence that has the number
     const auto message = [](const Training::Options& options) {
         return message_of<InvalidArgument>([&] { Training training(options); });
     };
-    CHECK(message({.replicas = 0}) == "a training has 1 to 1048576 replicas, not 0");
-    CHECK(message({.replicas = -1}) == "a training has 1 to 1048576 replicas, not -1");
-    CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas has 1 to 2 devices, not 3");
+    CHECK(message({.replicas = 0}) == "a training must have 1 to 1048576 replicas, not 0");
+    CHECK(message({.replicas = -1}) == "a training must have 1 to 1048576 replicas, not -1");
+    CHECK(message({.replicas = 2, .devices = 3}) == "a training of 2 replicas must have 1 to 2 devices, not 3");
     CHECK(message({.batch_size = 0}) == "a batch must have at least 1 sample, not 0");
     CHECK(message({.batch_size = 8, .other_batch_sizes = {9}}) ==
-          "the other batch sizes are 1 to batch_size, 8, not 9");
+          "the other batch sizes must be 1 to batch_size, 8, not 9");
     CHECK(message({.device = {.threads = 0}}) == "a host device must have 1 to 4096 threads, not 0");
     CHECK(message({.initializers = {{"conv9.weight", constant(0)}}}) ==
-          "an initialiser is given for conv9.weight, which the network does not have");
+          "there is an initialiser for conv9.weight, which the network does not have");
 }
 
 TEST_CASE("more replicas than fit in memory are refused before anything is allocated, with what was needed") {
@@ -180,7 +180,7 @@ TEST_CASE("a batch of a size without a plan, and a label that is no class, are r
     CHECK(message_of<InvalidArgument>([&] { training.step(wrong); }) ==
           "sample 2 of the batch has label 10, but the loss has classes 0 to 9");
     CHECK(message_of<InvalidArgument>([&] { training.step(std::span<const BatchView>{}); }) ==
-          "a step of 1 replicas takes as many batches, not 0");
+          "a step of 1 replicas needs one batch per replica, not 0");
 }
 
 TEST_CASE("initial values follow the type, the seed, and the names given at construction") {

@@ -262,7 +262,7 @@ TEST_CASE("a deadline of ranks that all go on says so") {
     const auto event = handle<cudaEvent_t>(9);
     training.script.pending[event] = -1;
     CHECK(contains(message_of<DeviceError>([&] { training.communicators.wait(0, event, work); }),
-                   "; the heartbeats of all ranks go on: one is late, or waits for another collective"));
+                   "; the heartbeats of all ranks continue: one rank is late, or waits for another collective"));
 }
 
 TEST_CASE("a start whose other ranks never come ends at its own deadline") {
@@ -286,7 +286,7 @@ TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's 
         CHECK(
             message_of<DeviceError>([&] { training.communicators.sum(0, nullptr, 5, nullptr, work); }) ==
             "replica 3 (rank 1 of 4) in the sum of the gradients of step 57: NCCL's ncclAllReduce failed with unhandled system error (peer 3 "
-            "closed the connection); the heartbeats of all ranks go on: one is late, or waits for another collective");
+            "closed the connection); the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     }
     SUBCASE("later, while its event is waited for") {
         const auto event = handle<cudaEvent_t>(9);
@@ -470,14 +470,13 @@ TEST_CASE("the number goes through a file whole, and a file that is there is ref
     CHECK_FALSE(impl::read_communicator_id(path).has_value());
     impl::write_communicator_id(path, id);
     CHECK(impl::read_communicator_id(path) == id);
-    CHECK(
-        message_of<DeviceError>([&] { impl::write_communicator_id(path, id); }) ==
-        text(
-            "the file ", path,
-            " is there already: each start of a training over several processes needs a name of its own for NCCL's id"));
+    CHECK(message_of<DeviceError>([&] { impl::write_communicator_id(path, id); }) ==
+          text("the file ", path,
+               " exists already: each start of a training over several processes needs a new file name for NCCL's id"));
     std::ofstream(path) << "something else";
     CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::read_communicator_id(path)); }) ==
-          text("the file ", path, " holds no id of NCCL's: it is 14 bytes, and one has 256 hexadecimal digits"));
+          text("the file ", path,
+               " does not contain an id of NCCL: it has 14 bytes, and an id has 256 hexadecimal digits"));
     std::filesystem::remove(path);
     CHECK(message_of<DeviceError>([&] { impl::write_communicator_id("/nowhere/id", id); }) ==
           "NCCL's id could not be written to /nowhere/id: No such file or directory");
@@ -500,7 +499,8 @@ TEST_CASE("a rank waits for the number, and gives up at its deadline") {
     CHECK(message_of<DeviceError>([&] {
               static_cast<void>(impl::await_communicator_id(
                   path, 30, [&] { return time; }, pause));
-          }) == text("rank 0 has not written NCCL's id to ", path, " within 30 s: is it started, with the same name?"));
+          }) == text("rank 0 has not written NCCL's id to ", path,
+                     " within 30 s: check that it was started, with the same id_file"));
     CHECK(time == 130);
 }
 
@@ -518,7 +518,7 @@ TEST_CASE("ranks agree on a number by the environment, by a file, or alone") {
     CHECK(impl::agree_on_id(training.communicators, 0, path, 1, FakeCalls{&training.script}) == other);
     setenv(impl::communicator_id_variable, "123", 1);
     CHECK(message_of<DeviceError>([&] { static_cast<void>(impl::communicator_id_of_environment()); }) ==
-          "the environment variable CUPOLA_NCCL_ID holds no id of NCCL's: one has 256 hexadecimal digits");
+          "the environment variable CUPOLA_NCCL_ID does not contain an id of NCCL: an id has 256 hexadecimal digits");
     unsetenv(impl::communicator_id_variable);
 }
 
@@ -563,7 +563,7 @@ TEST_CASE("a rank that never beat is said to be unseen, beside those that stoppe
     Heartbeats beats(4);
     HeartbeatWatch watch(beats, 0);
     CHECK(impl::stopped_text(watch, 1, 5) ==
-          "the heartbeats of all ranks go on: one is late, or waits for another collective");
+          "the heartbeats of all ranks continue: one rank is late, or waits for another collective");
     beats.beat(0);
     beats.beat(2);
     watch.look(2);

@@ -180,27 +180,26 @@ TEST_CASE("numbers that no training over processes can have are refused") {
     NcclAllReduce{.processes = 2, .process = 1, .id_file = "id"}.check(4);
     CHECK(wrong({.processes = 0}) == "NcclAllReduce averages over 1 to 1048576 processes, not 0");
     CHECK(wrong({.processes = 2, .process = 2, .id_file = "id"}) ==
-          "the processes of a training over 2 are numbered 0 to 1, and this one says that it is process 2");
-    CHECK(wrong({.process = -1}) ==
-          "the processes of a training over 1 are numbered 0 to 0, and this one says that it is process -1");
+          "the process number in a training over 2 processes must be 0 to 1, not 2");
+    CHECK(wrong({.process = -1}) == "the process number in a training over 1 processes must be 0 to 0, not -1");
     CHECK(wrong({.processes = 1 << 19, .id_file = "id"}, 3) ==
           "NcclAllReduce averages over 1 to 1048576 ranks, not 524288 processes with 3 devices each");
     CHECK(wrong({.processes = 2}) ==
-          "a training over 2 processes hands NCCL's id on: name the same new file in the id_file of each, or set "
+          "a training over 2 processes must share NCCL's id: set id_file to the same new file in each, or set "
           "the environment variable CUPOLA_NCCL_ID");
     setenv(NcclAllReduce::id_variable, "00", 1);
     CHECK(wrong({.processes = 2}) == "(no exception)");
     unsetenv(NcclAllReduce::id_variable);
     CHECK(wrong({.start_seconds = 0}) ==
-          "NcclAllReduce's start_seconds is a time above 0 s and at most 1e9 s, not 0 s");
+          "NcclAllReduce's start_seconds must be more than 0 s and at most 1e9 s, not 0 s");
     CHECK(wrong({.step_seconds = -3}) ==
-          "NcclAllReduce's step_seconds is a time above 0 s and at most 1e9 s, not -3 s");
+          "NcclAllReduce's step_seconds must be more than 0 s and at most 1e9 s, not -3 s");
     CHECK(wrong({.heartbeat_seconds = std::numeric_limits<double>::quiet_NaN()}) ==
-          "NcclAllReduce's heartbeat_seconds is a time above 0 s and at most 1e9 s, not nan s");
+          "NcclAllReduce's heartbeat_seconds must be more than 0 s and at most 1e9 s, not nan s");
     CHECK(wrong({.abort_seconds = 0}) ==
-          "NcclAllReduce's abort_seconds is a time above 0 s and at most 1e9 s, not 0 s");
+          "NcclAllReduce's abort_seconds must be more than 0 s and at most 1e9 s, not 0 s");
     CHECK(wrong({.step_seconds = 4}) ==
-          "a heartbeat that has stopped is seen during a wait: heartbeat_seconds, 5 s, is to be less than "
+          "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, 5 s, is to be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");
     CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}); }),
                    " processes, not 0"));
@@ -453,10 +452,11 @@ TEST_CASE(
     impl::write_communicator_id(id_file, digits);
     {
         Group group(of_two(0, id_file), 1, {0});
-        CHECK(message_of<DeviceError>([&] { group.start(); }) ==
-              text("the file ", id_file,
-                   " is there already: each start of a training over several processes needs a name of its own for "
-                   "NCCL's id"));
+        CHECK(
+            message_of<DeviceError>([&] { group.start(); }) ==
+            text(
+                "the file ", id_file,
+                " exists already: each start of a training over several processes needs a new file name for NCCL's id"));
         CHECK(there(id_file));
         CHECK(there(id_file + ".heartbeats"));
     }
@@ -482,7 +482,8 @@ TEST_CASE("a process that comes alone gives up, and takes its files away") {
     policy.start_seconds = 1;
     Group second(policy, 1, {7});
     CHECK(message_of<DeviceError>([&] { second.start(); }) ==
-          text("rank 0 has not written NCCL's id to ", id_file, " within 1 s: is it started, with the same name?"));
+          text("rank 0 has not written NCCL's id to ", id_file,
+               " within 1 s: check that it was started, with the same id_file"));
     CHECK_FALSE(there(id_file + ".heartbeats"));
     policy.process = 0;
     Group first(policy, 1, {0});

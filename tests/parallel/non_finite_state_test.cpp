@@ -75,7 +75,7 @@ TEST_CASE("a state with a number that is not finite is refused by the name of it
         {.batch_size = batch_size, .seed = 3, .optimizer = {.momentum = 0.9}, .moving_average = {.decay = 0.9}});
     training.step(Batches{});
     const TrainingState good = training.state();
-    const std::string begin = "a training goes on from finite numbers, and the state's ";
+    const std::string begin = "a state must be finite, but its ";
     const std::size_t bias = place<Net>("conv1.bias");
     TrainingState state = good;
     state.step = 7;
@@ -109,7 +109,7 @@ TEST_CASE("parameters that are set, and initial ones, are refused by name") {
     parameters[place<Perceptron>("hidden.weight") + 5] = not_a_number;
     CHECK(message_of<InvalidArgument>([&] {
               training.set_parameters(parameters);
-          }).starts_with("parameters are finite, and hidden.weight is nan at ["));
+          }).starts_with("parameters must be finite, but hidden.weight is nan at ["));
     CHECK(training.parameters() == before);
     CHECK(contains(message_of<InvalidArgument>([] {
                        TrainingOf<Perceptron>({.initializers = {{"fc.bias", constant(1e300)}}});

@@ -106,12 +106,12 @@ TEST_CASE("a batch with samples and a null pointer is refused in a step and in a
     const Shape shape = images.data.sample_shape();
     Silent without_samples{{nullptr, images.labels.data(), 4, shape}},
         without_labels{{images.pixels.data(), nullptr, 4, shape}};
-    CHECK(refusal([&] { training.step(without_samples); }) == "a batch of 4 samples has a null pointer to them");
-    CHECK(refusal([&] { training.step(without_labels); }) == "a batch of 4 samples has a null pointer to their labels");
+    CHECK(refusal([&] { training.step(without_samples); }) == "a batch of 4 samples has a null pointer to the samples");
+    CHECK(refusal([&] { training.step(without_labels); }) == "a batch of 4 samples has a null pointer to the labels");
     CHECK(refusal([&] { (void)training.evaluate(without_samples, 1); }) ==
-          "a batch of 4 samples has a null pointer to them");
+          "a batch of 4 samples has a null pointer to the samples");
     CHECK(refusal([&] { (void)training.evaluate(without_labels, 1); }) ==
-          "a batch of 4 samples has a null pointer to their labels");
+          "a batch of 4 samples has a null pointer to the labels");
     CHECK(training.step(Silent{images.view(4)}).samples == 4);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("an evaluation's batch may be larger than training's where the options
     CHECK(asked == 0);
     CHECK(refusal([&] { (void)training.evaluate(Silent{images.view(16)}, 1); }) == expected);
     CHECK(refusal([&] { (void)training.predict({images.pixels.data(), 16}); }) == expected);
-    CHECK(refusal([&] { (void)training.evaluate(small, -1); }) == "an evaluation has 0 or more batches, not -1");
+    CHECK(refusal([&] { (void)training.evaluate(small, -1); }) == "an evaluation must have 0 or more batches, not -1");
 
     const Evaluation of_small = evaluate(training, small), of_large = evaluate(announced, large);
     CHECK(of_large.samples == samples);
@@ -150,5 +150,5 @@ TEST_CASE("an evaluation's batch may be larger than training's where the options
     CHECK(announced.step(Silent{images.view(4)}).loss == training.step(Silent{images.view(4)}).loss);
     CHECK(announced.parameters() == training.parameters());
     CHECK(refusal([] { Training({.evaluation_batch_size = -1}); }) ==
-          "evaluation_batch_size is 0 (that of training) or more, not -1");
+          "evaluation_batch_size must be 0 (that of training) or more, not -1");
 }

@@ -164,19 +164,19 @@ TEST_CASE("a state of another network is refused with the first parameter that d
     const DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>::Options wider{.batch_size = 1};
     CHECK(
         refusal(DataParallel<Wider, CrossEntropy<2>, Sgd, ConcatMean, Host>(wider).state()) ==
-        "the state is of another network: its conv1.weight is 4 x 1 x 1 x 2, and this network's conv1.weight is 3 x 1 x 1 x 2");
+        "the state belongs to another network: its conv1.weight is 4 x 1 x 1 x 2, and this network's conv1.weight is 3 x 1 x 1 x 2");
     CHECK(refusal(state_of(MoreClasses::layers)) ==
-          "the state is of another network: its last.weight is 3 x 12, and this network's fc.weight is 2 x 12");
+          "the state belongs to another network: its last.weight is 3 x 12, and this network's fc.weight is 2 x 12");
     CHECK(refusal(state_of(Shorter::layers)) ==
-          "the state is of another network: its fc.weight is 2 x 12, and this network's 1.weight is 3");
+          "the state belongs to another network: its fc.weight is 2 x 12, and this network's 1.weight is 3");
     // Running statistics come last.
     TrainingState state = training.state();
     REQUIRE(state.tensors.size() == 8);
     state.tensors.pop_back();
-    CHECK(refusal(state) == "the state is of another network: it has no 1.running_var, of 3");
+    CHECK(refusal(state) == "the state belongs to another network: it has no 1.running_var, of 3");
     state = training.state();
     state.tensors.push_back({"more", Shape{5}});
-    CHECK(refusal(state) == "the state is of another network: its more is 5, and this network has no such tensor");
+    CHECK(refusal(state) == "the state belongs to another network: its more is 5, and this network has no such tensor");
     // A name makes no difference, and a state that does not say what is in it is compared by its sizes.
     CHECK(refusal(state_of(Renamed::layers)) == "(no exception)");
     state = training.state();

@@ -49,11 +49,11 @@ template <class A, class Device>
 [[nodiscard]] consteval CompileTimeMessage averaging_diagnostic() {
     CompileTimeMessage message;
     if constexpr (!std::copyable<A>) {
-        message << type_name<A>() << " is no averaging policy: it cannot be copied";
+        message << type_name<A>() << " is not an averaging policy: it cannot be copied";
     } else if constexpr (!HasPolicyName<A>) {
-        message << type_name<A>() << " is no averaging policy: it lacks `static constexpr std::string_view name`";
+        message << type_name<A>() << " is not an averaging policy: it lacks `static constexpr std::string_view name`";
     } else if constexpr (!AveragesRows<A, Device>) {
-        message << type_name<A>() << " is no averaging policy on " << Device::name
+        message << type_name<A>() << " is not an averaging policy on " << Device::name
                 << ": it lacks `void average(Context&, const GradientRows&, std::span<float>) const`";
     }
     return message;

@@ -114,7 +114,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// The same with one batch per replica.
     const StepReport& step(std::span<const BatchView> batches) {
         require(batches.size() == static_cast<std::size_t>(options.replicas), "a step of ", options.replicas,
-                " replicas takes as many batches, not ", batches.size());
+                " replicas needs one batch per replica, not ", batches.size());
         return step([&](std::int64_t, int replica, Context&) { return batches[static_cast<std::size_t>(replica)]; });
     }
 
@@ -129,7 +129,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
         const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
-        require(count >= 0, "an evaluation has 0 or more batches, not ", count);
+        require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
         parts_.evaluator_.require_weights(weights);
         require_batches(batches, Net::input);
         if constexpr (requires { batches.size_of(count); }) {
@@ -144,7 +144,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                                              Weights weights = Weights::trained) {
         const impl::Activity::Scope scope(parts_.activity_, "predict()");
         parts_.evaluator_.require_weights(weights);
-        require(all_finite(samples.elements()), "a network takes finite numbers, and ",
+        require(all_finite(samples.elements()), "the input of a network must be finite, but ",
                 non_finite_sample(Net::input, samples.elements()));
         synchronize();
         return parts_.evaluator_.predict(samples.data(), samples.batch(), weights);

@@ -64,8 +64,8 @@ struct NcclAllReduce {
     static consteval CompileTimeMessage diagnostic() {
         CompileTimeMessage message;
         if constexpr (!knows<Device>()) {
-            message << "NcclAllReduce averages on devices that NCCL knows, and " << Device::name
-                    << " is none: name ConcatMean instead";
+            message << "NcclAllReduce needs a device that NCCL supports, and " << Device::name
+                    << " is not one: use ConcatMean instead";
         } else if constexpr (!requires { sizeof(Collective<Device>); }) {
             message << "NcclAllReduce on " << Device::name << " needs #include <cupola/nccl.hpp>";
         }
@@ -87,24 +87,24 @@ inline void NcclAllReduce::check(int devices) const {
     require(devices >= 1 && devices <= limit / processes, "NcclAllReduce averages over 1 to ", limit, " ranks, not ",
             processes, processes == 1 ? " process with " : " processes with ", devices,
             devices == 1 ? " device each" : " devices each");
-    require(process >= 0 && process < processes, "the processes of a training over ", processes, " are numbered 0 to ",
-            processes - 1, ", and this one says that it is process ", process);
+    require(process >= 0 && process < processes, "the process number in a training over ", processes,
+            " processes must be 0 to ", processes - 1, ", not ", process);
     const char* const id = std::getenv(id_variable);
     require(processes == 1 || !id_file.empty() || (id != nullptr && *id != '\0'), "a training over ", processes,
-            " processes hands NCCL's id on: name the same new file in the id_file of each, or set the environment "
+            " processes must share NCCL's id: set id_file to the same new file in each, or set the environment "
             "variable ",
             id_variable);
-    require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes is 0 or more, not ", bucket_bytes);
+    require(bucket_bytes >= 0, "NcclAllReduce's bucket_bytes must be 0 or more, not ", bucket_bytes);
     for (const auto& [what, seconds] :
          {std::pair{"start_seconds", start_seconds}, std::pair{"step_seconds", step_seconds},
           std::pair{"heartbeat_seconds", heartbeat_seconds}, std::pair{"abort_seconds", abort_seconds}}) {
         // The condition is false for a NaN too. An infinite wait is not offered.
-        require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what, " is a time above 0 s and at most 1e9 s, not ",
-                seconds, " s");
+        require(seconds > 0 && seconds <= 1e9, "NcclAllReduce's ", what,
+                " must be more than 0 s and at most 1e9 s, not ", seconds, " s");
     }
     require(heartbeat_seconds < start_seconds && heartbeat_seconds < step_seconds,
-            "a heartbeat that has stopped is seen during a wait: ", "heartbeat_seconds, ", heartbeat_seconds,
-            " s, is to be less than start_seconds, ", start_seconds, " s, and step_seconds, ", step_seconds, " s");
+            "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, ", heartbeat_seconds,
+            " s, must be less than start_seconds, ", start_seconds, " s, and step_seconds, ", step_seconds, " s");
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

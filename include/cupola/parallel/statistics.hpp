@@ -128,7 +128,7 @@ template <class S>
     CompileTimeMessage message;
     if constexpr (!StatisticsPolicy<S>) {
         message << short_type_name<S>()
-                << " is no policy for statistics: it lacks `name`, `static constexpr bool "
+                << " is not a statistics policy: it lacks `name`, `static constexpr bool "
                    "synchronized` or `void update(const StatisticsUpdate&) const`";
     }
     return message;

@@ -79,7 +79,7 @@ namespace impl {
 CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
-        constexpr const char* other = "the state is of another network: ";
+        constexpr const char* other = "the state belongs to another network: ";
         require(i < given.size(), other, "it has no ", i < own.size() ? own[i].name : "", ", of ",
                 to_string(i < own.size() ? own[i].shape : Shape{}));
         require(i < own.size(), other, "its ", given[i].name, " is ", to_string(given[i].shape),

@@ -48,7 +48,7 @@ void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::
     for (int device = 1; equal && device < set.device_count(); ++device) {
         if (*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))) continue;
         throw ReplicasDiffer(text("after step ", step, " the parameters of device ", device,
-                                  " differ from those of device 0: a device computed something else"),
+                                  " differ from those of device 0: a device computed a different result"),
                              step, device);
     }
     for (int device = 0; device < set.device_count(); ++device) {

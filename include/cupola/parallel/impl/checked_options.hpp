@@ -32,19 +32,19 @@ struct CommonOptions {
 #ifndef CUPOLA_OPS
 CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const LayerInfo> layers) {
     constexpr int limit = 1 << 20;
-    require(o.replicas >= 1 && o.replicas <= limit, "a training has 1 to ", limit, " replicas, not ", o.replicas);
-    require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas has 1 to ", o.replicas,
-            " devices, not ", o.devices);
+    require(o.replicas >= 1 && o.replicas <= limit, "a training must have 1 to ", limit, " replicas, not ", o.replicas);
+    require(o.devices >= 1 && o.devices <= o.replicas, "a training of ", o.replicas, " replicas must have 1 to ",
+            o.replicas, " devices, not ", o.devices);
     require(o.batch_size >= 1, "a batch must have at least 1 sample, not ", o.batch_size);
     for (const std::int64_t size : o.other_batch_sizes) {
-        require(size >= 1 && size <= o.batch_size, "the other batch sizes are 1 to batch_size, ", o.batch_size,
+        require(size >= 1 && size <= o.batch_size, "the other batch sizes must be 1 to batch_size, ", o.batch_size,
                 ", not ", size);
     }
-    require(o.evaluation_batch_size >= 0, "evaluation_batch_size is 0 (that of training) or more, not ",
+    require(o.evaluation_batch_size >= 0, "evaluation_batch_size must be 0 (that of training) or more, not ",
             o.evaluation_batch_size);
-    require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit, "a step adds up 1 to ", limit,
-            " batches of a replica, not ", o.gradient_accumulation_steps);
-    require(o.check_every >= 0, "parameters are compared every 0 (never) or more steps, not ", o.check_every);
+    require(o.gradient_accumulation_steps >= 1 && o.gradient_accumulation_steps <= limit,
+            "gradient_accumulation_steps must be 1 to ", limit, ", not ", o.gradient_accumulation_steps);
+    require(o.check_every >= 0, "check_every must be 0 (never) or more steps, not ", o.check_every);
     for (const NamedInitializer& named : o.initializers) {
         bool found = false;
         for (std::size_t layer = 0; layer < layers.size(); ++layer) {
@@ -52,7 +52,7 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
                 found = found || parameter_name(layers, layer, p) == named.parameter;
             }
         }
-        require(found, "an initialiser is given for ", named.parameter, ", which the network does not have");
+        require(found, "there is an initialiser for ", named.parameter, ", which the network does not have");
     }
 }
 #endif

@@ -57,7 +57,7 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
 [[gnu::cold]] inline void write_communicator_id(const std::string& path, const CommunicatorId& id) {
     require<DeviceError>(
         access(path.c_str(), F_OK) != 0, "the file ", path,
-        " is there already: each start of a training over several processes needs a name of its own for NCCL's id");
+        " exists already: each start of a training over several processes needs a new file name for NCCL's id");
     const std::string temporary = text(path, ".partial-", getpid()), digits = communicator_id_text(id) + '\n';
     const int handle = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool written = handle >= 0;
@@ -99,8 +99,8 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     }
     close(handle);
     const auto id = communicator_id_of(std::string_view(digits).substr(0, size));
-    require<DeviceError>(id.has_value(), "the file ", path, " holds no id of NCCL's: it is ", size,
-                         " bytes, and one has ", 2 * communicator_id_bytes, " hexadecimal digits");
+    require<DeviceError>(id.has_value(), "the file ", path, " does not contain an id of NCCL: it has ", size,
+                         " bytes, and an id has ", 2 * communicator_id_bytes, " hexadecimal digits");
     return id;
 }
 
@@ -110,7 +110,8 @@ inline constexpr const char* communicator_id_variable = NcclAllReduce::id_variab
     if (digits == nullptr) return std::nullopt;
     const auto id = communicator_id_of(digits);
     require<DeviceError>(id.has_value(), "the environment variable ", communicator_id_variable,
-                         " holds no id of NCCL's: one has ", 2 * communicator_id_bytes, " hexadecimal digits");
+                         " does not contain an id of NCCL: an id has ", 2 * communicator_id_bytes,
+                         " hexadecimal digits");
     return id;
 }
 
@@ -122,7 +123,7 @@ template <class Clock, class Pause>
     for (;;) {
         if (const auto id = read_communicator_id(path)) return *id;
         require<DeviceError>(clock() - start < seconds, "rank 0 has not written NCCL's id to ", path, " within ",
-                             seconds, " s: is it started, with the same name?");
+                             seconds, " s: check that it was started, with the same id_file");
         pause();
     }
 }

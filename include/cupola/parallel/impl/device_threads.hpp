@@ -95,7 +95,8 @@ CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
         const std::size_t started = threads_.size();
         for (std::size_t missing = started; missing < errors_.size(); ++missing) edge_.arrive_and_drop();
         stop();
-        throw DeviceError(text("the system gave threads to ", started, " of ", devices, " devices: ", error.what()));
+        throw DeviceError(
+            text("the threads of only ", started, " of ", devices, " devices could be started: ", error.what()));
     }
 }
 

@@ -119,7 +119,7 @@ void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, s
     std::vector<float> samples(elements);
     Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
                           reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
-    throw InvalidArgument(text("a network takes finite numbers, and in batch ", number, ' ',
+    throw InvalidArgument(text("the input of a network must be finite, but in batch ", number, ' ',
                                non_finite_sample(set_.network().input, samples)));
 }
 

@@ -139,7 +139,7 @@ private:
     std::vector<int> stopped, unseen;
     for (const int rank : watch.stopped(now, seconds)) (watch.ever_seen(rank) ? stopped : unseen).push_back(rank);
     if (stopped.empty() && unseen.empty()) {
-        return "the heartbeats of all ranks go on: one is late, or waits for another collective";
+        return "the heartbeats of all ranks continue: one rank is late, or waits for another collective";
     }
     std::string result;
     if (!stopped.empty()) {

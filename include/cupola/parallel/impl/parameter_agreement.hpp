@@ -28,7 +28,7 @@ public:
     [[nodiscard]] static std::int64_t bucket_elements(const A&) { return 0; }
 
     ParameterAgreement(const A& policy, ReplicaSet<D, T>& set) : Base(set), policy_(policy) {
-        require(policy.every() >= 1, A::name, " moves the parameters every 1 or more steps, not every ",
+        require(policy.every() >= 1, A::name, " must act on the parameters every 1 or more steps, not every ",
                 policy.every());
         for (int r = 0; r < set.replicas(); ++r) {
             rows_.push_back(set.parameters(r));
@@ -43,7 +43,7 @@ public:
         state.attempt([&] {
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r)
                 require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
-                        A::name, " updates each replica by its own");
+                        A::name, " updates each replica with its own samples");
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
                 queue.queue([this, device, r, block = queue.status(), to = finite] {
                     const std::span<float> row(set_.row(r), set_.elements());

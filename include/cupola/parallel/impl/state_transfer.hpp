@@ -138,7 +138,7 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
 
 template <class D, class T>
 void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
-    require(state.step >= 0, "a training stands at step 0 or later, not ", state.step);
+    require(state.step >= 0, "the step of a training must be 0 or later, not ", state.step);
     if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
     const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
@@ -164,7 +164,7 @@ TrainingState StateTransfer<D, T>::copy(std::int64_t step, const std::vector<flo
 template <class D, class T>
 void StateTransfer<D, T>::require_finite(const TrainingState& state) const {
     const std::string found = non_finite_part(set_.network().layers, state);
-    require(found.empty(), "a training goes on from finite numbers, and the state's ", found);
+    require(found.empty(), "a state must be finite, but its ", found);
 }
 
 template <class D, class T>
@@ -187,7 +187,7 @@ template <class D, class T>
 void StateTransfer<D, T>::set_parameters(std::span<const float> values) {
     require_elements("parameter arena", values.size(), set_.network().parameter_elements);
     const std::string found = non_finite_parameter(set_.network().layers, values);
-    require(found.empty(), "parameters are finite, and ", found);
+    require(found.empty(), "parameters must be finite, but ", found);
     set_.threads().run([&](int device) {
         auto& worker = set_.at(device).worker;
         for (int copy = 0; copy < set_.copies(device); ++copy) worker.set(worker.parameters(copy), values);

@@ -45,7 +45,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
 [[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
     CompileTimeMessage message;
     if constexpr (!Network<Net>) {
-        message << short_type_name<Net>() << " is no network: name a Sequential, or a struct that derives from one";
+        message << short_type_name<Net>() << " is not a network: use a Sequential, or a struct that derives from one";
     } else if constexpr (!Device<D>) {
         message = device_diagnostic<D>();
     } else if constexpr (Net::valid) {
@@ -59,9 +59,9 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         if (message.empty()) message = queue_diagnostic<D>();
         if constexpr (requires { requires(D::max_steps_in_flight > 1) && Statistics::synchronized; }) {
             if (message.empty() && Net::buffer_elements > 0) {
-                message << short_type_name<Statistics>() << " stops the replicas inside a pass, which cannot be on "
-                        << D::name
-                        << ", where passes are queued: name FirstReplica, LastReplica, AllReplicas or Pooled";
+                message << short_type_name<Statistics>()
+                        << " synchronizes the replicas inside a pass, which is not possible on " << D::name
+                        << ", where passes are queued: use FirstReplica, LastReplica, AllReplicas or Pooled";
             }
         }
     }
