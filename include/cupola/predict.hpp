@@ -81,7 +81,7 @@ public:
         require(outputs.size() == count * output, "the outputs of ", count, count == 1 ? " sample" : " samples",
                 " are ", count * output, " values, and there is room for ", outputs.size());
         if (!all_finite(samples))
-            throw InvalidArgument("a network takes finite numbers, and " +
+            throw InvalidArgument("the input of a network must be finite, but " +
                                   non_finite_sample(Net::input_shape, samples));
         streams_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
     }

@@ -51,9 +51,9 @@ TEST_CASE("a batch of other extents is refused with both") {
 }
 
 TEST_CASE("a batch with samples and a null pointer is refused, and an empty one is none") {
-    CHECK(refusal({nullptr, labels, 2, wanted}) == "a batch of 2 samples has a null pointer to them");
-    CHECK(refusal({samples, nullptr, 2, wanted}) == "a batch of 2 samples has a null pointer to their labels");
-    CHECK(refusal({samples, labels, -1, wanted}) == "a batch has 0 or more samples, not -1");
+    CHECK(refusal({nullptr, labels, 2, wanted}) == "a batch of 2 samples has a null pointer to the samples");
+    CHECK(refusal({samples, nullptr, 2, wanted}) == "a batch of 2 samples has a null pointer to the labels");
+    CHECK(refusal({samples, labels, -1, wanted}) == "a batch must have 0 or more samples, not -1");
     CHECK_NOTHROW(require_batch({}, wanted));
     CHECK_NOTHROW(require_batch({samples, labels, 0, Shape{6, 6, 1}}, wanted));
 }

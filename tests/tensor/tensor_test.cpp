@@ -31,7 +31,7 @@ TEST_CASE_TEMPLATE_DEFINE("a tensor comes back from a device as it went", D, cop
     CHECK(back == numbers);
     Tensor<D, float, Extents<2, 3, 4>> other(4);
     CHECK(message_of<InvalidArgument>([&] { copy_from_host(context, other, from); }) ==
-          "a tensor of 4 samples is no copy of one of 5");
+          "a tensor of 5 samples cannot be copied to one of 4");
 }
 TEST_CASE_TEMPLATE_APPLY(copies, Devices);
 
@@ -49,6 +49,6 @@ TEST_CASE("elements are addressed by sample, row, column and channel, channels l
 TEST_CASE("sizes that fit no tensor are refused with their numbers") {
     std::vector<float> seven(7);
     CHECK(message_of<InvalidArgument>([&] { TensorView<float, Extents<3>> view{std::span<float>(seven)}; }) ==
-          "7 elements are no whole number of samples of 3");
-    CHECK(message_of<InvalidArgument>([] { Images images(-1); }) == "a tensor has 0 or more samples, not -1");
+          "7 elements are not a whole number of samples of 3");
+    CHECK(message_of<InvalidArgument>([] { Images images(-1); }) == "a tensor must have 0 or more samples, not -1");
 }

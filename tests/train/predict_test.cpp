@@ -222,7 +222,7 @@ void check_non_finite_inputs(const HostOptions& device) {
         std::string last;
         for (std::size_t i = 0; i < N::input_shape.rank; ++i) last += text(i == 0 ? "" : ", ", N::input_shape[i] - 1);
         CHECK(message_of<InvalidArgument>([&] { predictor.predict(samples, outputs); }) ==
-              text("a network takes finite numbers, and sample 1 is ", bad, " at [", last, ']'));
+              text("the input of a network must be finite, but sample 1 is ", bad, " at [", last, ']'));
         CHECK(outputs == std::vector<float>(6, -7.0F));
     }
     samples[2 * size - 1] = 0.5F;
@@ -267,12 +267,12 @@ TEST_CASE("a training refuses samples that are not finite in predict and in eval
     samples[3 * sample_size + 1] = std::numeric_limits<float>::infinity();
     CHECK(message_of<InvalidArgument>([&] {
               (void)trained.training.predict({samples.data(), 8});
-          }) == "a network takes finite numbers, and sample 3 is inf at [0, 0, 1]");
+          }) == "the input of a network must be finite, but sample 3 is inf at [0, 0, 1]");
     const std::vector<std::int32_t> labels(8);
     const InMemory data(Net::input_shape, samples, labels, 10);
     CHECK(message_of<InvalidArgument>([&] {
               (void)evaluate(trained.training, EvaluationBatches(data, IdentityTransform{}, 2));
-          }) == "a network takes finite numbers, and in batch 1 sample 1 is inf at [0, 0, 1]");
+          }) == "the input of a network must be finite, but in batch 1 sample 1 is inf at [0, 0, 1]");
 }
 
 TEST_CASE("options that cannot be, files that are not there and other networks are refused in one sentence") {

@@ -30,7 +30,7 @@ struct BatchView {
     template <std::integral Count>
     constexpr BatchView(const float*, const std::int32_t*, Count) {
         static_assert(sizeof(Count) == 0,
-                      "a BatchView says the extents of a sample too: BatchView{samples, labels, size, sample_shape}");
+                      "a BatchView also needs the extents of a sample: BatchView{samples, labels, size, sample_shape}");
     }
 };
 

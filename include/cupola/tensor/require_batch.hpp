@@ -30,11 +30,11 @@ namespace impl {
 /// Throws InvalidArgument unless the batch is empty, or has samples of the extents `wanted` and memory for them and for
 /// their labels. `taker` begins the message: "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3".
 inline void require_batch(const BatchView& batch, const Shape& wanted, std::string_view taker = "the network takes") {
-    require(batch.size >= 0, "a batch has 0 or more samples, not ", batch.size);
+    require(batch.size >= 0, "a batch must have 0 or more samples, not ", batch.size);
     if (batch.size == 0) return;
     if (batch.sample_shape != wanted) impl::throw_other_samples("a batch has", batch.sample_shape, taker, wanted);
-    require(batch.samples != nullptr, "a batch of ", batch.size, " samples has a null pointer to them");
-    require(batch.labels != nullptr, "a batch of ", batch.size, " samples has a null pointer to their labels");
+    require(batch.samples != nullptr, "a batch of ", batch.size, " samples has a null pointer to the samples");
+    require(batch.labels != nullptr, "a batch of ", batch.size, " samples has a null pointer to the labels");
 }
 
 /// The same for a source of batches, before the first one is asked for: checks its `sample_shape()`, if it has one.

@@ -57,7 +57,7 @@ public:
 private:
     static std::int64_t samples_in(std::size_t count) {
         const auto elements = static_cast<std::int64_t>(count);
-        require(elements % SampleExtents::size() == 0, elements, " elements are no whole number of samples of ",
+        require(elements % SampleExtents::size() == 0, elements, " elements are not a whole number of samples of ",
                 SampleExtents::size());
         return elements / SampleExtents::size();
     }
@@ -94,7 +94,7 @@ public:
 
 private:
     static std::int64_t checked(std::int64_t batch) {
-        require(batch >= 0, "a tensor has 0 or more samples, not ", batch);
+        require(batch >= 0, "a tensor must have 0 or more samples, not ", batch);
         return batch;
     }
 
@@ -106,7 +106,8 @@ private:
 template <Device D, class T, class SampleExtents>
 void copy_from_host(typename D::Context& context, Tensor<D, T, SampleExtents>& to,
                     std::type_identity_t<TensorView<const T, SampleExtents>> from) {
-    require(to.batch() == from.batch(), "a tensor of ", to.batch(), " samples is no copy of one of ", from.batch());
+    require(to.batch() == from.batch(), "a tensor of ", from.batch(), " samples cannot be copied to one of ",
+            to.batch());
     D::copy_from_host(context, reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from.data()),
                       from.elements().size_bytes());
 }
@@ -115,7 +116,8 @@ void copy_from_host(typename D::Context& context, Tensor<D, T, SampleExtents>& t
 template <Device D, class T, class SampleExtents>
 void copy_to_host(typename D::Context& context, std::type_identity_t<TensorView<T, SampleExtents>> to,
                   const Tensor<D, T, SampleExtents>& from) {
-    require(to.batch() == from.batch(), "a tensor of ", to.batch(), " samples is no copy of one of ", from.batch());
+    require(to.batch() == from.batch(), "a tensor of ", from.batch(), " samples cannot be copied to one of ",
+            to.batch());
     D::copy_to_host(context, reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from.data()),
                     to.elements().size_bytes());
 }
