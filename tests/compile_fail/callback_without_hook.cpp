@@ -2,7 +2,7 @@
 //
 // A callback none of whose functions is a hook.
 //
-// expect: Stop is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`
+// expect: Stop is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A data set where its batches belong.
 //
-// expect: InMemory gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as Prefetch and InMemoryBatches do
+// expect: InMemory is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from Prefetch or InMemoryBatches
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -33,9 +33,9 @@ refuses 'the log line of step 0 could not be written: No space left on device' -
 mkdir "$work/pipe"
 mkfifo "$work/pipe/train.log"
 through='timeout 60'
-refuses "the log $work/pipe/train.log cannot be written: it is a pipe, and no file" --train-dir "$work/pipe" --batch-size 16
+refuses "the log $work/pipe/train.log cannot be written: it is a pipe, not a file" --train-dir "$work/pipe" --batch-size 16
 exec 8<>"$work/pipe/train.log"
-refuses "the log $work/pipe/train.log cannot be written: it is a pipe, and no file" --train-dir "$work/pipe" --batch-size 16
+refuses "the log $work/pipe/train.log cannot be written: it is a pipe, not a file" --train-dir "$work/pipe" --batch-size 16
 exec 8>&-
 through=
 

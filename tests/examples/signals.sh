@@ -40,7 +40,7 @@ for signal in TERM:15:5 INT:2:30; do
     [ ! -s "$work/errors" ] || fail "something on standard error after SIG$name"
     made=$(losses | tail -n 1 | cut -d ' ' -f 1)
     [ "$made" -lt $((last - 1)) ] || fail "the run was not stopped by SIG$name"
-    [ "$(tail -n 1 "$work/output")" = "stopped by signal $number after step $made; --resume goes on from $work/stopped" ] ||
+    [ "$(tail -n 1 "$work/output")" = "stopped by signal $number after step $made; --resume continues from $work/stopped" ] ||
         fail "no message that the run was stopped by SIG$name"
     [ "$(checkpoints "$work/stopped" | sed 's/.* //')" = $((made + 1)) ] || fail "no checkpoint of the last whole step after SIG$name"
     no_temporary "$work/stopped" || fail "a temporary file is left by SIG$name"

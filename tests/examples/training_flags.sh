@@ -38,7 +38,7 @@ refuses '--keep-checkpoints: 0 is not a whole number from 1 to ' --keep-checkpoi
 refuses '--accumulation: 0 is not a whole number from 1 to ' --accumulation 0
 
 # Folders.
-refuses '--resume needs --train-dir, the folder to go on from' --resume
+refuses '--resume needs --train-dir, the folder to resume from' --resume
 refuses '--keep-best needs --train-dir, the folder to keep it in' --keep-best
 : >"$work/file"
 refuses "$work/file is not a folder" "${base[@]}" --train-dir "$work/file"
@@ -61,7 +61,7 @@ refuses "$work/none has no checkpoint to resume from" "${base[@]}" --train-dir "
 # A folder that has checkpoints.
 trains "${base[@]}" --train-dir "$folder" --max-steps 4 --checkpoint-every 2
 [ "$(checkpoints "$folder")" = '2 4' ] || fail "not the checkpoints of steps 2 and 4"
-refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume goes on from it, another --train-dir begins anew" \
+refuses_to_go_on "$folder has checkpoints, the newest of step 4: --resume continues from it, another --train-dir starts a new run" \
     "${base[@]}" --train-dir "$folder" --max-steps 6
 
 # Other settings: each that has changed is named, and which may change.
@@ -79,7 +79,7 @@ refuses_to_go_on "learning_rate was 0.1, " "${goes_on[@]}" --lr-scaling linear
 refuses_to_go_on "optimizer was sgd and is sgd" "${goes_on[@]}" --clip-norm 1
 refuses_to_go_on "moving_average was " "${goes_on[@]}" --ema-decay 0
 refuses_to_go_on "; accumulation was 1 and is 2; seed was 1 and is 7; " "${goes_on[@]}" --num-replicas 3 --accumulation 2 --seed 7
-refuses_to_go_on "going on from $folder/model-4.safetensors here would not give the same bits: threads_per_device was 1 and is 2" \
+refuses_to_go_on "continuing from $folder/model-4.safetensors here would not give the same bits: threads_per_device was 1 and is 2" \
     --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$folder" --max-steps 6 --resume
 refuses_to_go_on 'model' "${goes_on[@]}" --model resnet
 # A processor without bfloat16 says that first.
@@ -97,16 +97,16 @@ cp -r "$folder" "$work/threads"
 trains --data-dir "$work/data" --batch-size 8 --threads-per-device 2 --train-dir "$work/threads" --max-steps 6 --resume-anyway
 grep -q "with other settings: threads_per_device was 1 and is 2$" "$work/output" || fail "--resume-anyway does not say what differs of the machine"
 # What --resume-anyway cannot go on with: another optimiser's state, averages that there are none of.
-refuses_to_go_on "$folder/model-4.safetensors cannot be gone on from: this optimiser keeps exp_avg, exp_avg_sq, and the state has none" \
+refuses_to_go_on "$folder/model-4.safetensors cannot be resumed from: this optimiser keeps exp_avg, exp_avg_sq, and the state has none" \
     "${base[@]}" --train-dir "$folder" --max-steps 6 --resume-anyway --optimizer adam
-refuses_to_go_on "$folder/model-4.safetensors cannot be gone on from: this training keeps no moving averages, and the state has them" \
+refuses_to_go_on "$folder/model-4.safetensors cannot be resumed from: this training keeps no moving averages, and the state has them" \
     "${base[@]}" --train-dir "$folder" --max-steps 6 --resume-anyway --ema-decay 0
 trains "${base[@]}" --train-dir "$work/squares" --max-steps 2 --optimizer rmsprop
-refuses "cannot be gone on from: this optimiser keeps momentum_buffer, and the state has square_avg" \
+refuses "cannot be resumed from: this optimiser keeps momentum_buffer, and the state has square_avg" \
     "${base[@]}" --train-dir "$work/squares" --max-steps 4 --resume-anyway --optimizer momentum
 cp -r "$folder" "$work/anyway"
 trains "${base[@]}" --train-dir "$work/anyway" --max-steps 6 --resume-anyway --seed 2
-grep -q "^warning: going on from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||
+grep -q "^warning: continuing from $work/anyway/model-4.safetensors with other settings: seed was 1 and is 2$" "$work/output" ||
     fail "--resume-anyway does not say what differs"
 [ "$(checkpoints "$work/anyway")" = '2 4 6' ] || fail "--resume-anyway does not go on"
 
@@ -116,7 +116,7 @@ trains "${best[@]}" --train-dir "$work/best" --max-steps 2
 cp -r "$work/best" "$work/begins"
 rm "$work/begins/model-2.safetensors"
 folder=$work/begins
-refuses_to_go_on "$folder/model-best.safetensors is another run's best checkpoint: rename it, or begin in another --train-dir" \
+refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of another run: rename it, or start in another --train-dir" \
     "${best[@]}" --train-dir "$folder" --max-steps 2
 refuses_to_go_on "$folder/model-best.safetensors is another run's best checkpoint" "${base[@]}" --train-dir "$folder" --max-steps 2
 trains "${best[@]}" --train-dir "$work/seed" --max-steps 2 --seed 2

@@ -291,5 +291,5 @@ TEST_CASE("a checkpoint every less than 0 steps is refused") {
     Training training;
     Directory directory;
     CHECK(message_of<InvalidArgument>([&] { CheckpointEvery checkpoints(training, directory, {.every = -1}); }) ==
-          "a checkpoint is written every 0 (at the end only) or more steps, not -1");
+          "a checkpoint must be written every 0 (at the end only) or more steps, not -1");
 }

@@ -82,7 +82,8 @@ TEST_CASE("a callback stops the run, and what a step throws is thrown after the 
     const auto failing = [](std::int64_t, int, HostContext&) -> BatchView { throw DataError("gone"); };
     CHECK_THROWS_WITH_AS(fit(training, failing, {.steps = 5}, only_end), "gone", DataError);
     CHECK(only_end.ends == 1);
-    CHECK_THROWS_WITH_AS(fit(training, batches, {.steps = -1}), "a run has 0 or more steps, not -1", InvalidArgument);
+    CHECK_THROWS_WITH_AS(fit(training, batches, {.steps = -1}), "a run must have 0 or more steps, not -1",
+                         InvalidArgument);
 }
 
 TEST_CASE("training on data in memory learns it") {
@@ -124,7 +125,7 @@ TEST_CASE("a log that cannot be written is an error with a sentence") {
           "the log line of step 0 could not be written: No space left on device");
     std::fclose(full);
     CHECK(message_of<InvalidArgument>([] { LogEvery negative(-1); }) ==
-          "a line is logged every 0 (never) or more steps, not -1");
+          "a line must be logged every 0 (never) or more steps, not -1");
 }
 
 TEST_CASE("progress is written over on a terminal and silent elsewhere") {

@@ -170,9 +170,9 @@ TEST_CASE("a profile of no steps is refused") {
     Numbers numbers;
     Training training({.device = {.threads = 1}, .batch_size = batch});
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(profile(training, numbers, {.steps = 0})); }) ==
-          "a profile is of 1 to 100000 steps, not 0");
+          "a profile must have 1 to 100000 steps, not 0");
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(profile(training, numbers, {.warm_up = -1})); }) ==
-          "a profile has 0 or more steps before it, not -1");
+          "a profile must have 0 or more steps before it, not -1");
     CHECK(training.step() == 0);
 }
 

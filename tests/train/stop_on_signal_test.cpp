@@ -101,9 +101,9 @@ TEST_CASE("two objects at once are refused, one after the other are not") {
     {
         const StopOnSignal signals;
         CHECK(message_of<InvalidArgument>([] { StopOnSignal second; }) ==
-              "two StopOnSignal objects at once: signals have one handler");
+              "only one StopOnSignal object can exist at a time: a signal has one handler");
         CHECK(message_of<InvalidArgument>([] { StopOnSignal third; }) ==
-              "two StopOnSignal objects at once: signals have one handler");
+              "only one StopOnSignal object can exist at a time: a signal has one handler");
     }
     CHECK(message_of<InvalidArgument>([] { StopOnSignal next; }) == "(no exception)");
 }

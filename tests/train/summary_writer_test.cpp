@@ -277,11 +277,11 @@ TEST_CASE("summaries are taken every so many steps, or never") {
     never.on_step(report_of(0, 1.0), run);
     CHECK(kept.order.empty());
     CHECK(message_of<InvalidArgument>([&] { SummaryWriter(kept, Small::layers, {.every = -1}); }) ==
-          "a summary is written every 0 (never) or more steps, not -1");
+          "a summary must be written every 0 (never) or more steps, not -1");
     CHECK(message_of<InvalidArgument>([&] { SummaryWriter(kept, Small::layers, {.images = -2}); }) ==
-          "0 or more images are shown of a batch, not -2");
+          "the number of images of a summary must be 0 or more, not -2");
     CHECK(message_of<InvalidArgument>([] { LossAverages averages(1.0); }) ==
-          "the decay of the losses' averages is from 0 to below 1, not 1");
+          "the decay of the losses' averages must be at least 0 and less than 1, not 1");
 }
 
 TEST_CASE("images are scaled as TensorFlow does: zero is grey where a value is negative, black otherwise") {

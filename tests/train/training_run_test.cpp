@@ -178,17 +178,18 @@ TEST_CASE("a folder with checkpoints is refused unless the run is to go on from 
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.run({.folder = folder.path(), .max_steps = 3});
-    CHECK(f.refusal({.folder = folder.path(), .max_steps = 3}) ==
-          folder.path() +
-              " has checkpoints, the newest of step 3: Resume::yes goes on from it, another .folder begins anew");
+    CHECK(
+        f.refusal({.folder = folder.path(), .max_steps = 3}) ==
+        folder.path() +
+            " has checkpoints, the newest of step 3: Resume::yes continues from it, another .folder starts a new run");
     CHECK(f.refusal({.folder = folder.path(), .names = {.folder = "--dir", .resume = "--resume"}}) ==
           folder.path() +
-              " has checkpoints, the newest of step 3: --resume goes on from it, another --dir begins anew");
+              " has checkpoints, the newest of step 3: --resume continues from it, another --dir starts a new run");
     CHECK(f.refusal({.folder = folder.path("none"), .resume = Resume::yes}) ==
           "the folder " + folder.path("none") + " does not exist: there is nothing to resume from");
     CHECK(io_tests::read_bytes(folder.path("none/lock")).empty());
-    CHECK(f.refusal({.resume = Resume::anyway}) == "Resume::yes needs .folder, the folder to go on from");
-    CHECK(f.refusal({.max_steps = -1}) == "a run has 0 or more steps, not -1");
+    CHECK(f.refusal({.resume = Resume::anyway}) == "Resume::yes needs .folder, the folder to resume from");
+    CHECK(f.refusal({.max_steps = -1}) == "a run must have 0 or more steps, not -1");
     io_tests::TemporaryFolder empty;
     CHECK(f.refusal({.folder = empty.path(), .resume = Resume::yes}) ==
           empty.path() + " has no checkpoint to resume from");
@@ -245,19 +246,19 @@ TEST_CASE("a checkpoint of other settings is refused with both values, or gone o
     const std::string path = folder.path("model-2.safetensors");
     const TrainingRunOptions on{.folder = folder.path(), .resume = Resume::if_there, .max_steps = 3};
     f.entries = {{"isa", "new"}};
-    CHECK(f.refusal(on) ==
-          "going on from " + path +
-              " here would not give the same bits: isa was old and is new; Resume::anyway goes on without "
-              "that promise");
+    CHECK(
+        f.refusal(on) ==
+        "continuing from " + path +
+            " here would not give the same bits: isa was old and is new; Resume::anyway continues without that guarantee");
     f.training.seed = 7;
     CHECK(f.refusal(on) ==
           path +
               " is of a run with other settings: seed was 1 and is 7; .max_steps and the options of logs, "
-              "summaries and checkpoints may change, and Resume::anyway goes on with what has changed");
+              "summaries and checkpoints may change, and Resume::anyway continues with the changed settings");
     TrainingRunOptions anyway = on;
     anyway.resume = Resume::anyway;
     CHECK(f.run(anyway) == 0);
-    CHECK(contains(f.said(), "warning: going on from " + path +
+    CHECK(contains(f.said(), "warning: continuing from " + path +
                                  " with other settings: seed was 1 and is 7; isa was old and is new\n"));
 }
 
@@ -267,7 +268,7 @@ TEST_CASE("what cannot be gone on from even so is refused with the checkpoint's 
     f.run({.folder = folder.path(), .max_steps = 2});
     f.training.moving_average.decay = 0.9;
     CHECK(f.refusal({.folder = folder.path(), .resume = Resume::anyway})
-              .starts_with(folder.path("model-2.safetensors") + " cannot be gone on from: "));
+              .starts_with(folder.path("model-2.safetensors") + " cannot be resumed from: "));
 }
 
 TEST_CASE("the best checkpoint is kept, compared with, and never another run's") {
@@ -292,14 +293,14 @@ TEST_CASE("the best checkpoint is kept, compared with, and never another run's")
               "Resume::anyway compares with it and replaces it by a better one");
     std::remove(folder.path("run/model-2.safetensors").c_str());
     CHECK(f.refusal(best) == folder.path("run/model-best.safetensors") +
-                                 " is another run's best checkpoint: rename it, or begin in another .folder");
+                                 " is the best checkpoint of another run: rename it, or start in another .folder");
     CHECK(f.refusal({.keep_best = true}) == ".keep_best needs .folder, the folder to keep it in");
     f.run({.folder = folder.path("no test"), .max_steps = 2});
     TrainingRun run({.folder = folder.path("no test"), .resume = Resume::yes, .keep_best = true});
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
-          ".keep_best needs test data: the best checkpoint is that of the best accuracy");
+          ".keep_best needs test data: the best checkpoint is the one with the best accuracy");
     CHECK(training.step() == 0);  // nothing was restored
 }
 
@@ -338,7 +339,7 @@ TEST_CASE("a signal ends the training after the step, with a checkpoint, and is 
     Fixture f;
     CHECK(f.run({.folder = folder.path(), .max_steps = 9}, RaisesAt{SIGTERM, 4}) == 128 + SIGTERM);
     const std::string said = f.said();
-    CHECK(said.ends_with("stopped by signal 15 after step 4; Resume::yes goes on from " + folder.path() + '\n'));
+    CHECK(said.ends_with("stopped by signal 15 after step 4; Resume::yes continues from " + folder.path() + '\n'));
     CHECK_FALSE(contains(said, "accuracy"));
     CHECK(!io_tests::read_bytes(folder.path("model-5.safetensors")).empty());
     CHECK(f.run({.max_steps = 9}, RaisesAt{SIGINT, 0}) == 128 + SIGINT);

@@ -78,7 +78,7 @@ class CheckpointEvery {
 public:
     CheckpointEvery(Training& training, Directory& directory, CheckpointOptions options = {}, Metric metric = {})
         : training_(&training), directory_(&directory), options_(std::move(options)), metric_(std::move(metric)) {
-        require(options_.every >= 0, "a checkpoint is written every 0 (at the end only) or more steps, not ",
+        require(options_.every >= 0, "a checkpoint must be written every 0 (at the end only) or more steps, not ",
                 options_.every);
     }
 

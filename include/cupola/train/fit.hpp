@@ -68,7 +68,7 @@ template <class C>
     } else if constexpr (!Callback<C>) {
         message
             << short_type_name<C>()
-            << " is no callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
+            << " is not a callback: it has none of `on_begin(Run&)`, `on_step(const StepReport&, Run&)` and `on_end(Run&)`";
     }
     return message;
 }
@@ -80,8 +80,8 @@ template <class Training, class Batches>
     if constexpr (!requires(Training& training, Batches& batches) { training.queue(batches); }) {
         message
             << short_type_name<Batches>()
-            << " gives no batches: fit takes what is called with (step, replica, context) and returns a BatchView, as "
-               "Prefetch and InMemoryBatches do";
+            << " is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from "
+               "Prefetch or InMemoryBatches";
     }
     return message;
 }
@@ -98,7 +98,7 @@ template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
     static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
-    require(options.steps >= 0, "a run has 0 or more steps, not ", options.steps);
+    require(options.steps >= 0, "a run must have 0 or more steps, not ", options.steps);
     if constexpr (requires {
                       Shape(Training::NetworkType::input);
                       training.options.replicas;

@@ -81,7 +81,7 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE LogEvery::LogEvery(const LogOptions& options) : options_(options) {
-    require(options.every >= 0, "a line is logged every 0 (never) or more steps, not ", options.every);
+    require(options.every >= 0, "a line must be logged every 0 (never) or more steps, not ", options.every);
 }
 
 CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {

@@ -48,7 +48,8 @@ private:
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE LossAverages::LossAverages(double decay) : decay_(decay) {
-    require(decay >= 0 && decay < 1, "the decay of the losses' averages is from 0 to below 1, not ", decay);
+    require(decay >= 0 && decay < 1, "the decay of the losses' averages must be at least 0 and less than 1, not ",
+            decay);
 }
 
 CUPOLA_INLINE void LossAverages::update(const StepReport& report) {

@@ -33,9 +33,9 @@ struct ProfileOptions {
 template <class Training, class Batches>
 [[nodiscard]] StepProfile profile(Training& training, Batches&& batches, const ProfileOptions& options = {}) {
     constexpr std::int64_t limit = 100'000;
-    require(options.steps >= 1 && options.steps <= limit, "a profile is of 1 to ", limit, " steps, not ",
+    require(options.steps >= 1 && options.steps <= limit, "a profile must have 1 to ", limit, " steps, not ",
             options.steps);
-    require(options.warm_up >= 0, "a profile has 0 or more steps before it, not ", options.warm_up);
+    require(options.warm_up >= 0, "a profile must have 0 or more steps before it, not ", options.warm_up);
     using Net = typename Training::NetworkType;
     const PeakRates rates = training.peak_rates();
     std::int64_t samples = 0;

@@ -20,7 +20,8 @@ class StopOnSignal {
 public:
     /// Throws InvalidArgument while another exists, DeviceError if the system call fails.
     StopOnSignal() {
-        require(!std::exchange(installed(), true), "two StopOnSignal objects at once: signals have one handler");
+        require(!std::exchange(installed(), true),
+                "only one StopOnSignal object can exist at a time: a signal has one handler");
         received() = 0;
         struct sigaction action {};
         action.sa_handler = [](int signal) {
@@ -51,7 +52,7 @@ private:
     // A handler is a plain function, so it writes to static variables.
     static std::atomic<int>& received() {
         static std::atomic<int> signal = 0;
-        static_assert(std::atomic<int>::is_always_lock_free, "a handler may not lock");
+        static_assert(std::atomic<int>::is_always_lock_free, "a signal handler must not lock");
         return signal;
     }
     static bool& installed() {

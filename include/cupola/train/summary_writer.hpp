@@ -48,8 +48,8 @@ public:
     /// `layers` are the network's, `Net::layers`. The sink must outlive the writer.
     SummaryWriter(SummarySink& sink, std::span<const LayerInfo> layers, SummaryOptions options = {})
         : sink_(&sink), options_(std::move(options)), values_(layers) {
-        require(options_.every >= 0, "a summary is written every 0 (never) or more steps, not ", options_.every);
-        require(options_.images >= 0, "0 or more images are shown of a batch, not ", options_.images);
+        require(options_.every >= 0, "a summary must be written every 0 (never) or more steps, not ", options_.every);
+        require(options_.images >= 0, "the number of images of a summary must be 0 or more, not ", options_.images);
     }
 
     /// Whether `step` is to be inspected.

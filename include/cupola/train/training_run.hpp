@@ -147,7 +147,7 @@ public:
         using Net = typename Training::NetworkType;
         constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
         require(tests || !options_.keep_best, options_.names.keep_best,
-                " needs test data: the best checkpoint is that of the best accuracy");
+                " needs test data: the best checkpoint is the one with the best accuracy");
         describe(training);
         if (has_folder()) go_on(training);
         if (training.step() >= options_.max_steps) {
@@ -237,7 +237,7 @@ private:
         try {
             training.restore(found.checkpoint->state);
         } catch (const InvalidArgument& cause) {  // `anyway`, with another optimiser, or with averages added or removed
-            throw InvalidArgument(text(found.path, " cannot be gone on from: ", cause.what()));
+            throw InvalidArgument(text(found.path, " cannot be resumed from: ", cause.what()));
         }
         restore_losses(found.checkpoint->info, losses_);
         output_.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
@@ -247,7 +247,7 @@ private:
         const RunOptionNames& names = options_.names;
         output_.say(text("stopped by signal ", signal,
                          step > 0 ? text(" after step ", step - 1) : std::string(" before the first step"),
-                         has_folder() ? text("; ", names.resume, " goes on from ", options_.folder)
+                         has_folder() ? text("; ", names.resume, " continues from ", options_.folder)
                                       : text("; without ", names.folder, " nothing was kept")));
         return 128 + signal;
     }

@@ -77,12 +77,13 @@ private:
         const auto files = folder_->list();
         require<DataError>(files.empty(), options_.folder, " has checkpoints, the newest of step ",
                            files.empty() ? 0 : files.front().step, ": ", options_.names.resume,
-                           " goes on from it, another ", options_.names.folder, " begins anew");
+                           " continues from it, another ", options_.names.folder, " starts a new run");
         // A new run would take over another run's best checkpoint.
         struct stat status {};
         const std::string best = folder_->best_path();
         require<DataError>(lstat(best.c_str(), &status) != 0, best,
-                           " is another run's best checkpoint: rename it, or begin in another ", options_.names.folder);
+                           " is the best checkpoint of another run: rename it, or start in another ",
+                           options_.names.folder);
     }
 
     /// Throws InvalidArgument with the differences if the checkpoint at `path` is of a run with other settings; with
@@ -91,17 +92,18 @@ private:
         const auto [run, bits] = differences_of_runs(before, info_);
         if (run.empty() && bits.empty()) return;
         if (options_.resume == Resume::anyway) {
-            output_.say(text("warning: going on from ", path, " with other settings: ", run,
+            output_.say(text("warning: continuing from ", path, " with other settings: ", run,
                              run.empty() || bits.empty() ? "" : "; ", bits));
             return;
         }
         const RunOptionNames& names = options_.names;
         if (!run.empty()) {
             throw InvalidArgument(text(path, " is of a run with other settings: ", run, "; ", names.may_change,
-                                       " may change, and ", names.resume_anyway, " goes on with what has changed"));
+                                       " may change, and ", names.resume_anyway,
+                                       " continues with the changed settings"));
         }
-        throw InvalidArgument(text("going on from ", path, " here would not give the same bits: ", bits, "; ",
-                                   names.resume_anyway, " goes on without that promise"));
+        throw InvalidArgument(text("continuing from ", path, " here would not give the same bits: ", bits, "; ",
+                                   names.resume_anyway, " continues without that guarantee"));
     }
 
     /// The same for the best checkpoint, whose metric will be compared with; the machine that it was computed on is

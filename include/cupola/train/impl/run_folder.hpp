@@ -29,11 +29,11 @@ using LogFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
     struct stat status {};
     const bool pipe = handle >= 0 ? fstat(handle, &status) == 0 && S_ISFIFO(status.st_mode) : error == ENXIO;
     if (pipe && handle >= 0) close(handle);
-    require<DataError>(!pipe, "the log ", path, " cannot be written: it is a pipe, and no file");
+    require<DataError>(!pipe, "the log ", path, " cannot be written: it is a pipe, not a file");
     require<DataError>(handle >= 0, "the log ", path, " cannot be written: ", std::strerror(error));
     fcntl(handle, F_SETFL, O_APPEND);  // writes block again
     LogFile file(fdopen(handle, "a"), &std::fclose);
-    require<OutOfMemory>(file != nullptr, "there is no memory for the log ", path);
+    require<OutOfMemory>(file != nullptr, "there is not enough memory for the log ", path);
     return file;
 }
 
