@@ -109,14 +109,14 @@ TEST_CASE("A checkpoint of replicas with parameters of their own has each replic
 
     std::swap(written.state.other_replicas[0].optimizer[0], written.state.other_replicas[0].optimizer[1]);
     CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
-                   "a replica of the state has other arenas than the first"));
+                   "the replicas of the state have different arenas"));
     std::swap(written.state.other_replicas[0].optimizer[0], written.state.other_replicas[0].optimizer[1]);
     written.state.other_replicas[1].averages[3] = std::numeric_limits<float>::quiet_NaN();
     CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
                    "replica 2's moving average of conv1.weight is nan at"));
     written.state.other_replicas[1].averages.clear();
     CHECK(contains(message_of<InvalidArgument>([&] { write_checkpoint(folder.path("y"), Net::layers, written); }),
-                   "a replica of the state has other arenas than the first"));
+                   "the replicas of the state have different arenas"));
     CHECK(folder.names() == std::set<std::string>{"x"});
 }
 
@@ -473,7 +473,7 @@ TEST_CASE("A state that is not of the network is not written") {
     CHECK(contains(refused(checkpoint), ": an arena of the state has " + std::to_string(Net::parameter_elements - 1)));
     checkpoint = small_checkpoint();
     checkpoint.state.optimizer[1].name = "exp avg";
-    CHECK(contains(refused(checkpoint), "cannot have an optimiser state named 'exp avg': a name is of letters"));
+    CHECK(contains(refused(checkpoint), "cannot have an optimiser state named 'exp avg': a name consists of letters"));
     checkpoint = small_checkpoint();
     checkpoint.state.buffers.resize(1);
     CHECK(contains(refused(checkpoint), ": an arena of the state has 1 elements, and the network's has 0"));

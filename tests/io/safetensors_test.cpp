@@ -172,7 +172,7 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
     const std::string at = " is damaged or is not a safetensors file: at byte ";
     CHECK(refusal(safetensors("")) == "f" + at + "0 of its header '{' is missing");
     CHECK(refusal(safetensors("{} x")) == "f" + at + "3 of its header text follows its end");
-    CHECK(contains(refusal(safetensors("{},{}")), "more text follows"));
+    CHECK(contains(refusal(safetensors("{},{}")), "text follows its end"));
     CHECK(contains(refusal(safetensors("{")), "'\"' is missing"));
     CHECK(contains(refusal(safetensors("{\"a\"")), "':' is missing"));
     CHECK(contains(refusal(safetensors("{\"a\":1}")), "'{' is missing"));
@@ -180,7 +180,7 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
     CHECK(contains(refusal(safetensors("{\"__metadata__\":{},\"__metadata__\":{}}")), "__metadata__ appears twice"));
     CHECK(contains(refusal(safetensors("{\"__metadata__\":{\"a\":1}}")), "'\"' is missing"));
     CHECK(
-        contains(refusal(safetensors("{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}")), "has two texts named a"));
+        contains(refusal(safetensors("{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}")), "has two metadata entries named a"));
     CHECK(contains(refusal(safetensors(one("F33", "2", "0,8"), data)), "a tensor has the unknown type 'F33'"));
     CHECK(contains(refusal(safetensors(one("F32", "-2", "0,8"), data)), "a natural number is missing"));
     CHECK(contains(refusal(safetensors(one("F32", "2.0", "0,8"), data)), "']' is missing"));

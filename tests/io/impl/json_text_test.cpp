@@ -63,8 +63,8 @@ TEST_CASE("What is no JSON string is refused") {
     CHECK(contains(read_string(R"("open)"), "a string is not terminated"));
     CHECK(contains(read_string(R"("open\)"), std::string(not_a_byte)));
     CHECK(contains(read_string("open"), "'\"' is missing"));
-    CHECK(contains(read_string(R"("a" "b")"), "more text follows"));
-    CHECK(contains(read_string(std::string("\"a\"\0", 4)), "more text follows"));
+    CHECK(contains(read_string(R"("a" "b")"), "text follows its end"));
+    CHECK(contains(read_string(std::string("\"a\"\0", 4)), "text follows its end"));
 }
 
 TEST_CASE("A natural number is decimal, without a leading zero, and below 2^63") {
@@ -76,8 +76,8 @@ TEST_CASE("A natural number is decimal, without a leading zero, and below 2^63")
     CHECK(contains(natural("007"), "begins with 0"));
     CHECK(contains(natural("-1"), "a natural number is missing"));
     CHECK(contains(natural(""), "a natural number is missing"));
-    CHECK(contains(natural("1.0"), "more text follows"));
-    CHECK(contains(natural("1e3"), "more text follows"));
+    CHECK(contains(natural("1.0"), "text follows its end"));
+    CHECK(contains(natural("1e3"), "text follows its end"));
 }
 
 TEST_CASE("A string that is written as JSON is read as it was") {
