@@ -27,7 +27,7 @@ CLI::Validator whole_number(Integer least, Integer most) {
         const bool whole = stop == end && error == std::errc{};
         const bool octal = whole && given.size() > 1 && given.front() == '0';
         if (whole && number >= least && number <= most && !octal) return {};
-        if (octal) return given + " begins with a zero: leave it out";
+        if (octal) return given + " begins with a zero: remove it";
         return given + " is not a whole number from " + std::to_string(least) + " to " + std::to_string(most);
     };
     return {check, ""};
@@ -47,7 +47,7 @@ inline std::string message_of(const CLI::ParseError& error) {
     const std::string message = has(": 1 required ") && said.ends_with(" missing") ? name + " needs a value"
                                 : has(": At Most 1 required but received ")        ? name + " is given twice"
                                                                                    : said;
-    return message + "; --help lists what there is";
+    return message + "; --help lists the options";
 }
 
 /// Parses the arguments and runs the program. Returns its exit status: 2 for invalid arguments, 1 for any other error,
@@ -68,9 +68,9 @@ int run(CLI::App& app, int argc, char** argv, Program&& program) {
     try {
         return program();
     } catch (const std::bad_alloc&) {
-        return fail("the system refused more memory", 1);
+        return fail("not enough memory", 1);
     } catch (const std::system_error& error) {
-        return fail(std::string("the system refused a thread: ") + error.what(), 1);
+        return fail(std::string("a thread could not be started: ") + error.what(), 1);
     } catch (const std::exception& error) {
         return fail(error.what(), 1);
     }

@@ -21,7 +21,7 @@ std::string checksum_of(const std::string& path, const std::string& algorithm) {
     const EVP_MD* const kind = EVP_get_digestbyname(algorithm == "SHA-256" ? "SHA256" : algorithm.c_str());
     // A system may forbid MD5.
     require<DataError>(digest != nullptr && kind != nullptr && EVP_DigestInit_ex(digest.get(), kind, nullptr) == 1,
-                       "this system's OpenSSL computes no ", algorithm);
+                       "the OpenSSL of this system does not support ", algorithm);
     std::vector<unsigned char> block(1 << 20);
     bool succeeded = true;
     for (std::size_t count = 0; (count = std::fread(block.data(), 1, block.size(), file.get())) > 0;) {

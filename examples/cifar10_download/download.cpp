@@ -44,7 +44,7 @@ public:
         if (locked) return;
         close(handle_);
         require<DataError>(error == EWOULDBLOCK, path, " cannot be locked: ", std::strerror(error));
-        throw DataError(text(path, " is in use by another process: it is downloading the same file"));
+        throw DataError(text(path, " is in use by another process, which is downloading the same file"));
     }
     PartFile(const PartFile&) = delete;
     PartFile& operator=(const PartFile&) = delete;
@@ -112,8 +112,7 @@ std::string wrong_checksum(const std::string& path, const std::string& what, con
     for (const auto& [algorithm, expected] : {std::pair("SHA-256", options.sha256), std::pair("MD5", options.md5)}) {
         if (expected.empty()) continue;
         const std::string found = checksum_of(path, algorithm);
-        if (found != lower(expected))
-            return text(what, " has the ", algorithm, ' ', found, " and not ", lower(expected));
+        if (found != lower(expected)) return text(what, " has the ", algorithm, ' ', found, ", not ", lower(expected));
     }
     return {};
 }
@@ -148,7 +147,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     std::error_code error;
     if (std::filesystem::exists(folder, error)) {
         try {
-            talk.line(text(folder, " is there already: ", counted(read_cifar10(folder))));
+            talk.line(text(folder, " exists already: ", counted(read_cifar10(folder))));
         } catch (const DataError& cause) {
             throw DataError(text(cause.what(), "; remove ", folder, " to download it again"));
         }
@@ -168,13 +167,13 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     require<DataError>(!error, "the folder ", data_dir, " cannot be read: ", error.message());
     std::string archive = whole;
     if (std::filesystem::exists(whole, error)) {
-        talk.line(text(whole, " is there already"));
+        talk.line(text(whole, " exists already"));
         const std::string wrong = wrong_checksum(whole, whole, options);
         require<DataError>(wrong.empty(), wrong, "; remove it to download it again");
     } else {
         archive = part;
         talk.line(text(options.url,
-                       file.size() > 0 ? text(": going on after ", bytes_text(file.size())) : std::string(), " -> ",
+                       file.size() > 0 ? text(": resuming after ", bytes_text(file.size())) : std::string(), " -> ",
                        data_dir));
         transfer(options.url, part, file.handle(),
                  [&](std::uint64_t there, std::uint64_t all) { talk.progress(there, all); });
@@ -185,7 +184,7 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
             throw DataError(wrong + "; it was removed");
         }
         talk.line(text("downloaded ", bytes_text(file.size()),
-                       options.sha256.empty() && options.md5.empty() ? "" : ", checksum as expected"));
+                       options.sha256.empty() && options.md5.empty() ? "" : ", checksum verified"));
     }
 
     const std::string temporary = text(folder, ".part-", getpid());

@@ -25,19 +25,18 @@ int main(int argc, char** argv) {
     options.sha256.clear();
     std::string data_dir = "cifar10_data";
     CLI::App app{
-        "Downloads CIFAR-10's binary files, checks and unpacks them: into cifar-10-batches-bin in --data-dir, whole or "
-        "not at all. A\n"
-        "download that broke off is gone on with.",
+        "Downloads CIFAR-10's binary files, checks them and unpacks them to cifar-10-batches-bin in --data-dir,\n"
+        "completely or not at all. A download that was interrupted is resumed.",
         "cifar10_download"};
     app.add_option("--data-dir", data_dir, "Folder for the data set")->capture_default_str()->check(not_empty());
-    app.add_option("--url", options.url, "Where the archive is: http, https or file")
+    app.add_option("--url", options.url, "URL of the archive: http, https or file")
         ->capture_default_str()
         ->check(not_empty("address"));
     app.add_option("--sha256", options.sha256,
                    "Checksum of the archive. Default, without --md5: the one of the author's file")
         ->check(hexadecimal(64));
     app.add_option("--md5", options.md5, "Checksum of the archive")->check(hexadecimal(32));
-    app.add_flag("--json", options.json, "Each line as a JSON object");
+    app.add_flag("--json", options.json, "Print each line as a JSON object");
     return run(app, argc, argv, [&] {
         if (options.sha256.empty() && options.md5.empty()) options.sha256 = author;
         cifar10::ensure_cifar10(data_dir, options);

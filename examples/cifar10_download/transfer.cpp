@@ -61,7 +61,7 @@ using Curl = std::unique_ptr<CURL, void (*)(CURL*)>;
 template <class Value>
 void set(const Curl& curl, CURLoption option, Value value) {
     const CURLcode code = curl_easy_setopt(curl.get(), option, value);
-    require<DataError>(code == CURLE_OK, "libcurl ", curl_version(), " refuses an option: ", curl_easy_strerror(code));
+    require<DataError>(code == CURLE_OK, "libcurl ", curl_version(), " rejected an option: ", curl_easy_strerror(code));
 }
 
 [[nodiscard]] bool connection_broke(CURLcode code) {
@@ -139,11 +139,13 @@ void transfer(const std::string& url, const std::string& path, int handle, const
                                            ? text("the server answered with status ", status)
                                            : std::string(problem[0] != '\0' ? problem : curl_easy_strerror(code));
             if (!takes_ranges) empty_file(path, handle);
-            throw DataError(text(url, " cannot be downloaded: ", reason,
-                                 state.size == 0 ? std::string()
-                                 : takes_ranges
-                                     ? text("; ", state.size, " bytes are kept, and the next try goes on from them")
-                                     : std::string("; this server sends no part of a file: the next try begins anew")));
+            throw DataError(text(
+                url, " cannot be downloaded: ", reason,
+                state.size == 0 ? std::string()
+                : takes_ranges
+                    ? text("; ", state.size, " bytes are kept, and the next attempt continues from them")
+                    : std::string(
+                          "; this server does not send parts of a file: the next attempt starts from the beginning")));
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(200 << tries));
     }

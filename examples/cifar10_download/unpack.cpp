@@ -83,9 +83,10 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         const std::string_view file = inside ? name.substr(folder.size() + 1) : std::string_view();
         const bool plain = archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr;
         require<BadArchive>(plain && inside && file.find('/') == std::string_view::npos && file != "." && file != "..",
-                            path, " holds ", name, ", which is not a plain file in ", folder,
+                            path, " contains ", name, ", which is not a plain file in ", folder,
                             "/: nothing was unpacked");
-        require<BadArchive>(++files <= max_files, path, " holds more than ", max_files, " files: nothing was unpacked");
+        require<BadArchive>(++files <= max_files, path, " contains more than ", max_files,
+                            " files: nothing was unpacked");
         OutputFile output(text(to, '/', file));
         for (;;) {
             char block[1 << 16];
@@ -99,7 +100,7 @@ void unpack_entries(const std::string& path, const std::string& folder, const st
         }
         output.finish();
     }
-    require<BadArchive>(files > 0, path, " holds no files");
+    require<BadArchive>(files > 0, path, " contains no files");
 }
 
 }  // namespace

@@ -160,24 +160,23 @@ private:
 
 /// Returns the process's exit status. Throws cupola::Error for any error.
 int evaluate(const EvalOptions& options) {
-    require(options.model == "tutorial" || options.model == "resnet", "--model is tutorial or resnet, not ",
+    require(options.model == "tutorial" || options.model == "resnet", "--model must be tutorial or resnet, not ",
             options.model);
-    require(options.eval_data == "test" || options.eval_data == "train", "--eval-data is test or train, not ",
+    require(options.eval_data == "test" || options.eval_data == "train", "--eval-data must be test or train, not ",
             options.eval_data);
     require(options.train_dir.empty() != options.checkpoint.empty(),
             options.checkpoint.empty()
-                ? "--train-dir is needed, the folder with the training's checkpoints, or --checkpoint, one of them"
-                : "--checkpoint takes the place of --train-dir: only one of them can be given");
+                ? "--train-dir, the folder with the training's checkpoints, or --checkpoint, one of them, is required"
+                : "--checkpoint replaces --train-dir: only one of them can be given");
     const std::string train_dir = options.train_dir.empty() ? impl::folder_of(options.checkpoint) : options.train_dir;
-    require(
-        options.eval_dir.empty() || place_of(options.eval_dir) != place_of(train_dir),
-        "--eval-dir is the checkpoint's folder: TensorBoard would leave out the training's events from the evaluated "
-        "step on; a folder in it will do");
+    require(options.eval_dir.empty() || place_of(options.eval_dir) != place_of(train_dir),
+            "--eval-dir is the checkpoint's folder: TensorBoard would omit the training's events from the evaluated "
+            "step on; use a folder inside it");
     const ImageData data =
         open_image_data(options.data_dir.empty() ? CUPOLA_SAMPLE_DATA : options.data_dir, omp_get_num_procs());
     const ImageSet& images = options.eval_data == "test" ? data.test : data.train;
     require<DataError>(images.class_count() == 10, "the data set ", images.name(), " has ", images.class_count(),
-                       " classes, and the network tells 10 apart");
+                       " classes, but the network distinguishes 10");
     Evaluator evaluator(options, images);
     if (options.run_once || !options.checkpoint.empty()) {
         return evaluator.evaluate_newest() ? 0 : 128 + evaluator.signals.signal();
@@ -200,7 +199,8 @@ int main(int argc, char** argv) {
         "cifar10_eval"};
     app.add_option("--train-dir,--checkpoint-dir", options.train_dir, "Folder of the training's checkpoints")
         ->check(not_empty());
-    app.add_option("--checkpoint", options.checkpoint, "This file instead, once; also one that PyTorch saved")
+    app.add_option("--checkpoint", options.checkpoint,
+                   "Evaluate this file instead, once; a file saved by PyTorch is accepted too")
         ->check(not_empty());
     app.add_option("--data-dir", options.data_dir,
                    "Images: a folder of CIFAR-10's .bin files, or the one above it, or a folder or archive with\n"
@@ -210,13 +210,14 @@ int main(int argc, char** argv) {
     app.add_option("--model", options.model, "tutorial or resnet: the network that was trained")->capture_default_str();
     app.add_flag("--no-averages", options.no_averages, "Run the trained parameters instead of their moving averages");
     app.add_flag("--run-once", options.run_once, "End after the newest checkpoint");
-    app.add_option("--interval", options.interval, "Seconds between two looks for a newer checkpoint")
+    app.add_option("--interval", options.interval, "Seconds between two checks for a newer checkpoint")
         ->capture_default_str()
         ->check(whole_number<std::int64_t>(1, 1'000'000));
-    app.add_option("--threads", options.threads, "OpenMP threads. Default, or 0: one a processor")
+    app.add_option("--threads", options.threads, "OpenMP threads. Default, or 0: one per processor")
         ->check(whole_number(0, 4096));
-    app.add_flag("--tutorial-count", options.tutorial_count,
-                 "Count as TensorFlow's tutorial did: 79 batches of 128, the first 112 of 10,000 images twice");
+    app.add_flag(
+        "--tutorial-count", options.tutorial_count,
+        "Count as TensorFlow's tutorial did: 79 batches of 128, with the first 112 of 10,000 images counted twice");
     app.add_option("--predictions", options.predictions,
                    "CSV file for index, label, prediction and logits of every image")
         ->check(not_empty());
@@ -224,6 +225,6 @@ int main(int argc, char** argv) {
     app.add_option("--eval-dir", options.eval_dir,
                    "Folder for TensorBoard events with the precision at each checkpoint's step")
         ->check(not_empty());
-    app.add_flag("--json", options.json, "One JSON object a line");
+    app.add_flag("--json", options.json, "Print one JSON object per line");
     return run(app, argc, argv, [&] { return cifar10::evaluate(options); });
 }

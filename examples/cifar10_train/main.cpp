@@ -51,7 +51,7 @@ CLI::Validator clip_limit() {
         std::from_chars(given.data(), given.data() + given.size(), number);
         // rate() rejects anything that is not a number of at least 0, and reports it alone.
         if (!(number > 0) || number >= std::numeric_limits<float>::min()) return {};
-        return given + " is too small a limit: it is 0 for none, or at least 1.18e-38";
+        return given + " is too small a limit: it must be 0 (no limit) or at least 1.18e-38";
     };
     return rate() & CLI::Validator(check, "");
 }
@@ -104,14 +104,14 @@ struct Flags {
     void check_processes() {
         const bool any = o.processes != 1 || o.process >= 0 || !o.id_file.empty();
         require(!any || o.averaging == "nccl", "--processes, --process and --id-file are for --averaging nccl");
-        require(o.process < o.processes, "--process is a number below --processes, ", o.processes, ", not ", o.process);
+        require(o.process < o.processes, "--process must be less than --processes, ", o.processes, ", not ", o.process);
         o.run.writes = o.process <= 0;
         if (o.processes == 1) return;
         require(o.process >= 0, "--processes ", o.processes, " needs --process, the number of this one from 0 to ",
                 o.processes - 1);
         const char* const id = std::getenv(NcclAllReduce::id_variable);
         require(!o.id_file.empty() || (id != nullptr && *id != '\0'), "--processes ", o.processes,
-                " needs --id-file, one name of a new file for all of them, or the environment variable ",
+                " needs --id-file, the name of a new file, the same for all of them, or the environment variable ",
                 NcclAllReduce::id_variable);
     }
 
@@ -120,17 +120,17 @@ struct Flags {
                        "Images: a folder of CIFAR-10's .bin files, or the one above it, or a folder or archive with\n"
                        "train/<class>/*.jpg and test/<class>/*.jpg. Default: the sample that comes with this example")
             ->check(not_empty());
-        app.add_flag("--download", o.download, "Fetch CIFAR-10 into --data-dir first, unless it is there");
+        app.add_flag("--download", o.download, "Download CIFAR-10 to --data-dir first, unless it is there");
         check([this] {
-            require(!o.download || !o.data_dir.empty(), "--download needs --data-dir, the folder to put the images in");
+            require(!o.download || !o.data_dir.empty(), "--download needs --data-dir, the folder for the images");
         });
         train_dir =
             app.add_option("--train-dir", o.run.folder,
-                           "Folder for the run's checkpoints, TensorBoard events and log. Default: none is kept")
+                           "Folder for the run's checkpoints, TensorBoard events and log. Default: nothing is written")
                 ->check(not_empty());
-        app.add_flag("--resume", resume, "Go on from the newest checkpoint in --train-dir, sample for sample");
+        app.add_flag("--resume", resume, "Resume from the newest checkpoint in --train-dir with the same next sample");
         app.add_flag("--resume-anyway", resume_anyway,
-                     "The same, though the checkpoint is of other settings, which are listed");
+                     "Like --resume, but accept a checkpoint of other settings; the differences are printed");
         check([this] {
             o.run.resume = resume_anyway ? Resume::anyway : resume ? Resume::yes : Resume::no;
             o.run.names = {.folder = "--train-dir",
@@ -146,43 +146,42 @@ struct Flags {
     }
 
     void add_network_and_device() {
-        app.add_option("--device", o.device, "What trains: host, this machine's processors, or cuda, NVIDIA's GPUs")
+        app.add_option("--device", o.device, "Device to train on: host (the processors) or cuda (NVIDIA GPUs)")
             ->capture_default_str();
         check([this] { one_of("--device", o.device, {"host", "cuda"}); });
         app.add_option("--model", o.model, "tutorial: TensorFlow's CIFAR-10 network; resnet: ResNet-44")
             ->capture_default_str();
         check([this] { one_of("--model", o.model, {"tutorial", "resnet"}); });
         app.add_option("--precision", o.precision,
-                       "What activations are computed in: float, or bf16 (bfloat16, with parameters and sums in float)")
+                       "Type of activations: float, or bf16 (bfloat16, with parameters and sums in float)")
             ->capture_default_str();
         check([this] { one_of("--precision", o.precision, {"float", "bf16"}); });
         app.add_option(
             "--convolution", o.convolution,
             "How the host computes convolutions of 3 x 3 and 5 x 5 in float: winograd, or direct by oneDNN. The\n"
-            "results agree to rounding. Default: winograd");
+            "results agree up to rounding. Default: winograd");
         check([this] {
             only_on("host", !o.convolution.empty(), "--convolution", "cuDNN computes those of GPUs");
             if (!o.convolution.empty()) one_of("--convolution", o.convolution, {"winograd", "direct"});
             require(o.convolution != "winograd" || o.precision == "float",
                     "--convolution winograd is for --precision float");
         });
-        app.add_flag("--tf32", o.tf32, "GPUs may round the factors of products in float to TF32's 10 bits");
+        app.add_flag("--tf32", o.tf32, "Allow GPUs to round the factors of products in float to the 10 bits of TF32");
         check([this] { only_on("cuda", o.tf32, "--tf32"); });
-        app.add_flag("--deterministic", o.deterministic, "GPUs use only algorithms that give the same bits each time");
+        app.add_flag("--deterministic", o.deterministic, "Use only deterministic algorithms on GPUs");
         check([this] {
             only_on("cuda", o.deterministic, "--deterministic",
                     "on the host the same number of threads gives the same bits without it");
         });
-        app.add_option(
-               "--plan-choices", o.plan_choices,
-               "File of the cuDNN engines that are taken, for another run to take the same: read if it is there, and\n"
-               "written. Default: cudnn-plans.txt in --train-dir, if there is one")
+        app.add_option("--plan-choices", o.plan_choices,
+                       "File with the chosen cuDNN engines, so that another run uses the same: read if it exists, and\n"
+                       "written. Default: cudnn-plans.txt in --train-dir, if there is one")
             ->check(not_empty());
         check([this] { only_on("cuda", !o.plan_choices.empty(), "--plan-choices"); });
         app.add_option(
                "--bn-stats", o.bn_stats,
-               "Whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which also\n"
-               "normalises over all replicas, on the host)")
+               "Replicas whose batch-normalisation statistics are kept: first, last, all, merged or synchronized (which\n"
+               "also normalises over all replicas, on the host)")
             ->capture_default_str();
         check([this] {
             one_of("--bn-stats", o.bn_stats, {"first", "last", "all", "merged", "synchronized"});
@@ -194,14 +193,14 @@ struct Flags {
     }
 
     void add_steps() {
-        app.add_option("--max-steps", o.run.max_steps, "Steps to train; one step updates the parameters once")
+        app.add_option("--max-steps", o.run.max_steps, "Number of steps; one step updates the parameters once")
             ->capture_default_str()
             ->check(whole_number<std::int64_t>(1, max_steps));
-        app.add_option("--batch-size", o.batch_size, "Images of one replica in one step")
+        app.add_option("--batch-size", o.batch_size, "Images per replica and step")
             ->capture_default_str()
             ->check(whole_number<std::int64_t>(1, max_images));
         app.add_option("--accumulation", o.gradient_accumulation_steps,
-                       "Batches of a replica that are added up before one averaging")
+                       "Batches per replica that are accumulated before the gradients are averaged")
             ->capture_default_str()
             ->check(whole_number(1, max_replicas));
         app.add_option("--seed", o.seed, "Seed of every random number of the run")
@@ -211,7 +210,7 @@ struct Flags {
 
     void add_replicas() {
         app.add_option("--num-replicas", o.num_replicas,
-                       "Copies of the network that share a step, in each process; the step sees this many batches")
+                       "Copies of the network per process; each processes one batch per step")
             ->capture_default_str()
             ->check(whole_number(1, max_replicas));
         app.add_option(
@@ -220,17 +219,16 @@ struct Flags {
                "result does not depend on it. Default, or 0: one per replica, as far as there are processors or GPUs")
             ->check(whole_number(0, max_threads));
         check([this] {
-            require(o.num_devices <= o.num_replicas, "--num-devices is at most --num-replicas, ", o.num_replicas,
+            require(o.num_devices <= o.num_replicas, "--num-devices must be at most --num-replicas, ", o.num_replicas,
                     ", not ", o.num_devices);
         });
         app.add_option("--threads-per-device", o.threads_per_device,
-                       "OpenMP threads of each device of the host. Default, or 0: the processors shared out evenly")
+                       "OpenMP threads per device of the host. Default, or 0: an equal part of the processors")
             ->check(whole_number(0, max_threads));
         check([this] { only_on("host", o.threads_per_device != 0, "--threads-per-device"); });
-        app.add_option(
-               "--prefetch-workers", o.prefetch_workers,
-               "Threads that prepare the host's batches ahead; 0: the devices do. Default: the processors that no\n"
-               "device uses")
+        app.add_option("--prefetch-workers", o.prefetch_workers,
+                       "Threads that prepare batches in advance; 0: the devices do. Default: the processors that no\n"
+                       "device uses")
             ->check(whole_number(0, 1024));
         check([this] {
             only_on("host", o.prefetch_workers >= 0, "--prefetch-workers", "GPUs make their batches themselves");
@@ -240,25 +238,25 @@ struct Flags {
             ->capture_default_str();
         check([this] {
             const bool nccl = o.averaging == "nccl", known = o.averaging == "concat-mean" || (nccl && o.on_cuda());
-            require(known || !o.on_cuda(), "--averaging is concat-mean or nccl, not ", o.averaging);
-            require(known, "--averaging is concat-mean on the CPU; ", o.averaging,
-                    nccl ? " needs GPUs, --device cuda" : " is no averaging policy");
+            require(known || !o.on_cuda(), "--averaging must be concat-mean or nccl, not ", o.averaging);
+            require(known, "--averaging must be concat-mean on the CPU; ", o.averaging,
+                    nccl ? " needs GPUs, --device cuda" : " is not an averaging policy");
         });
-        app.add_option("--processes", o.processes, "Processes that train together, by nccl")
+        app.add_option("--processes", o.processes, "Processes that train together, with --averaging nccl")
             ->capture_default_str()
             ->check(whole_number(1, max_processes));
-        app.add_option("--process", o.process, "Which of them this one is, from 0. Process 0 writes what is kept")
+        app.add_option("--process", o.process, "Number of this process, from 0. Process 0 writes the files")
             ->check(whole_number(0, max_processes - 1));
-        app.add_option("--id-file", o.id_file, "File by which they find each other: a name that no other start uses")
+        app.add_option("--id-file", o.id_file,
+                       "File by which the processes find each other: a name that no other start uses")
             ->check(not_empty());
         check([this] { check_processes(); });
         app.add_flag("--log-device-placement", o.log_device_placement, "Print which device runs each operation");
-        app.add_flag("--profile", o.profile,
-                     "Make 25 steps, print where the time of the last 20 went, operation by operation, and end");
+        app.add_flag("--profile", o.profile, "Run 25 steps, print the time of each operation in the last 20, and exit");
         check([this] {
             only_on("host", o.profile, "--profile");
             require(!o.profile || o.run.folder.empty(),
-                    "--profile makes a few steps and keeps nothing: leave out --train-dir");
+                    "--profile runs a few steps and writes nothing: omit --train-dir");
         });
     }
 
@@ -286,10 +284,10 @@ struct Flags {
         app.add_option("--warm-up-steps", o.warm_up_steps, "Steps from the rate as given to the scaled one")
             ->capture_default_str()
             ->check(count());
-        app.add_option("--clip-norm", o.clip_norm, "Largest norm of the gradient; 0 for any")
+        app.add_option("--clip-norm", o.clip_norm, "Largest norm of the gradient; 0 for no limit")
             ->capture_default_str()
             ->check(clip_limit());
-        app.add_option("--clip-value", o.clip_value, "Largest magnitude in the gradient; 0 for any")
+        app.add_option("--clip-value", o.clip_value, "Largest magnitude in the gradient; 0 for no limit")
             ->capture_default_str()
             ->check(clip_limit());
         app.add_option("--ema-decay", o.ema_decay, "Decay of the parameters' moving averages; 0 for none")
@@ -298,7 +296,7 @@ struct Flags {
     }
 
     void add_log() {
-        app.add_option("--log-every", o.run.log.every, "Print a line every so many steps; 0 for none")
+        app.add_option("--log-every", o.run.log.every, "Steps between two lines of the log; 0 for none")
             ->capture_default_str()
             ->check(count());
         app.add_option("--log-loss", log_loss,
@@ -309,15 +307,15 @@ struct Flags {
             if (log_loss == "last") o.run.log.loss = LossReduction::last_replica;
             if (log_loss == "each") o.run.log.loss = LossReduction::each_replica;
         });
-        app.add_flag("--log-learning-rate", o.run.log.learning_rate, "The learning rate in the line");
-        app.add_flag("--log-parts", o.run.log.parts, "Each part of the loss in the line, raw and smoothed");
-        app.add_flag("--json", o.run.log.json, "Every line as a JSON object, a step's with everything in it");
+        app.add_flag("--log-learning-rate", o.run.log.learning_rate, "Print the learning rate in the line");
+        app.add_flag("--log-parts", o.run.log.parts, "Print each part of the loss in the line, raw and smoothed");
+        app.add_flag("--json", o.run.log.json, "Print every line as a JSON object; that of a step has all values");
         app.add_option("--checkpoint-every", o.run.checkpoint_every,
                        "Steps between two checkpoints; 0 for one at the end")
             ->capture_default_str()
             ->check(count())
             ->needs(train_dir);
-        app.add_option("--keep-checkpoints", o.run.keep_checkpoints, "The newest ones that are kept")
+        app.add_option("--keep-checkpoints", o.run.keep_checkpoints, "Number of the newest checkpoints that are kept")
             ->capture_default_str()
             ->check(whole_number(1, max_replicas))
             ->needs(train_dir);

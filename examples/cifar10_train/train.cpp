@@ -50,7 +50,7 @@ RunNetwork* network_on_cuda(const TrainOptions& options) {
 #endif
     const int gpus = cuda_devices();
     require<DeviceError>(options.num_devices <= gpus,
-                         "--num-devices is at most the number of GPUs that this process sees, ", gpus, ", not ",
+                         "--num-devices must be at most the number of GPUs that this process sees, ", gpus, ", not ",
                          options.num_devices);
     return network_on<Place::cuda>(options);
 }
@@ -99,7 +99,7 @@ int train(TrainOptions options) {
         options.download ? ensure_cifar10(options.data_dir, {.json = output.json()}) : options.data_dir;
     const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
-                       images.train.class_count(), " classes, and the network tells 10 apart");
+                       images.train.class_count(), " classes, but the network distinguishes 10");
     output.say(text("data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(),
                     " test images",
                     folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));

@@ -88,7 +88,7 @@ find "$images"/train "$images"/test -mindepth 1 -maxdepth 1 ! -name "$class" -ex
 refuses_data "$images has 1 class folders in train/" "$images"
 whole_images
 rm -r "$images/train/$class" "$images/test/$class"
-refuses_data 'has 9 classes, and the network tells 10 apart' "$images"
+refuses_data 'has 9 classes, but the network distinguishes 10' "$images"
 whole_images
 echo 'not a picture' >"$images/test/$class/1.jpg"
 refuses_data "$images: test/$class/1.jpg is not a JPEG image" "$images"

@@ -8,11 +8,11 @@
 cuda=(--device cuda)
 nccl=(--device cuda --averaging nccl)
 
-refuses '--device is host or cuda, not tpu' --device tpu
+refuses '--device must be host or cuda, not tpu' --device tpu
 refuses '--device needs a value' --device
 
 # Those of the other device.
-refuses '--averaging is concat-mean on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
+refuses '--averaging must be concat-mean on the CPU; nccl needs GPUs, --device cuda' --device host --averaging nccl
 refuses '--tf32 is for --device cuda' --tf32
 refuses '--deterministic is for --device cuda: on the host the same number of threads gives the same bits without it' --deterministic
 refuses '--plan-choices is for --device cuda' --plan-choices "$work/plans"
@@ -26,8 +26,8 @@ done
 refuses '--bn-stats synchronized is for --device host: replicas on GPUs normalise over their own batches' \
     "${cuda[@]}" --model resnet --bn-stats synchronized
 refuses '--profile is for --device host' "${cuda[@]}" --profile
-refuses '--averaging is concat-mean or nccl, not median' "${cuda[@]}" --averaging median
-refuses '--precision is float or bf16, not half' "${cuda[@]}" --precision half
+refuses '--averaging must be concat-mean or nccl, not median' "${cuda[@]}" --averaging median
+refuses '--precision must be float or bf16, not half' "${cuda[@]}" --precision half
 
 # Several processes.
 unset CUPOLA_NCCL_ID
@@ -38,9 +38,9 @@ for flag in '--processes 2' '--process 0' "--id-file $work/id"; do
     done
 done
 refuses '--processes 2 needs --process, the number of this one from 0 to 1' "${nccl[@]}" --processes 2 --id-file "$work/id"
-refuses '--process is a number below --processes, 2, not 2' "${nccl[@]}" --processes 2 --process 2 --id-file "$work/id"
-refuses '--process is a number below --processes, 1, not 1' "${nccl[@]}" --process 1
-refuses '--processes 2 needs --id-file, one name of a new file for all of them, or the environment variable CUPOLA_NCCL_ID' \
+refuses '--process must be less than --processes, 2, not 2' "${nccl[@]}" --processes 2 --process 2 --id-file "$work/id"
+refuses '--process must be less than --processes, 1, not 1' "${nccl[@]}" --process 1
+refuses '--processes 2 needs --id-file, the name of a new file, the same for all of them, or the environment variable CUPOLA_NCCL_ID' \
     "${nccl[@]}" --processes 2 --process 0
 for value in 0 -1 1025 two; do
     refuses "--processes: $value is not a whole number from 1 to 1024" "${nccl[@]}" --processes "$value"

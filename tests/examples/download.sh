@@ -63,7 +63,7 @@ fresh
 trains $good --url "$site/good/good"
 whole
 trains $good --url "$site/good/good"
-grep -q "^$folder is there already: 100 training and 20 test images$" "$work/output" || fail "no message that it is there"
+grep -q "^$folder exists already: 100 training and 20 test images$" "$work/output" || fail "no message that it is there"
 [ "$(cat "$work/requests")" = '/good/good 0' ] || fail "it was downloaded again"
 fresh
 trains --data-dir "$data/deep/er" --url "$site/moved/good" --md5 "$(md5 good | tr a-f A-F)"
@@ -151,16 +151,16 @@ trains $good --url "$site/status/404"
 fresh
 mkdir "$data"
 cp "$work/server/text" "$data/cifar-10-binary.tar.gz"
-refuses "$data/cifar-10-binary.tar.gz has the SHA-256 $(sha text) and not $(sha good); remove it" $good --url "$site/good/good"
+refuses "$data/cifar-10-binary.tar.gz has the SHA-256 $(sha text), not $(sha good); remove it" $good --url "$site/good/good"
 [ -f "$data/cifar-10-binary.tar.gz" ] || fail "a file of the user's was removed"
 
 # Wrong checksums, both sums named; without any, the author's.
 fresh
-refuses "the file from $site/good/text has the SHA-256 $(sha text) and not $(sha good); it was removed" $good --url "$site/good/text"
+refuses "the file from $site/good/text has the SHA-256 $(sha text), not $(sha good); it was removed" $good --url "$site/good/text"
 [ "$status" = 1 ] && [ -z "$(ls -A "$data")" ] || fail "the wrong file was not removed"
-refuses " has the MD5 $(md5 good) and not $(md5 text)" --data-dir "$data" --url "$site/good/good" --md5 "$(md5 text)"
-refuses " has the MD5 $(md5 good) and not $(md5 text)" $good --url "$site/good/good" --md5 "$(md5 text)"
-refuses ' and not c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd; it was removed' --data-dir "$data" --url "$site/good/good"
+refuses " has the MD5 $(md5 good), not $(md5 text)" --data-dir "$data" --url "$site/good/good" --md5 "$(md5 text)"
+refuses " has the MD5 $(md5 good), not $(md5 text)" $good --url "$site/good/good" --md5 "$(md5 text)"
+refuses ', not c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd; it was removed' --data-dir "$data" --url "$site/good/good"
 
 # Servers that do not give it.
 refuses "$site/good/missing cannot be downloaded: the server answered with status 404" $good --url "$site/good/missing"
@@ -181,11 +181,11 @@ refuses_archive() {
 }
 refuses_archive cut "$part is damaged or is not an archive: "
 refuses_archive text "$part is damaged or is not an archive: "
-refuses_archive empty "$part holds no files"
+refuses_archive empty "$part contains no files"
 for name in above through absolute deeper beside symlink hardlink; do
     refuses_archive $name "evil, which is not a plain file in cifar-10-batches-bin/: nothing was unpacked"
 done
-refuses_archive many "$part holds more than 100 files: nothing was unpacked"
+refuses_archive many "$part contains more than 100 files: nothing was unpacked"
 refuses_archive bomb "$part unpacks to more than 1000000000 bytes: nothing was unpacked"
 refuses_archive label 'data_batch_3.bin has label 10 in record 0'
 refuses_archive short 'test_batch.bin does not exist'
@@ -274,13 +274,13 @@ for flag in --data-dir --url --sha256 --md5 --json; do grep -q -- "$flag" "$work
 wait "${slow_tries[@]}"
 gave_up status_503 'the server answered with status 503'
 [ "$(grep -c '^/status/503 ' "$work/slow_requests")" -gt 1 ] || fail "a server that is busy is asked once only"
-gave_up always_good 'this server sends no part of a file: the next try begins anew'
+gave_up always_good 'this server does not send parts of a file: the next attempt starts from the beginning'
 nothing_at_all
-gave_up stop_good '50000 bytes are kept, and the next try goes on from them'
+gave_up stop_good '50000 bytes are kept, and the next attempt continues from them'
 folder=$data/cifar-10-batches-bin
 nothing
 trains --data-dir "$data" --sha256 "$(sha good)" --url "$slow_site/good/good"
 whole
-grep -q ': going on after 50.0 kB' "$work/output" || fail "no message that it goes on"
+grep -q ': resuming after 50.0 kB' "$work/output" || fail "no message that it goes on"
 [ "$(tail -n 1 "$work/slow_requests")" = '/good/good 50000' ] || fail "it did not go on: $(cat "$work/slow_requests")"
 echo "$checks downloads"

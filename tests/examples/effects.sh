@@ -85,9 +85,9 @@ grep -q '^placement: averaging: ConcatMean, ' "$work/output" || fail "not who av
 mkdir "$work/fetched"
 cp -r "$work/data" "$work/fetched/cifar-10-batches-bin"
 trains --download --data-dir "$work/fetched" "${base[@]:2}"
-grep -q "^$work/fetched/cifar-10-batches-bin is there already: 96 training and 16 test images$" "$work/output" || fail "no message that the data are there"
+grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 test images$" "$work/output" || fail "no message that the data are there"
 
-refuses '--download needs --data-dir, the folder to put the images in' --download
+refuses '--download needs --data-dir, the folder for the images' --download
 
 # A last update that ruins the parameters: no later step would say so.
 refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 1e300

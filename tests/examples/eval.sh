@@ -170,8 +170,8 @@ status=0
 # Flags.
 refuses '--train-dir is needed' --run-once
 refuses 'only one of them' --train-dir "$work/run" --checkpoint "$work/run/model-10.safetensors"
-refuses '--model is tutorial or resnet, not vgg' --train-dir "$work/run" --model vgg
-refuses '--eval-data is test or train, not validation' --train-dir "$work/run" --eval-data validation
+refuses '--model must be tutorial or resnet, not vgg' --train-dir "$work/run" --model vgg
+refuses '--eval-data must be test or train, not validation' --train-dir "$work/run" --eval-data validation
 for value in 0 -1 1.5 often; do refuses "--interval: $value is not a whole number from 1 to 1000000" --interval "$value"; done
 refuses '--threads: -1 is not a whole number from 0 to 4096' --threads -1
 refuses '--train-dir: the path is empty' --train-dir ''

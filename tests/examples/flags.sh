@@ -8,7 +8,7 @@
 for value in 0 -1 99999999999 99999999999999999999 abc 2.5 1e3 ''; do
     refuses "--num-replicas: $value is not a whole number from 1 to 1048576" --num-replicas "$value"
 done
-refuses '--num-devices is at most --num-replicas, 2, not 3' --num-replicas 2 --num-devices 3
+refuses '--num-devices must be at most --num-replicas, 2, not 3' --num-replicas 2 --num-devices 3
 refuses '--num-devices: -1 is not a whole number from 0 to 4096' --num-devices -1
 for value in -3 100000 1.5; do
     refuses "--threads-per-device: $value is not a whole number from 0 to 4096" --threads-per-device "$value"
@@ -29,11 +29,11 @@ done
 for value in -1 18446744073709551616 abc; do
     refuses "--seed: $value is not a whole number from 0 to 18446744073709551615" --seed "$value"
 done
-refuses '--max-steps: 010 begins with a zero: leave it out' --max-steps 010
-refuses '--seed: 00 begins with a zero: leave it out' --seed 00
-refuses '--averaging is concat-mean on the CPU; nccl needs GPUs' --averaging nccl
-refuses '--averaging is concat-mean on the CPU; median is no averaging policy' --averaging median
-refuses '--profile makes a few steps and keeps nothing: leave out --train-dir' --profile --train-dir "$work/log"
+refuses '--max-steps: 010 begins with a zero: remove it' --max-steps 010
+refuses '--seed: 00 begins with a zero: remove it' --seed 00
+refuses '--averaging must be concat-mean on the CPU; nccl needs GPUs' --averaging nccl
+refuses '--averaging must be concat-mean on the CPU; median is not an averaging policy' --averaging median
+refuses '--profile runs a few steps and writes nothing: omit --train-dir' --profile --train-dir "$work/log"
 refuses '--data-dir: the path is empty' --data-dir ''
 refuses '--train-dir: the path is empty' --train-dir ''
 refuses '--seed needs a value' --seed

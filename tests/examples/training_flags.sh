@@ -28,7 +28,7 @@ for flag in --ema-decay --clip-norm --clip-value; do
 done
 for flag in --clip-norm --clip-value; do
     for value in 1e-50 1e-40; do
-        refuses "$flag: $value is too small a limit: it is 0 for none, or at least 1.18e-38" $flag $value
+        refuses "$flag: $value is too small a limit: it must be 0 (no limit) or at least 1.18e-38" $flag $value
     done
 done
 for flag in --checkpoint-every --summary-every --warm-up-steps; do
