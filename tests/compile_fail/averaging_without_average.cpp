@@ -13,7 +13,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Mean {
     static constexpr std::string_view name = "mean";
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     void mean(HostContext&, const GradientRows&, std::span<float>) const {}
 #else
     void average(HostContext&, const GradientRows&, std::span<float>) const {}

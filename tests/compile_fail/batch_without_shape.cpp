@@ -12,7 +12,7 @@ using namespace cupola;
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 BatchView batch(const float* samples, const std::int32_t* labels) {
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     return {samples, labels, 8};
 #else
     return {samples, labels, 8, Net::input_shape};

@@ -21,7 +21,7 @@ expect() {
     fi
 }
 compiler=$1
-wrong='#ifdef MISTAKE
+wrong='#ifdef WITH_ERROR
 static_assert(sizeof(int) == 1, "an int is not a byte");
 #endif'
 
@@ -34,13 +34,13 @@ expect fails "// expect: an int is a byte
 $wrong"
 expect fails "$wrong"
 expect fails '// expect: int
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 int right;
 #endif'
 expect fails "// expect: an int is not a byte
 // errors-at-most: 1
 $wrong
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 int more = \"errors\";
 #endif"
 

@@ -11,7 +11,7 @@ using namespace cupola;
 
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Bare : Host {
     static void copy_from_host() = delete;
 };

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"hidden", Linear<2>>> {};
 #else
 struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Named<"output", Linear<2>>> {};

@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<> {};
 #else
 struct Net : Sequential<Input<4>, Linear<2>> {};

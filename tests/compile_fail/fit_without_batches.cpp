@@ -14,7 +14,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 void run(const InMemory& data) {
     DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
     InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     fit(training, data, {.steps = 10}, LogEvery{5});
 #else
     fit(training, batches, {.steps = 10}, LogEvery{5});

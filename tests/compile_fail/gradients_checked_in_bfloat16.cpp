@@ -14,7 +14,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 struct Narrow : InPrecision<MixedBFloat16, Net> {};
 
 bool run() {
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     return check_gradients<Narrow, CrossEntropy<3>, Host>().operator bool();
 #else
     return check_gradients<Net, CrossEntropy<3>, Host>().operator bool();

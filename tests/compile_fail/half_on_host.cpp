@@ -10,7 +10,7 @@
 using namespace cupola;
 
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Computed : InPrecision<MixedFloat16, Net> {};
 #else
 struct Computed : InPrecision<MixedBFloat16, Net> {};

@@ -12,7 +12,7 @@ using namespace cupola;
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Stop {
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     void on_step(const Evaluation&, Run& run) { run.stop = true; }
 #else
     void on_step(const StepReport&, Run& run) { run.stop = true; }

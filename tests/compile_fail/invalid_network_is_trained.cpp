@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<2, 2, 1>, Linear<8>, ReLU, Linear<3>> {};
 #else
 struct Net : Sequential<Input<2, 2, 1>, Flatten, Linear<8>, ReLU, Linear<3>> {};

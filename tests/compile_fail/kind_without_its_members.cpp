@@ -18,7 +18,7 @@ struct Normalise {
         return {Parameter{.name = "scale", .shape = {input.channels()}},
                 Parameter{.name = "shift", .shape = {input.channels()}}};
     }
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     static constexpr BatchNormStatistics statistics{.epsilon = 1e-5, .decay = 0.9};
     static constexpr Parameters buffers(const Shape& input) { return parameters(input); }
 #endif

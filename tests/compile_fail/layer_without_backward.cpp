@@ -13,7 +13,7 @@ struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
         void forward(const ForwardArgs<Host>&) {}
-#ifndef MISTAKE
+#ifndef WITH_ERROR
         void backward(const BackwardArgs<Host>&) {}
 #endif
     };

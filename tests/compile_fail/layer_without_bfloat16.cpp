@@ -18,7 +18,7 @@ struct Twice {
     static Operation operation(const BuildContext<Host>&) { return {}; }
 };
 struct Net : Sequential<Input<4>, Linear<8>, Named<"double", Twice>, Linear<3>> {};
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Computed : InPrecision<MixedBFloat16, Net> {};
 #else
 struct Computed : InPrecision<Float32, Net> {};

@@ -12,7 +12,7 @@ using namespace cupola;
 struct Twice {
     static constexpr ShapeResult output(const Shape& input) { return input; }
     struct Operation {
-#ifndef MISTAKE
+#ifndef WITH_ERROR
         void forward(const ForwardArgs<Host>&) {}
 #endif
         void backward(const BackwardArgs<Host>&) {}

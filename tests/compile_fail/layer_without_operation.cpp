@@ -15,7 +15,7 @@ struct Twice {
         void forward(const ForwardArgs<Host>&) {}
         void backward(const BackwardArgs<Host>&) {}
     };
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     static Operation operation(const BuildContext<Host>&) { return {}; }
 #endif
 };

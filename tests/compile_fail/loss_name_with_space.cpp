@@ -12,7 +12,7 @@ using namespace cupola;
 struct Net : Sequential<Input<4>, Linear<3>> {};
 
 struct Entropy : CrossEntropy<3> {
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     static constexpr std::string_view name = "cross entropy";
 #else
     static constexpr std::string_view name = "entropy";

@@ -13,7 +13,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Hinge {
     static constexpr std::string_view name = "hinge";
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 #endif
     struct Operation {

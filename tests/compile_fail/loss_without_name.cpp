@@ -12,7 +12,7 @@ using namespace cupola;
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Hinge {
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     static constexpr std::string_view name = "hinge";
 #endif
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }

@@ -17,7 +17,7 @@ struct Hinge {
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     template <class Device>
     [[nodiscard]] Operation operation() const {
         return {};

@@ -13,7 +13,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<24, 24, 3>, Conv2d<64, 5>, MaxPool2d<3, 2>, Named<"local3", Linear<384>>, Linear<10>> {};
 #else
 struct Net

@@ -12,7 +12,7 @@ using namespace cupola;
 
 struct Softplus {};
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4>, Linear<8>, Softplus, Linear<2>> {};
 #else
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<2>> {};

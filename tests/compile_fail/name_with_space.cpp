@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4>, Named<"my layer", Linear<2>>> {};
 #else
 struct Net : Sequential<Input<4>, Named<"my_layer", Linear<2>>> {};

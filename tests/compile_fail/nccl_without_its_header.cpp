@@ -14,7 +14,7 @@ struct Gpu : Host {
     static constexpr bool has_nccl = true;
 };
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Averaging = NcclAllReduce;
 #else
 using Averaging = ConcatMean;

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Linear<8>, Linear<2>> {};
 #else
 struct Net : Sequential<Input<4>, Linear<8>, Linear<2>> {};

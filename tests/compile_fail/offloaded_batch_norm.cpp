@@ -12,7 +12,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4, 4, 3>, ReLU, OnDevice<Host, BatchNorm2d<>>> {};
 #else
 struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, ReLU>, BatchNorm2d<>> {};

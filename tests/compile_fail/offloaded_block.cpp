@@ -11,7 +11,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4, 4, 3>, OnDevice<Host, Residual<Identity, ReLU>>> {};
 #else
 struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, OnDevice<Host, ReLU>>> {};

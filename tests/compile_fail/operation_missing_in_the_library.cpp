@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 namespace cupola::inline CUPOLA_ABI {
 namespace ops {
 #endif
@@ -22,7 +22,7 @@ struct Forgotten {
     void backward(const BackwardArgs<Device, T>&) const {}
 };
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 }  // namespace ops
 }  // namespace cupola::inline CUPOLA_ABI
 using ops::Forgotten;

@@ -13,7 +13,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct DescentFormula {
     float rate;
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     void operator()(float& w, const float& g) const { w -= rate * g; }
 #else
     void operator()(float& w, float g) const { w -= rate * g; }

@@ -14,7 +14,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 struct Descent {
     [[nodiscard]] int state_arenas() const { return 0; }
     [[nodiscard]] std::string_view state_name(int) const { return "none"; }
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     [[nodiscard]] std::string description() const { return "descent"; }
 #endif
     [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }

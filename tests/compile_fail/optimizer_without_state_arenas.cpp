@@ -12,7 +12,7 @@ using namespace cupola;
 struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Descent {
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     [[nodiscard]] int state_arenas() const { return 0; }
 #endif
     [[nodiscard]] std::string_view state_name(int) const { return "none"; }

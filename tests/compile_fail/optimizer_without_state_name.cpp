@@ -13,7 +13,7 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 
 struct Descent {
     [[nodiscard]] int state_arenas() const { return 0; }
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     [[nodiscard]] std::string_view state_name(int) const { return "none"; }
 #endif
     [[nodiscard]] std::string description() const { return "descent"; }

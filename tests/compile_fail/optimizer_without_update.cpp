@@ -16,7 +16,7 @@ struct Descent {
     [[nodiscard]] std::string_view state_name(int) const { return "none"; }
     [[nodiscard]] std::string description() const { return "descent"; }
     [[nodiscard]] double learning_rate_at(std::int64_t) const { return 0.1; }
-#ifndef MISTAKE
+#ifndef WITH_ERROR
     template <class Device>
     void update(const Update<Device>&) const {}
 #endif

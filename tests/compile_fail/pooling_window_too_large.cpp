@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<3, 2>> {};
 #else
 struct Net : Sequential<Input<4, 4, 3>, MaxPool2d<3, 2>, MaxPool2d<2, 2>> {};

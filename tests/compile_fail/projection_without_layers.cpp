@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Shortcut = Projection<>;
 #else
 using Shortcut = Identity;

@@ -13,7 +13,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Shortcut = Identity;
 #else
 using Shortcut = OptionAShortcut<32, 2>;

@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4, 4, 3>, Residual<Identity>> {};
 #else
 struct Net : Sequential<Input<4, 4, 3>, Residual<Identity, Conv2d<3, 3>>> {};

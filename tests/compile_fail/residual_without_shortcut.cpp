@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Block = Residual<Named<"conv", Conv2d<3, 3>>, ReLU>;
 #else
 using Block = Residual<Identity, Named<"conv", Conv2d<3, 3>>, ReLU>;

@@ -8,7 +8,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 static_assert(ResNet<45>::parameter_count > 0);
 #else
 static_assert(ResNet<44>::parameter_count == 658'651);

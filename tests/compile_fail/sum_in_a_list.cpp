@@ -10,7 +10,7 @@
 using namespace cupola;
 
 struct Both {
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     static constexpr LayerKind kind = LayerKind::sum;
 #endif
     static constexpr ShapeResult output(const Shape& input) { return input; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: twins.sh CASE.cpp... -- COMPILER FLAGS... . All cases compile without their mistakes: in one unit, each in a namespace of its
+# Usage: twins.sh CASE.cpp... -- COMPILER FLAGS... . All cases compile without their errors: in one unit, each in a namespace of its
 # own, after the headers of all of them. It takes a tenth of the time that they take one by one.
 set -euo pipefail
 export LC_ALL=C
@@ -23,7 +23,7 @@ trap 'rm -f "$unit"' EXIT
     done
 } >"$unit"
 if ! output=$("$@" -std=c++20 -fsyntax-only "$unit" 2>&1); then
-    printf 'a twin without its mistake does not compile:\n%s\n' "$output"
+    printf 'a twin without its error does not compile:\n%s\n' "$output"
     exit 1
 fi
 echo "${#cases[@]} twins compile"

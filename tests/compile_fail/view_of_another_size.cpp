@@ -11,7 +11,7 @@ using namespace cupola;
 
 struct Padded {
     static constexpr LayerKind kind = LayerKind::view;
-#ifdef MISTAKE
+#ifdef WITH_ERROR
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size() + 1}; }
 #else
     static constexpr ShapeResult output(const Shape& input) { return Shape{input.size()}; }

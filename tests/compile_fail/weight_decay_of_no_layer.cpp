@@ -11,7 +11,7 @@ using namespace cupola;
 
 struct Net : Sequential<Input<4>, Named<"hidden", Linear<8>>, ReLU, Linear<3>> {};
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Decay = WeightDecay<0.004, "hiden">;
 #else
 using Decay = WeightDecay<0.004, "hidden">;

@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<4, 4, 3>, Conv2d<0, 3>> {};
 #else
 struct Net : Sequential<Input<4, 4, 3>, Conv2d<1, 3>> {};

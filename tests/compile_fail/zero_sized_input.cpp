@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<0>, Linear<2>> {};
 #else
 struct Net : Sequential<Input<1>, Linear<2>> {};

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 using Inside = Linear<10>;
 #else
 using Inside = Conv2d<3, 1>;
