@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mistake in a block's shortcut: the layer has its full name, and its input is the block's.
+// An error in a block's shortcut: the layer has its full name, and its input is the block's.
 //
 // expect: layer 4 (b.downsample, Linear<10>) expects one extent, the features: put Flatten before it; its input is 4 x 4 x 3 from layer 1 (Conv2d<3, 1>)
 // errors-at-most: 1

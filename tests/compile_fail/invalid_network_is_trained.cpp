@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network with a mistake in it that is trained all the same: the training adds nothing to the one sentence.
+// A network with an error that is trained nevertheless: the training adds no second message.
 //
 // expect: layer 1 (Linear<8>) expects one extent, the features: put Flatten before it; its input is 2 x 2 x 1 from the Input
 // errors-at-most: 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Linear layer after images that were not flattened: the first mistake is named, with the extents on both sides, and
+// A Linear layer after images that were not flattened: the first error is reported, with the extents on both sides, and
 // nothing after it.
 //
 // expect: layer 3 (local3, Linear<384>) expects one extent, the features: put Flatten before it; its input is 12 x 12 x 64 from layer 2 (MaxPool2d<3, 2>)
