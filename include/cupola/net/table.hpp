@@ -48,7 +48,7 @@ struct LayerInfo {
 };
 
 /// The conflict between a layer and its kind, completing "... has the kind view and "; null if there is none.
-[[nodiscard]] constexpr const char* kind_mistake(const LayerInfo& layer) {
+[[nodiscard]] constexpr const char* kind_conflict(const LayerInfo& layer) {
     const auto per_channel = [&](const Parameters& parameters, std::size_t i) {
         return parameters.list[i].shape == Shape{layer.output.channels()};
     };

@@ -19,8 +19,8 @@ template <class D>
     require(options.batch >= 1, "a check of gradients needs a batch of at least 1 sample, not ", options.batch);
     require(options.directions >= 1, "a check of gradients needs at least 1 direction, not ", options.directions);
     GradientCheck result(text(layer.type, " on ", to_string(layer.input), ", batch ", options.batch, ", on ", D::name));
-    if (const char* const mistake = kind_mistake(layer)) {
-        result.fail(text("it has the kind ", to_string(layer.kind), " and ", mistake, "; its output is ",
+    if (const char* const conflict = kind_conflict(layer)) {
+        result.fail(text("it has the kind ", to_string(layer.kind), " and ", conflict, "; its output is ",
                          to_string(layer.output)));
         return result;
     }
