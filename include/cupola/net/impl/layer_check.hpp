@@ -6,7 +6,7 @@
 #include <string>
 
 #include <cupola/net/impl/layer_contract.hpp>
-#include <cupola/net/impl/layer_figures.hpp>
+#include <cupola/net/impl/layer_derivatives.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -28,7 +28,7 @@ template <class D>
     for (const Activation activation : {Activation::none, Activation::relu}) {
         if (activation == Activation::relu && !layer.traits.absorbs_relu) continue;
         LayerCase<D> c(layer, make, activation, options, device, result);
-        if (LayerContract<D>(c).run()) LayerFigures<D>(c).run();
+        if (LayerContract<D>(c).run()) LayerDerivatives<D>(c).run();
         for (const std::string& name : c.bench.overrun(layer)) c.fail("values were written outside ", name);
     }
     return result;

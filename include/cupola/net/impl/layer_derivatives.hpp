@@ -17,9 +17,9 @@ namespace cupola::inline CUPOLA_ABI {
 namespace impl {
 
 template <class D>
-class LayerFigures {
+class LayerDerivatives {
 public:
-    explicit LayerFigures(LayerCase<D>& c) : c_(c) {}
+    explicit LayerDerivatives(LayerCase<D>& c) : c_(c) {}
 
     void run() {
         const double tolerance = c_.options.tolerance > 0 ? c_.options.tolerance : 3e-3;
