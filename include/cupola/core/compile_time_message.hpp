@@ -71,7 +71,7 @@ inline constexpr std::size_t slice_length = CompileTimeMessage::capacity;
 
 /// Does not compile; its arguments are what the compiler prints.
 template <FixedString... message>
-consteval void cupola_says() {
+consteval void cupola_error() {
     static_assert(sizeof...(message) == 0, "Cupola cannot build this: the message in quotes says why");
 }
 
@@ -84,7 +84,7 @@ template <CompileTimeMessage message>
     if constexpr (!message.empty()) {
         constexpr std::size_t slices = (message.size + impl::slice_length - 1) / impl::slice_length;
         []<std::size_t... I>(std::index_sequence<I...>) {
-            impl::cupola_says<
+            impl::cupola_error<
                 impl::slice<(I + 1 < slices ? impl::slice_length : message.size - I * impl::slice_length) + 1>(
                     message, I * impl::slice_length)...>();
         }(std::make_index_sequence<slices>{});
