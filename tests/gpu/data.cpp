@@ -356,7 +356,7 @@ TEST_CASE("batches that cannot be handed over are refused") {
           "a batch has samples of 2 x 1, and their source declared 2 x 2");
 #ifndef __CUDACC__
     // A GPU that stands still.
-    Batches waiting(source, {.ahead = 2, .patience_seconds = 0.01});
+    Batches waiting(source, {.ahead = 2, .timeout_seconds = 0.01});
     emulator::set_pace(0);
     emulator::set_eager(false);
     CHECK(waiting(0, 0, context).size == 7);

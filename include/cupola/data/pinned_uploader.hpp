@@ -56,7 +56,7 @@ struct PinnedUploaderOptions {
     /// Batches per replica that pinned memory has room for.
     int ahead = 3;
     /// How long the host waits for a copy before it throws DeviceError.
-    double patience_seconds = 600;
+    double timeout_seconds = 600;
 };
 
 /// `Source` is a BatchSource, whose batches are then made in the pinned memory itself, by the thread of the device that
@@ -69,8 +69,8 @@ public:
         : source_(&source), options_(options), batch_size_(source.batch_size()), sample_shape_(source.sample_shape()) {
         require(options.ahead >= 1 && options.ahead <= max_ahead, "PinnedUploader's ahead must be 1 to ", max_ahead,
                 " batches, not ", options.ahead);
-        require(options.patience_seconds > 0, "PinnedUploader's patience_seconds must be more than 0, not ",
-                options.patience_seconds);
+        require(options.timeout_seconds > 0, "PinnedUploader's timeout_seconds must be more than 0, not ",
+                options.timeout_seconds);
         rings_.resize(static_cast<std::size_t>(replicas()));
     }
     explicit PinnedUploader(const Source&&, PinnedUploaderOptions = {}) = delete;  // a temporary dies at once
@@ -129,8 +129,8 @@ private:
     }
 
     void await(const impl::StepEvent& copied, int replica, std::int64_t step) const {
-        impl::wait_until([&] { return copied.happened(); }, options_.patience_seconds, "the batch of step ", step,
-                         " and replica ", replica, " has waited ", options_.patience_seconds,
+        impl::wait_until([&] { return copied.happened(); }, options_.timeout_seconds, "the batch of step ", step,
+                         " and replica ", replica, " has waited ", options_.timeout_seconds,
                          " s for the GPU to copy one that was queued ", options_.ahead,
                          options_.ahead == 1 ? " batch earlier" : " batches earlier");
     }
