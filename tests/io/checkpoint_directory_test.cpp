@@ -108,8 +108,8 @@ TEST_CASE("What a killed training had not finished is removed, and nothing else"
     std::set<std::string> left = others;
     left.insert("lock");
     CHECK(folder.names() == left);
-    REQUIRE(directory.remarks().size() == 2);
-    CHECK(contains(directory.remarks()[0],
+    REQUIRE(directory.warnings().size() == 2);
+    CHECK(contains(directory.warnings()[0],
                    ".partial-123-0 was removed: a training ended while it was writing this file"));
 }
 
@@ -168,8 +168,8 @@ TEST_CASE("A damaged best checkpoint is replaced by the next one") {
     write_bytes(folder.path("model-best.safetensors"), "nonsense");
     CheckpointDirectory directory(folder.path(), {.keep_best = true});
     CHECK_FALSE(directory.best().has_value());
-    REQUIRE(directory.remarks().size() == 1);
-    CHECK(directory.remarks()[0].ends_with("; the next checkpoint with a metric replaces it"));
+    REQUIRE(directory.warnings().size() == 1);
+    CHECK(directory.warnings()[0].ends_with("; the next checkpoint with a metric replaces it"));
     save(directory, 1, -3.0);
     CHECK(read_checkpoint(folder.path("model-best.safetensors"), Net::layers).state.step == 1);
 }

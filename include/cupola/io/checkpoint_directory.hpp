@@ -50,7 +50,8 @@ public:
         for (const std::string& name : impl::names_in_folder(path_)) {
             if (!impl::is_temporary_checkpoint(name)) continue;
             remove(text(path_, '/', name));
-            remarks_.push_back(text(path_, '/', name, " was removed: a training ended while it was writing this file"));
+            warnings_.push_back(
+                text(path_, '/', name, " was removed: a training ended while it was writing this file"));
         }
         if (options_.keep_best) read_best();
     }
@@ -76,7 +77,7 @@ public:
         best_compared_ = true;
     }
     /// Messages about what was found when the directory was opened, to be shown to the user.
-    [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+    [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
     /// The newest step first.
     [[nodiscard]] std::vector<CheckpointFile> list() const { return list_checkpoints(path_); }
     [[nodiscard]] FoundCheckpoint newest_valid(std::span<const LayerInfo> layers) const {
@@ -158,7 +159,7 @@ private:
         } catch (const UnreadableFile&) {
             throw;
         } catch (const DataError& error) {
-            remarks_.push_back(text(error.what(), "; the next checkpoint with a metric replaces it"));
+            warnings_.push_back(text(error.what(), "; the next checkpoint with a metric replaces it"));
             return;
         }
         Checkpoint found;
@@ -182,7 +183,7 @@ private:
     CheckpointInfo best_info_;
     /// Whether the best checkpoint is known to be of the network that is trained.
     bool best_compared_ = false;
-    std::vector<std::string> remarks_;
+    std::vector<std::string> warnings_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -51,7 +51,7 @@ public:
     /// Empty if the run starts anew. Throws if the folder does not fit `resume`, and for another run's checkpoint.
     [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
         if (folder_) {
-            for (const std::string& remark : folder_->remarks()) output_.say(text("warning: ", remark));
+            for (const std::string& warning : folder_->warnings()) output_.say(text("warning: ", warning));
         }
         const std::string& path = options_.folder;
         const bool begins = options_.resume == Resume::no || (options_.resume == Resume::if_there &&
