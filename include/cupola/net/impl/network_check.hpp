@@ -163,12 +163,12 @@ private:
         double largest = 1e-9 * (1 + std::abs(loss));
         for (std::uint32_t k = 0; k < 4; ++k) {
             constexpr float last_bit = 1e-7F;
-            const auto shaken = [&](Floats values, std::uint32_t stream) {
+            const auto perturbed = [&](Floats values, std::uint32_t stream) {
                 const Floats random = check_normal(options_.seed, stream, static_cast<std::int64_t>(values.size()));
                 for (std::size_t i = 0; i < values.size(); ++i) values[i] += last_bit * values[i] * random[i];
                 return values;
             };
-            const double other = bench_.forward(shaken(samples_, 1 + 2 * k), shaken(parameters_, 2 + 2 * k));
+            const double other = bench_.forward(perturbed(samples_, 1 + 2 * k), perturbed(parameters_, 2 + 2 * k));
             largest = std::max(largest, std::abs(other - loss));
         }
         return largest;
