@@ -57,15 +57,15 @@ namespace impl {
 [[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
-    std::vector<std::size_t> born(times, 0), died(times, 0);
+    std::vector<std::size_t> allocated(times, 0), freed(times, 0);
     for (const Lifetime& lifetime : lifetimes) {
-        born[lifetime.first] += lifetime.bytes;
-        died[lifetime.last + 1] += lifetime.bytes;
+        allocated[lifetime.first] += lifetime.bytes;
+        freed[lifetime.last + 1] += lifetime.bytes;
     }
     std::size_t alive = 0, peak = 0;
     for (std::size_t time = 0; time < times; ++time) {
-        alive += born[time];
-        alive -= died[time];
+        alive += allocated[time];
+        alive -= freed[time];
         peak = std::max(peak, alive);
     }
     return peak;

@@ -130,7 +130,7 @@ public:
         require(options_.inspect, "forward_each needs a plan that was made with PlanOptions::inspect");
         check_context(context);
         check_buffers(key, buffers);
-        const T* const samples = ends_.take_batch(context, batch);
+        const T* const samples = ends_.convert_batch(context, batch);
         const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
         for (std::size_t i = 0; i < nodes_.size(); ++i) {
             run_forward(i, i + 1, call);

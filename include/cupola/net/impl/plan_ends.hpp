@@ -29,20 +29,20 @@ public:
     [[nodiscard]] std::size_t bytes() const { return places_.bytes; }
 
     [[nodiscard]] const T* batch(const float*) const { return reinterpret_cast<const T*>(memory_ + places_.batch); }
-    const T* take_batch(Context& context, const float* batch) const {
+    const T* convert_batch(Context& context, const float* batch) const {
         Convert::run(context, batch, reinterpret_cast<T*>(memory_ + places_.batch), inputs_);
         return this->batch(batch);
     }
-    const float* give_output(Context& context, const T* output) const {
+    const float* convert_output(Context& context, const T* output) const {
         Convert::run(context, output, floats(places_.output), outputs_);
         return floats(places_.output);
     }
     [[nodiscard]] float* output_gradient(T*) const { return floats(places_.output_gradient); }
-    void take_output_gradient(Context& context, T* to) const {
+    void convert_output_gradient(Context& context, T* to) const {
         Convert::run(context, static_cast<const float*>(floats(places_.output_gradient)), to, outputs_);
     }
     [[nodiscard]] const float* input_gradient(const T*) const { return floats(places_.input_gradient); }
-    void give_input_gradient(Context& context, const T* from) const {
+    void convert_input_gradient(Context& context, const T* from) const {
         Convert::run(context, from, floats(places_.input_gradient), inputs_);
     }
 
@@ -65,12 +65,12 @@ public:
     [[nodiscard]] std::size_t bytes() const { return 0; }
 
     [[nodiscard]] const float* batch(const float* batch) const { return batch; }
-    const float* take_batch(Context&, const float* batch) const { return batch; }
-    const float* give_output(Context&, const float* output) const { return output; }
+    const float* convert_batch(Context&, const float* batch) const { return batch; }
+    const float* convert_output(Context&, const float* output) const { return output; }
     [[nodiscard]] float* output_gradient(float* own) const { return own; }
-    void take_output_gradient(Context&, float*) const {}
+    void convert_output_gradient(Context&, float*) const {}
     [[nodiscard]] const float* input_gradient(const float* own) const { return own; }
-    void give_input_gradient(Context&, const float*) const {}
+    void convert_input_gradient(Context&, const float*) const {}
 };
 
 }  // namespace impl

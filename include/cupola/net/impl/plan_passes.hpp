@@ -49,16 +49,16 @@ const float* Plan<Device, T>::forward(Context& context, const float* batch, cons
                                       const PassBuffers& buffers) {
     check_context(context);
     check_buffers(key, buffers);
-    const T* const samples = ends_.take_batch(context, batch);
+    const T* const samples = ends_.convert_batch(context, batch);
     run_forward(0, nodes_.size(), {.batch = samples, .parameters = parameters, .key = key, .buffers = buffers});
-    return ends_.give_output(context, value(infos_.size(), samples));
+    return ends_.convert_output(context, value(infos_.size(), samples));
 }
 
 template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const float* batch, const float* parameters, float* gradients,
                                const RngKey& key, bool accumulate, BucketReady ready) {
     check_context(context);
-    ends_.take_output_gradient(context, gradient_at(infos_.size()));
+    ends_.convert_output_gradient(context, gradient_at(infos_.size()));
     run_backward(infos_.size(), lowest_,
                  {.batch = ends_.batch(batch),
                   .parameters = parameters,
@@ -66,7 +66,7 @@ void Plan<Device, T>::backward(Context& context, const float* batch, const float
                   .key = key,
                   .accumulate = accumulate},
                  ready);
-    if (options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
+    if (options_.input_gradient) ends_.convert_input_gradient(context, gradient_at(0));
 }
 
 template <class Device, class T>
@@ -75,7 +75,7 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
                                               const double* merged, double* partial) {
     check_context(context);
     std::size_t begin = 0;
-    const T* const samples = k == 0 ? ends_.take_batch(context, batch) : ends_.batch(batch);
+    const T* const samples = k == 0 ? ends_.convert_batch(context, batch) : ends_.batch(batch);
     const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
     if (k > 0) {
         begin = reducing_node(Direction::forward, k - 1);
@@ -85,7 +85,7 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
     }
     const std::size_t end = k == all_reduces() ? nodes_.size() : reducing_node(Direction::forward, k);
     run_forward(begin, end, call);
-    if (k == all_reduces()) return ends_.give_output(context, value(infos_.size(), samples));
+    if (k == all_reduces()) return ends_.convert_output(context, value(infos_.size(), samples));
     const Stopwatch watch(times_, Direction::forward, end);
     nodes_[end]->write_sums(Direction::forward, args_of(end, call), partial);
     return nullptr;
@@ -101,7 +101,7 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
                     .gradients = gradients,
                     .key = key,
                     .accumulate = accumulate};
-    if (k == 0) ends_.take_output_gradient(context, gradient_at(infos_.size()));
+    if (k == 0) ends_.convert_output_gradient(context, gradient_at(infos_.size()));
     std::size_t end = infos_.size();
     if (k > 0) {
         end = reducing_node(Direction::backward, k - 1);
@@ -114,7 +114,7 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
         const Stopwatch watch(times_, Direction::backward, begin - 1);
         nodes_[begin - 1]->write_sums(Direction::backward, args_of(begin - 1, call), partial);
     }
-    if (k == all_reduces() && options_.input_gradient) ends_.give_input_gradient(context, gradient_at(0));
+    if (k == all_reduces() && options_.input_gradient) ends_.convert_input_gradient(context, gradient_at(0));
 }
 
 template <class Device, class T>
