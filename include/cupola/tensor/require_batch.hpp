@@ -14,25 +14,26 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-[[noreturn, gnu::cold]] void throw_other_samples(std::string_view giver, const Shape& given, std::string_view taker,
-                                                 const Shape& wanted);
+[[noreturn, gnu::cold]] void throw_other_samples(std::string_view subject, const Shape& given,
+                                                 std::string_view expectation, const Shape& wanted);
 
 #ifndef CUPOLA_OPS
-[[noreturn]] CUPOLA_INLINE void throw_other_samples(std::string_view giver, const Shape& given, std::string_view taker,
-                                                    const Shape& wanted) {
-    throw InvalidArgument(text(giver, " samples of ", given.rank == 0 ? "no extents" : to_string(given), ", and ",
-                               taker, " ", to_string(wanted)));
+[[noreturn]] CUPOLA_INLINE void throw_other_samples(std::string_view subject, const Shape& given,
+                                                    std::string_view expectation, const Shape& wanted) {
+    throw InvalidArgument(text(subject, " samples of ", given.rank == 0 ? "no extents" : to_string(given), ", and ",
+                               expectation, " ", to_string(wanted)));
 }
 #endif
 
 }  // namespace impl
 
 /// Throws InvalidArgument unless the batch is empty, or has samples of the extents `wanted` and memory for them and for
-/// their labels. `taker` begins the message: "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3".
-inline void require_batch(const BatchView& batch, const Shape& wanted, std::string_view taker = "the network takes") {
+/// their labels. `expectation` ends the message: "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3".
+inline void require_batch(const BatchView& batch, const Shape& wanted,
+                          std::string_view expectation = "the network takes") {
     require(batch.size >= 0, "a batch must have 0 or more samples, not ", batch.size);
     if (batch.size == 0) return;
-    if (batch.sample_shape != wanted) impl::throw_other_samples("a batch has", batch.sample_shape, taker, wanted);
+    if (batch.sample_shape != wanted) impl::throw_other_samples("a batch has", batch.sample_shape, expectation, wanted);
     require(batch.samples != nullptr, "a batch of ", batch.size, " samples has a null pointer to the samples");
     require(batch.labels != nullptr, "a batch of ", batch.size, " samples has a null pointer to the labels");
 }
