@@ -123,7 +123,7 @@ int serve_in_precision(const Choice& choice, const Sgd& optimizer = {.learning_r
     if (choice.precision == "float") return serve<Net, Loss>(choice, optimizer);
     require(choice.precision == "bfloat16", "PRECISION is float or bfloat16, not ", choice.precision);
     using Net16 = InPrecision<MixedBFloat16, Net>;
-    static constexpr CompileTimeMessage problem = Net16::template untrainable<Host, MixedBFloat16>();
+    static constexpr CompileTimeMessage problem = Net16::template operations_diagnostic<Host, MixedBFloat16>();
     if constexpr (problem.empty()) {
         return serve<Net16, Loss>(choice, optimizer);
     } else {

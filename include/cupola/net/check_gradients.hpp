@@ -66,7 +66,8 @@ template <Network Net, class Loss, Device D>
 [[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}, const Loss& loss = {}) {
     static_assert(!Net::valid || static_assert_message<impl::precision_diagnostic<Net>()>());
-    static_assert(!Net::valid || static_assert_message<Net::template untrainable<D, typename Net::Precision>()>());
+    static_assert(!Net::valid ||
+                  static_assert_message<Net::template operations_diagnostic<D, typename Net::Precision>()>());
     // The same network in float avoids further diagnostics.
     return impl::check_network<InPrecision<Float32, Net>, D>(short_type_name<Net>(), loss, options, device);
 }

@@ -73,7 +73,7 @@ public:
     /// A message about the first layer that cannot be trained on `Device` in a precision or, without `backward`, cannot
     /// be run; empty if there is none.
     template <class Device, class Policy = Float32, bool backward = true>
-    [[nodiscard]] static constexpr CompileTimeMessage untrainable() {
+    [[nodiscard]] static constexpr CompileTimeMessage operations_diagnostic() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
         impl::for_each_layer_of(impl::ModuleList<Modules...>{}, required);
         return required.message;

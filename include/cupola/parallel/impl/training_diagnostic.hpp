@@ -50,7 +50,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
         message = device_diagnostic<D>();
     } else if constexpr (Net::valid) {
         using Kernels = KernelsOf<D>;
-        message = Net::template untrainable<Kernels, typename Net::Precision>();
+        message = Net::template operations_diagnostic<Kernels, typename Net::Precision>();
         if (message.empty())
             message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers, Net::output_shape);
         if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
