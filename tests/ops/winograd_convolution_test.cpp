@@ -223,17 +223,17 @@ ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64
 
 }  // namespace
 
-TEST_CASE("Winograd's convolution knows which shapes it is for, and refuses the others") {
+TEST_CASE("Winograd's convolution supports which shapes it is for, and refuses the others") {
     using Five = ops::WinogradConvolution<4, 5>;
-    CHECK(Five::knows(same_shape(5, 1, 64, 64)));
-    CHECK(Five::knows(same_shape(5, 1, 16, 48)));
-    CHECK_FALSE(Five::knows(same_shape(5, 2, 64, 64)));
-    CHECK_FALSE(Five::knows(same_shape(3, 1, 64, 64)));
-    CHECK_FALSE(Five::knows(same_shape(5, 1, 3, 64)));
-    CHECK_FALSE(Five::knows(same_shape(5, 1, 64, 10)));
+    CHECK(Five::supports(same_shape(5, 1, 64, 64)));
+    CHECK(Five::supports(same_shape(5, 1, 16, 48)));
+    CHECK_FALSE(Five::supports(same_shape(5, 2, 64, 64)));
+    CHECK_FALSE(Five::supports(same_shape(3, 1, 64, 64)));
+    CHECK_FALSE(Five::supports(same_shape(5, 1, 3, 64)));
+    CHECK_FALSE(Five::supports(same_shape(5, 1, 64, 10)));
     ConvolutionShape oblong = same_shape(5, 1, 64, 64);
     oblong.width = window_axis(12, 3, 1, Padding::same);
-    CHECK_FALSE(Five::knows(oblong));
+    CHECK_FALSE(Five::supports(oblong));
 
     HostContext context(0, {});
     const BuildContext<Host> build{.context = context, .batch = 1, .input = {12, 12, 3}, .output = {6, 6, 64}};

@@ -63,7 +63,7 @@ struct NcclAllReduce {
     template <class Device>
     static consteval CompileTimeMessage diagnostic() {
         CompileTimeMessage message;
-        if constexpr (!knows<Device>()) {
+        if constexpr (!supports<Device>()) {
             message << "NcclAllReduce needs a device that NCCL supports, and " << Device::name
                     << " is not one: use ConcatMean instead";
         } else if constexpr (!requires { sizeof(Collective<Device>); }) {
@@ -74,7 +74,7 @@ struct NcclAllReduce {
 
 private:
     template <class Device>
-    static consteval bool knows() {
+    static consteval bool supports() {
         if constexpr (requires { Device::has_nccl; }) return Device::has_nccl;
         return false;
     }

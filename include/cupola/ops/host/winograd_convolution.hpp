@@ -34,7 +34,7 @@ namespace ops {
 template <std::size_t Tile, std::size_t Kernel>
 class WinogradConvolution final : public HostConvolution {
 public:
-    [[nodiscard]] static bool knows(const ConvolutionShape& shape) {
+    [[nodiscard]] static bool supports(const ConvolutionShape& shape) {
         constexpr auto taps = static_cast<std::int64_t>(Kernel);
         return shape.height.stride == 1 && shape.width.stride == 1 && shape.height.window == taps &&
                shape.width.window == taps && shape.in_channels % 16 == 0 && shape.out_channels % 16 == 0;
@@ -51,7 +51,7 @@ public:
           forward_(map_, build.context.threads()),
           data_(map_.adjoint(), build.context.threads()),
           weights_(map_, build.context.threads()) {
-        require(knows(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ",
+        require(supports(shape), "F(", Tile, " x ", Tile, ", ", Kernel, " x ", Kernel, ") is for stride 1, filters of ",
                 Kernel, " x ", Kernel, " taps and multiples of 16 channels, not for strides ", shape.height.stride,
                 " and ", shape.width.stride, ", ", shape.height.window, " x ", shape.width.window, " taps, ",
                 shape.in_channels, " to ", shape.out_channels, " channels");
@@ -116,9 +116,9 @@ namespace impl {
 
 [[gnu::cold]] inline std::unique_ptr<HostConvolution> make_winograd(const BuildContext<Host>& build,
                                                                     const ConvolutionShape& shape) {
-    if (ops::WinogradConvolution<4, 5>::knows(shape))
+    if (ops::WinogradConvolution<4, 5>::supports(shape))
         return std::make_unique<ops::WinogradConvolution<4, 5>>(build, shape);
-    if (ops::WinogradConvolution<4, 3>::knows(shape))
+    if (ops::WinogradConvolution<4, 3>::supports(shape))
         return std::make_unique<ops::WinogradConvolution<4, 3>>(build, shape);
     return nullptr;
 }
