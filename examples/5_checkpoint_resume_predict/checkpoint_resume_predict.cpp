@@ -45,7 +45,7 @@ int main(int argc, char** argv) try {
                      .checkpoint_every = 200});
     DataParallel<Quadrants, CrossEntropy<4>, Sgd, ConcatMean, Host> training(
         {.batch_size = 50, .seed = 1, .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
-    run.say_header(training);
+    run.print_header(training);
     if (const int stopped = run.train(training, batches, test)) return stopped;
 
     const Predictor<Quadrants> predictor(list_checkpoints(argv[1]).front().path, {.max_batch = 2});

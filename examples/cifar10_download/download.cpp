@@ -71,7 +71,7 @@ public:
 
     void line(const std::string& message) {
         end_progress();
-        if (talks_) output_.say(message);
+        if (talks_) output_.print_message(message);
     }
     void progress(std::uint64_t there, std::uint64_t whole) {
         if (!terminal_ || whole == 0) return;

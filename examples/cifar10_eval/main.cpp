@@ -69,7 +69,7 @@ public:
         const FoundCheckpoint found =
             there ? newest_valid_checkpoint(options_.train_dir, model_.layers) : FoundCheckpoint{};
         if (found.damaged != warned_) {
-            for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
+            for (const std::string& problem : found.damaged) output_.print_message(text("warning: ", problem));
             warned_ = found.damaged;
         }
         if (!found.checkpoint) {
@@ -77,12 +77,12 @@ public:
                                      : found.damaged.empty() ? " has no checkpoint"
                                                              : " has no valid checkpoint";
             require<DataError>(!options_.run_once, "the folder ", options_.train_dir, what);
-            output_.say(text("the folder ", options_.train_dir, what, " yet"));
+            output_.print_message(text("the folder ", options_.train_dir, what, " yet"));
             return true;
         }
         const std::string identity = identity_of(found.path);
         if (identity == last_) {
-            output_.say(
+            output_.print_message(
                 text("no checkpoint newer than step ", found.checkpoint->state.step, " in ", options_.train_dir));
             return true;
         }

@@ -161,7 +161,7 @@ public:
             if (reports == 1) side->plans_.write();
             if (reports != 2) return;
             const std::string why = training->not_captured();
-            if (!why.empty()) StandardOutput(side->options_->run.log.json).say(text("not captured: ", why));
+            if (!why.empty()) StandardOutput(side->options_->run.log.json).print_message(text("not captured: ", why));
         }
     };
     template <class Training>

@@ -106,10 +106,10 @@ int run_training(const TrainOptions& options, const ImageData& images, const Sch
                   .statistics = statistics,
                   .moving_average = {.decay = options.ema_decay}});
     auto batches = side.batches(source);
-    run.say_header(training, side.description(), options.log_device_placement);
+    run.print_header(training, side.description(), options.log_device_placement);
     if constexpr (Side<place>::profiles) {
         if (options.profile) {
-            run.output().say(to_string(profile(training, batches)));
+            run.output().print_message(to_string(profile(training, batches)));
             return 0;
         }
     }

@@ -100,9 +100,9 @@ int train(TrainOptions options) {
     const ImageData images = open_image_data(folder.empty() ? CUPOLA_SAMPLE_DATA : folder, omp_get_num_procs());
     require<DataError>(images.train.class_count() == 10, "the data set ", images.train.name(), " has ",
                        images.train.class_count(), " classes, but the network distinguishes 10");
-    output.say(text("data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(),
-                    " test images",
-                    folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
+    output.print_message(text(
+        "data: ", images.train.name(), ", ", images.train.size(), " training and ", images.test.size(), " test images",
+        folder.empty() ? " (the sample that comes with this example; --data-dir chooses another)" : ""));
     const bool tutorial = options.model == "tutorial";
     const std::string name = !options.schedule.empty() ? options.schedule : tutorial ? "epochs" : "resnet";
     const std::string optimizer = !options.optimizer.empty() ? options.optimizer : tutorial ? "sgd" : "momentum";

@@ -30,8 +30,8 @@ std::string written(bool json, Write&& write) {
 
 TEST_CASE("a message is its lines, or one JSON object; what is printed is printed as it is") {
     const auto messages = [](const StandardOutput& output) {
-        output.say("two\nlines\n");
-        output.say("one");
+        output.print_message("two\nlines\n");
+        output.print_message("one");
         output.print("{}");
         output.print("ended\n");
     };
@@ -42,7 +42,7 @@ TEST_CASE("a message is its lines, or one JSON object; what is printed is printe
 TEST_CASE("a file that cannot be written is an error") {
     const File full(std::fopen("/dev/full", "w"), &std::fclose);
     REQUIRE(full != nullptr);
-    CHECK(message_of<DataError>([&] { StandardOutput(false, full.get()).say("a"); }) ==
+    CHECK(message_of<DataError>([&] { StandardOutput(false, full.get()).print_message("a"); }) ==
           "the result could not be written to standard output: No space left on device");
 }
 

@@ -114,14 +114,14 @@ TEST_CASE("the header says what is trained, by whom and on what") {
     f.training.devices = 2;
     Training training(f.training);
     TrainingRun run({.log = {.file = f.output.get()}});
-    run.say_header(training);
+    run.print_header(training);
     const std::string header = f.said();
     CHECK(header.starts_with(summary<Net>(4)));
     CHECK(contains(header, '\n' + to_string(training.memory()) + '\n'));
     CHECK(
         header.ends_with("replicas: 3 of 4 samples per step, averaged by ConcatMean, on 2 Host devices\n"
                          "optimiser: sgd, momentum 0.9\nlearning rate: constant 0.1\n"));
-    run.say_header(training, "two machines", true);
+    run.print_header(training, "two machines", true);
     const std::string placed = f.said();
     CHECK(contains(placed,
                    ", on two machines\nplacement: hidden Linear<4>: replica 0 on host:0, replica 1 on host:1, "
@@ -381,7 +381,7 @@ TEST_CASE("with json every line is an object") {
     Fixture f;
     Training training(f.training);
     TrainingRun run({.max_steps = 3, .log = {.every = 1, .file = f.output.get(), .json = true}});
-    run.say_header(training);
+    run.print_header(training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 1});
     CHECK(run.train(training, batches, EvaluationBatches(data(), IdentityTransform{}, 4)) == 0);
     const std::string said = f.said();

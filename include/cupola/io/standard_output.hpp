@@ -4,7 +4,7 @@
 // as a JSON object. `json_string` is a text as JSON has it.
 //
 //   const StandardOutput output(json);
-//   output.say("2 replicas");            2 replicas, or {"message":"2 replicas"}
+//   output.print_message("2 replicas");  2 replicas, or {"message":"2 replicas"}
 #pragma once
 
 #include <cerrno>
@@ -40,7 +40,7 @@ public:
     [[nodiscard]] bool json() const { return json_; }
 
     /// One message of a line or several: for a machine {"message": "..."}. Throws DataError if it cannot be written.
-    [[gnu::cold]] void say(std::string lines) const {
+    [[gnu::cold]] void print_message(std::string lines) const {
         if (lines.ends_with('\n')) lines.pop_back();
         print(json_ ? "{\"message\":" + json_string(lines) + '}' : lines);
     }

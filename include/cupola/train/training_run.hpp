@@ -5,7 +5,7 @@
 //
 //   TrainingRun run({.folder = "run1", .resume = Resume::if_there, .max_steps = 10'000});
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
-//   run.say_header(training);
+//   run.print_header(training);
 //   return run.train(training, batches, test);     0, or 128 and the number of the signal that stopped it
 //
 // When the run has ended or was stopped, the folder contains:
@@ -116,12 +116,12 @@ public:
     /// optimiser, the schedule. `where` describes the devices, "2 Host devices" if it is empty; `placement` adds a line per
     /// layer with the device of each replica.
     template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
-    void say_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
-                    const std::string& where = {}, bool placement = false) const {
+    void print_header(const DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics>& training,
+                      const std::string& where = {}, bool placement = false) const {
         const auto& options = training.options;
-        output_.say(summary<Net>(options.batch_size));
-        output_.say(to_string(training.memory()));
-        output_.say(
+        output_.print_message(summary<Net>(options.batch_size));
+        output_.print_message(to_string(training.memory()));
+        output_.print_message(
             text("replicas: ", options.replicas, " of ", options.batch_size, ' ', samples_of<Net>(),
                  " per step, averaged by ", Averaging::name, ", on ",
                  !where.empty() ? where : text(options.devices, ' ', D::name, " device", plural(options.devices))));
@@ -129,13 +129,13 @@ public:
             std::string place(D::name);
             std::ranges::transform(place, place.begin(), [](unsigned char c) { return std::tolower(c); });
             constexpr bool by_slices = AveragesRows<Averaging, D>;
-            output_.say(
+            output_.print_message(
                 impl::placement_lines(Net::layers, options.replicas, options.devices, place,
                                       text(Averaging::name, by_slices ? ", each device its slice of the gradient"
                                                                       : ", the whole gradient on each device")));
         }
-        output_.say(text("optimiser: ", options.optimizer.description()));
-        output_.say(text("learning rate: ", learning_rate_description_of(options.optimizer)));
+        output_.print_message(text("optimiser: ", options.optimizer.description()));
+        output_.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
     }
 
     /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries
@@ -149,10 +149,10 @@ public:
         require(tests || !options_.keep_best, options_.names.keep_best,
                 " needs test data: the best checkpoint is the one with the best accuracy");
         describe(training);
-        if (has_folder()) go_on(training);
+        if (has_folder()) resume(training);
         if (training.step() >= options_.max_steps) {
-            output_.say(text("nothing to train: ", training.step(), " steps are made, and ", options_.names.max_steps,
-                             " is ", options_.max_steps));
+            output_.print_message(text("nothing to train: ", training.step(), " steps are made, and ",
+                                       options_.names.max_steps, " is ", options_.max_steps));
         }
         const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
         const bool averages = training.options.moving_average.on();
@@ -196,13 +196,13 @@ public:
             signal = signals.signal();
         }
         if (folder_ && summary_every() > 0 && steps > 0) {
-            output_.say(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
+            output_.print_message(impl::cost_of_summaries(summaries.get()->seconds(), monotonic_seconds() - begun));
         }
         if (signal != 0) return stopped_by(signal, training.step());
         if constexpr (tests) {
-            say_accuracy<Net>(training.step(), evaluate(training, test), Weights::trained);
+            print_accuracy<Net>(training.step(), evaluate(training, test), Weights::trained);
             if (averages) {
-                say_accuracy<Net>(training.step(), evaluate(training, test, Weights::averages), Weights::averages);
+                print_accuracy<Net>(training.step(), evaluate(training, test, Weights::averages), Weights::averages);
             }
         }
         return 0;
@@ -230,7 +230,7 @@ private:
     }
 
     template <class Training>
-    void go_on(Training& training) {
+    void resume(Training& training) {
         const FoundCheckpoint found =
             impl::CheckpointToResume(options_, folder_, info_, output_).find(Training::NetworkType::layers);
         if (!found.checkpoint) return;
@@ -240,20 +240,20 @@ private:
             throw InvalidArgument(text(found.path, " cannot be resumed from: ", cause.what()));
         }
         restore_losses(found.checkpoint->info, losses_);
-        output_.say(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
+        output_.print_message(text("resumed from ", found.path, ": step ", training.step(), " comes next"));
     }
 
     [[nodiscard, gnu::cold]] int stopped_by(int signal, std::int64_t step) const {
         const RunOptionNames& names = options_.names;
-        output_.say(text("stopped by signal ", signal,
-                         step > 0 ? text(" after step ", step - 1) : std::string(" before the first step"),
-                         has_folder() ? text("; ", names.resume, " continues from ", options_.folder)
-                                      : text("; without ", names.folder, " nothing was kept")));
+        output_.print_message(text("stopped by signal ", signal,
+                                   step > 0 ? text(" after step ", step - 1) : std::string(" before the first step"),
+                                   has_folder() ? text("; ", names.resume, " continues from ", options_.folder)
+                                                : text("; without ", names.folder, " nothing was kept")));
         return 128 + signal;
     }
 
     template <class Net>
-    void say_accuracy(std::int64_t step, const Evaluation& result, Weights weights) const {
+    void print_accuracy(std::int64_t step, const Evaluation& result, Weights weights) const {
         output_.print(impl::accuracy_line(output_.json(), step, result, weights, samples_of<Net>()));
     }
 

@@ -51,7 +51,7 @@ public:
     /// Empty if the run starts anew. Throws if the folder does not fit `resume`, and for another run's checkpoint.
     [[nodiscard, gnu::cold]] FoundCheckpoint find(std::span<const LayerInfo> layers) const {
         if (folder_) {
-            for (const std::string& warning : folder_->warnings()) output_.say(text("warning: ", warning));
+            for (const std::string& warning : folder_->warnings()) output_.print_message(text("warning: ", warning));
         }
         const std::string& path = options_.folder;
         const bool begins = options_.resume == Resume::no || (options_.resume == Resume::if_there &&
@@ -61,7 +61,7 @@ public:
             return {};
         }
         FoundCheckpoint found = newest_valid_checkpoint(path, layers);
-        for (const std::string& problem : found.damaged) output_.say(text("warning: ", problem));
+        for (const std::string& problem : found.damaged) output_.print_message(text("warning: ", problem));
         require<DataError>(found.checkpoint.has_value() || found.damaged.empty(), path,
                            " has no valid checkpoint to resume from: ", found.damaged.size(),
                            found.damaged.size() == 1 ? " is damaged" : " are damaged");
@@ -92,8 +92,8 @@ private:
         const auto [run, bits] = differences_of_runs(before, info_);
         if (run.empty() && bits.empty()) return;
         if (options_.resume == Resume::anyway) {
-            output_.say(text("warning: continuing from ", path, " with other settings: ", run,
-                             run.empty() || bits.empty() ? "" : "; ", bits));
+            output_.print_message(text("warning: continuing from ", path, " with other settings: ", run,
+                                       run.empty() || bits.empty() ? "" : "; ", bits));
             return;
         }
         const RunOptionNames& names = options_.names;
@@ -113,7 +113,7 @@ private:
         if (run.empty()) return;
         require(options_.resume == Resume::anyway, path, " is the best checkpoint of a run with other settings: ", run,
                 "; rename it, or ", options_.names.resume_anyway, " compares with it and replaces it by a better one");
-        output_.say(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
+        output_.print_message(text("warning: ", path, " is the best checkpoint of a run with other settings: ", run));
     }
 
     const TrainingRunOptions& options_;
