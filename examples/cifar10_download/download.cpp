@@ -62,16 +62,16 @@ private:
     int handle_;
 };
 
-class Talk {
+class DownloadOutput {
 public:
-    explicit Talk(const DownloadOptions& options)
-        : talks_(options.talks),
-          terminal_(options.talks && !options.json && isatty(STDOUT_FILENO) == 1),
+    explicit DownloadOutput(const DownloadOptions& options)
+        : verbose_(options.verbose),
+          terminal_(options.verbose && !options.json && isatty(STDOUT_FILENO) == 1),
           output_(options.json) {}
 
     void line(const std::string& message) {
         end_progress();
-        if (talks_) output_.print_message(message);
+        if (verbose_) output_.print_message(message);
     }
     void progress(std::uint64_t there, std::uint64_t whole) {
         if (!terminal_ || whole == 0) return;
@@ -94,7 +94,7 @@ private:
         if (shown_ >= 0) std::printf("\n");
         shown_ = -1;
     }
-    bool talks_, terminal_;
+    bool verbose_, terminal_;
     StandardOutput output_;
     int shown_ = -1;
     /// The time when the first percentage was shown, and the number of bytes then.
@@ -141,13 +141,13 @@ std::string unpacked(const std::string& archive, const std::string& folder, bool
 }  // namespace
 
 std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& options) {
-    Talk talk(options);
+    DownloadOutput output(options);
     const std::string folder = text(data_dir, '/', folder_name), whole = text(data_dir, '/', archive_name),
                       part = whole + ".part";
     std::error_code error;
     if (std::filesystem::exists(folder, error)) {
         try {
-            talk.line(text(folder, " exists already: ", counted(read_cifar10(folder))));
+            output.line(text(folder, " exists already: ", counted(read_cifar10(folder))));
         } catch (const DataError& cause) {
             throw DataError(text(cause.what(), "; remove ", folder, " to download it again"));
         }
@@ -167,30 +167,30 @@ std::string ensure_cifar10(const std::string& data_dir, const DownloadOptions& o
     require<DataError>(!error, "the folder ", data_dir, " cannot be read: ", error.message());
     std::string archive = whole;
     if (std::filesystem::exists(whole, error)) {
-        talk.line(text(whole, " exists already"));
+        output.line(text(whole, " exists already"));
         const std::string wrong = wrong_checksum(whole, whole, options);
         require<DataError>(wrong.empty(), wrong, "; remove it to download it again");
     } else {
         archive = part;
-        talk.line(text(options.url,
-                       file.size() > 0 ? text(": resuming after ", bytes_text(file.size())) : std::string(), " -> ",
-                       data_dir));
+        output.line(text(options.url,
+                         file.size() > 0 ? text(": resuming after ", bytes_text(file.size())) : std::string(), " -> ",
+                         data_dir));
         transfer(options.url, part, file.handle(),
-                 [&](std::uint64_t there, std::uint64_t all) { talk.progress(there, all); });
+                 [&](std::uint64_t there, std::uint64_t all) { output.progress(there, all); });
         require<DataError>(file.size() > 0, options.url, " is empty");
         const std::string wrong = wrong_checksum(part, text("the file from ", options.url), options);
         if (!wrong.empty()) {
             unlink(part.c_str());
             throw DataError(wrong + "; it was removed");
         }
-        talk.line(text("downloaded ", bytes_text(file.size()),
-                       options.sha256.empty() && options.md5.empty() ? "" : ", checksum verified"));
+        output.line(text("downloaded ", bytes_text(file.size()),
+                         options.sha256.empty() && options.md5.empty() ? "" : ", checksum verified"));
     }
 
     const std::string temporary = text(folder, ".part-", getpid());
     try {
         const std::string what = unpacked(archive, temporary, archive == part);
-        talk.line(text(folder, ": ", what));
+        output.line(text(folder, ": ", what));
         sync_folder(temporary);
         require<DataError>(std::rename(temporary.c_str(), folder.c_str()) == 0, folder,
                            " cannot be written: ", std::strerror(errno));

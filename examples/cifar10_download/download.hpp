@@ -15,7 +15,7 @@ struct DownloadOptions {
     std::string sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
     std::string md5{};
     /// Whether to print progress messages on standard output, in a terminal with the percentage of the download.
-    bool talks = true;
+    bool verbose = true;
     /// Prints each message as {"message": "..."}, and no percentage.
     bool json = false;
 };
