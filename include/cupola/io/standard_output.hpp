@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StandardOutput: what a program says, one message at a time: for a reader the lines as they are, for a machine each message
-// as a JSON object. `json_string` is a text as JSON has it.
+// StandardOutput prints the messages of a program: as lines for a reader, or each message as a JSON object for a machine.
+// `json_string` is a text as JSON has it.
 //
 //   const StandardOutput output(json);
 //   output.print_message("2 replicas");  2 replicas, or {"message":"2 replicas"}
