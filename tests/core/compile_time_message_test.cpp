@@ -37,7 +37,7 @@ static_assert(impl::slice<6>(example, 0).view() == "layer" && impl::slice<8>(exa
 
 }  // namespace
 
-TEST_CASE("a sentence that is too long is cut, not written past its end") {
+TEST_CASE("a message that is too long is truncated, not written past its end") {
     CompileTimeMessage message;
     for (int i = 0; i < 100; ++i) message << "ten chars ";
     CHECK(message.size == CompileTimeMessage::capacity);

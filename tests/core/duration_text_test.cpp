@@ -16,7 +16,7 @@ TEST_CASE("a duration is hours, minutes and seconds, rounded down") {
     CHECK(duration_text(360'000) == "100:00:00");
 }
 
-TEST_CASE("what is no duration has no digits") {
+TEST_CASE("a number that is not a duration is printed without digits") {
     for (const double none :
          {-1.0, 1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
         CHECK(duration_text(none) == "-:--:--");

@@ -83,7 +83,7 @@ TEST_CASE("a float is rounded to the nearest BFloat16, and to the even one of tw
     CHECK(rounded_bits(0x3FFF'8000) == 0x4000);  // over the edge to the next power of two
 }
 
-TEST_CASE("zeros, infinities and numbers that have no exponent of their own are rounded like any other") {
+TEST_CASE("zeros, infinities and subnormal numbers are rounded like any other") {
     CHECK(rounded_bits(0x0000'0000) == 0x0000);
     CHECK(rounded_bits(0x8000'0000) == 0x8000);
     CHECK(rounded_bits(0x7F80'0000) == 0x7F80);
@@ -96,7 +96,7 @@ TEST_CASE("zeros, infinities and numbers that have no exponent of their own are 
     CHECK(rounded_bits(0x007F'8000) == 0x0080);  // the largest without an exponent becomes the smallest with one
 }
 
-TEST_CASE("a NaN stays one, with its sign, even where its bits would round away") {
+TEST_CASE("a NaN stays a NaN with its sign, even where rounding would clear its bits") {
     for (const std::uint32_t bits :
          {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'8000U}) {
         CAPTURE(bits);
@@ -107,7 +107,7 @@ TEST_CASE("a NaN stays one, with its sign, even where its bits would round away"
     }
 }
 
-TEST_CASE("every BFloat16 is a float and comes back from it; none between two is nearer than the one chosen") {
+TEST_CASE("every BFloat16 survives conversion to float and back, and rounding chooses the nearest") {
     for (std::uint32_t i = 0; i < 0x1'0000; ++i) {
         const auto bits = static_cast<std::uint16_t>(i);
         const float value = value_of(bits);
@@ -125,7 +125,7 @@ TEST_CASE("every BFloat16 is a float and comes back from it; none between two is
     }
 }
 
-TEST_CASE("a float is rounded to the nearest Float16: what is known of some") {
+TEST_CASE("some floats are rounded to known Float16 values") {
     CHECK(half_bits(0.0F) == 0x0000);
     CHECK(half_bits(-0.0F) == 0x8000);
     CHECK(half_bits(1.0F) == 0x3C00);
@@ -147,7 +147,7 @@ TEST_CASE("a float is rounded to the nearest Float16: what is known of some") {
     CHECK(half_bits(std::numeric_limits<float>::denorm_min()) == 0x0000);
 }
 
-TEST_CASE("every Float16 is the float that its fields say and comes back from it") {
+TEST_CASE("every Float16 is the float of its sign, exponent and fraction, and survives conversion to float and back") {
     for (std::uint32_t i = 0; i < 0x1'0000; ++i) {
         Float16 half;
         half.bits = static_cast<std::uint16_t>(i);
@@ -179,7 +179,7 @@ TEST_CASE("between two Float16 the nearer one is chosen, and in the middle the e
     }
 }
 
-TEST_CASE("a NaN stays one in Float16, even where its bits would round away") {
+TEST_CASE("a NaN stays a NaN in Float16, even where rounding would clear its bits") {
     for (const std::uint32_t bits :
          {0x7FC0'0000U, 0x7F80'0001U, 0x7FFF'FFFFU, 0xFFFF'FFFFU, 0xFF80'0001U, 0x7F80'1000U}) {
         CAPTURE(bits);

@@ -31,7 +31,7 @@ TEST_CASE("text writes integers of every width and sign whole") {
     CHECK(text(static_cast<std::uint8_t>(65)) == "65");
 }
 
-TEST_CASE("text writes floating-point numbers with six digits, as a reader wants them") {
+TEST_CASE("text writes floating-point numbers with six digits") {
     CHECK(text(0.5) == "0.5");
     CHECK(text(0.1F) == "0.1");
     CHECK(text(4.684321987) == "4.68432");
@@ -44,7 +44,7 @@ TEST_CASE("text writes floating-point numbers with six digits, as a reader wants
     CHECK(text(std::numeric_limits<double>::lowest()) == "-1.79769e+308");
 }
 
-TEST_CASE("require throws the named exception with the whole sentence, and nothing where the condition holds") {
+TEST_CASE("require throws the named exception with the whole message, and nothing where the condition holds") {
     CHECK_NOTHROW(require(true, "never seen"));
     CHECK_THROWS_WITH_AS(require(false, "a batch of ", 128, " is larger than ", 100),
                          "a batch of 128 is larger than 100", InvalidArgument);

@@ -58,7 +58,7 @@ volatile std::sig_atomic_t calls = 0;
 
 }  // namespace
 
-TEST_CASE("a write beyond the limit on the size of files is an error, and neither then nor later a signal") {
+TEST_CASE("a write beyond the limit on the size of files is an error and raises no signal, then or later") {
     CHECK(exit_of([] { return Nameless().write_beyond(); }) == -1);
     CHECK(exit_of([] {
               const Nameless file;
@@ -72,7 +72,7 @@ TEST_CASE("a write beyond the limit on the size of files is an error, and neithe
           }) == 0);
 }
 
-TEST_CASE("afterwards the signal does what it did before, and errno is what it was") {
+TEST_CASE("afterwards the signal's disposition and errno are as before") {
     CHECK(exit_of([] {
               const Nameless file;
               {
@@ -99,7 +99,7 @@ TEST_CASE("afterwards the signal does what it did before, and errno is what it w
           }) == 0);
 }
 
-TEST_CASE("a signal that the caller held back before still waits for the caller") {
+TEST_CASE("a signal that the caller had blocked stays pending") {
     CHECK(exit_of([] {
               const Nameless file;
               sigset_t signal;

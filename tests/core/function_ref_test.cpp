@@ -36,7 +36,7 @@ TEST_CASE("a reference calls what it refers to, which keeps its state") {
     CHECK(FunctionRef<int(int)>(pointer)(4) == 8);
 }
 
-TEST_CASE("a reference to nothing says so") {
+TEST_CASE("an empty reference compares as empty") {
     CHECK(shown({}) == "nothing");
     CHECK_FALSE(FunctionRef<void()>());
 }

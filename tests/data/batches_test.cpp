@@ -47,7 +47,7 @@ static_assert(
 
 }  // namespace
 
-TEST_CASE("a run sees each sample exactly once an epoch, no sample at two replicas, across epochs' edges") {
+TEST_CASE("a run uses each sample exactly once per epoch and on one replica, across epoch boundaries") {
     Numbered numbered(50);
     const TrainingBatches batches(numbered.data, IdentityTransform{}, {.batch_size = 4, .replicas = 3, .seed = 8});
     CHECK(batches.global_batch_size() == 12);
@@ -85,7 +85,7 @@ TEST_CASE("replicas share one stream: R batches of B are one batch of R x B") {
     }
 }
 
-TEST_CASE("a batch does not depend on which were asked for before, nor on the pieces it is filled in") {
+TEST_CASE("a batch does not depend on earlier requests, nor on the pieces in which it is filled") {
     const ImageSet set = random_images(90, 12, 12);
     const TutorialAugmentation d{.height = 8, .width = 8};
     const TrainingBatches batches(set, d, {.batch_size = 40, .replicas = 2, .seed = 4});
@@ -103,7 +103,7 @@ TEST_CASE("a batch does not depend on which were asked for before, nor on the pi
     }
 }
 
-TEST_CASE("a sample is augmented afresh each epoch, by its index and not by its place") {
+TEST_CASE("a sample is augmented anew in each epoch, by its index and not by its position") {
     const ImageSet set = random_images(4, 12, 12);
     const TutorialAugmentation d{.height = 8, .width = 8};
     const std::size_t size = 8 * 8 * 3;
@@ -143,7 +143,7 @@ TEST_CASE("seeds give different runs") {
     CHECK(one != other);
 }
 
-TEST_CASE("a global batch larger than the data set, or of nothing, is refused with the numbers") {
+TEST_CASE("a global batch that is larger than the data set, or empty, is rejected with the numbers") {
     Numbered numbered(300);
     const auto refusal = [&](BatchOptions options) {
         return message_of<Error>([&] { TrainingBatches(numbered.data, IdentityTransform{}, options); });
@@ -161,7 +161,7 @@ TEST_CASE("a global batch larger than the data set, or of nothing, is refused wi
     CHECK(refusal({.batch_size = 1, .replicas = 0}) == "there must be at least 1 replica, not 0");
 }
 
-TEST_CASE("a step or replica that there is not is refused") {
+TEST_CASE("a step or replica out of range is rejected") {
     Numbered numbered(10);
     const TrainingBatches batches(numbered.data, IdentityTransform{}, {.batch_size = 2, .replicas = 2});
     std::vector<float> samples(2);

@@ -39,7 +39,7 @@ std::string refusal(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("records with constant planes come back as images of that colour, in file order") {
+TEST_CASE("records with constant planes are read as images of that colour, in file order") {
     const TemporaryFolder folder;
     write_set(folder, "cifar-10-batches-bin");
     for (const std::string& path : {folder.path(), folder.path("cifar-10-batches-bin")}) {
@@ -71,7 +71,7 @@ TEST_CASE("pixels of a plane are read row by row") {
     CHECK(data.train.sample(0)[(5 * 32 + 7) * 3 + 1] == 99);
 }
 
-TEST_CASE("a record file cut short anywhere is refused with its size") {
+TEST_CASE("a record file that is truncated at any byte is rejected with its size") {
     const TemporaryFolder folder;
     write_set(folder, ".");
     const std::string file = folder.path() + "/data_batch_3.bin";
@@ -87,7 +87,7 @@ TEST_CASE("a record file cut short anywhere is refused with its size") {
     CHECK(refusal(folder.path()) == file + " is empty");
 }
 
-TEST_CASE("a label of 10 is refused with its record") {
+TEST_CASE("a label of 10 is rejected with its record") {
     const TemporaryFolder folder;
     write_set(folder, ".");
     Bytes bytes = records(0, 2);
@@ -97,7 +97,7 @@ TEST_CASE("a label of 10 is refused with its record") {
           folder.path() + "/test_batch.bin has label 10 in record 1 (counted from 0); CIFAR-10's labels are 0 to 9");
 }
 
-TEST_CASE("a path that does not exist, or without the files, is refused") {
+TEST_CASE("a path that does not exist, or without the files, is rejected") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
     CHECK(refusal(folder.path()) == folder.path() +
@@ -110,7 +110,7 @@ TEST_CASE("a path that does not exist, or without the files, is refused") {
     CHECK(refusal(folder.path()) == folder.path() + "/data_batch_4.bin is not a regular file");
 }
 
-TEST_CASE("a record file or folder that may not be read is refused") {
+TEST_CASE("a record file or folder that may not be read is rejected") {
     const TemporaryFolder folder;
     write_set(folder, "set");
     std::filesystem::permissions(folder.path("set/data_batch_2.bin"), std::filesystem::perms::none);

@@ -43,7 +43,7 @@ std::string refusal(std::int64_t height, std::size_t bytes, std::vector<std::int
 
 }  // namespace
 
-TEST_CASE("an image set gives back its images and labels") {
+TEST_CASE("an image set returns its images and labels") {
     std::vector<std::uint8_t> pixels(2 * 12);
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
     const ImageSet set("set", {2, 2, 3}, pixels, {1, 0}, {"a", "b"});
@@ -56,7 +56,7 @@ TEST_CASE("an image set gives back its images and labels") {
     CHECK(set.classes()[1] == "b");
 }
 
-TEST_CASE("an image set whose parts do not fit is refused with the numbers") {
+TEST_CASE("an image set whose parts have different sizes is rejected with the numbers") {
     CHECK(refusal(2, 23, {0, 1}) == "set has 2 labels and 23 bytes of pixels; images of 2 x 2 x 3 need 24");
     CHECK(refusal(2, 24, {0, 2}) == "set has label 2 at image 1; with 2 classes labels are 0 to 1");
     CHECK(refusal(2, 12, {-1}) == "set has label -1 at image 0; with 2 classes labels are 0 to 1");

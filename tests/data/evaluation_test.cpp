@@ -50,7 +50,7 @@ TEST_CASE("slots have memory of their own") {
     CHECK(first.samples[7] == before);
 }
 
-TEST_CASE("a batch larger than the data set is one smaller batch, and one that there is not is refused") {
+TEST_CASE("a batch size above the data set's gives one smaller batch, and a batch out of range is rejected") {
     const ImageSet set = random_images(5, 8, 8);
     SerialContext context;
     const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 1'000'000'000'000);

@@ -49,7 +49,7 @@ TEST_CASE("a JPEG file gives its extents and colours") {
     for (std::size_t i = 0; i < image.pixels.size(); ++i) CHECK(std::abs(image.pixels[i] - colours[i % 3]) <= 2);
 }
 
-TEST_CASE("an image may be read in grey") {
+TEST_CASE("an image can be read in grey") {
     const TemporaryFolder folder;
     const Image image = read_image(folder.write("a.jpg", jpeg(8, 6, 200, 100, 50)), 1);
     REQUIRE(image.pixels.size() == 8 * 6);
@@ -59,7 +59,7 @@ TEST_CASE("an image may be read in grey") {
           "an image must have 1 channel (grey) or 3 (red, green, blue), not 2");
 }
 
-TEST_CASE("what is no JPEG image is named in one sentence") {
+TEST_CASE("a file that is not a readable JPEG image is rejected with its name") {
     const TemporaryFolder folder;
     const std::string path = folder.path("a.jpg");
     CHECK(message_of<DataError>([&] { (void)read_image(path); }) == path + " does not exist");
@@ -73,7 +73,7 @@ TEST_CASE("what is no JPEG image is named in one sentence") {
 }
 
 TEST_CASE(
-    "an image is made smaller by means, larger by repeating, and cut in the middle to the proportions asked for") {
+    "an image is reduced by averaging, enlarged by repeating, and cropped in the centre to the requested proportions") {
     CHECK(reds(fitted(numbered(3, 3), 3, 3)) == std::vector<int>{0, 1, 2, 10, 11, 12, 20, 21, 22});
     CHECK(reds(fitted(numbered(4, 4), 2, 2)) == std::vector<int>{6, 8, 26, 28});  // 5.5, 7.5, 25.5, 27.5 rounded up
     CHECK(reds(fitted(numbered(2, 2), 4, 4)) ==

@@ -55,7 +55,7 @@ TEST_CASE("the sample in the repository has 5,000 and 1,000 images of 10 classes
     CHECK(mean[2] == doctest::Approx(113.9).epsilon(0.02));
 }
 
-TEST_CASE("images become grey or coloured, as is asked for") {
+TEST_CASE("images are read in grey or in colour, as requested") {
     const TemporaryFolder folder;
     write_all(folder, "set", small_image_folder());
     const ImageData colour = read_image_folder(folder.path("set"));
@@ -73,7 +73,7 @@ TEST_CASE("images become grey or coloured, as is asked for") {
           "images must have 1 channel (grey) or 3 (red, green, blue), not 4");
 }
 
-TEST_CASE("classes and images lie in the order of their names, and pixels are red, green, blue") {
+TEST_CASE("classes and images are in the order of their names, and pixels are red, green, blue") {
     const TemporaryFolder folder;
     write_all(folder, "set", small_image_folder());
     const ImageData data = read_image_folder(folder.path("set"));
@@ -132,7 +132,7 @@ TEST_CASE("the sample unpacked to a folder is the same data set") {
     CHECK(equal(packed.test, unpacked.test));
 }
 
-TEST_CASE("an archive cut short at any length is refused") {
+TEST_CASE("an archive that is truncated at any length is rejected") {
     const TemporaryFolder folder;
     for (const Packing packing : {Packing::tar, Packing::tar_xz, Packing::tar_gz, Packing::zip}) {
         const std::string path = folder.path("cut");
@@ -159,7 +159,8 @@ TEST_CASE("an archive cut short at any length is refused") {
     }
 }
 
-TEST_CASE("an archive whose packing alone is cut short is refused, wherever libarchive's buffers end") {
+TEST_CASE(
+    "an archive of which only the compressed stream is truncated is rejected, wherever libarchive's buffers end") {
     // The tar fills whole buffers of 64 KiB, so all of it is read before the packing's own last bytes are.
     const TemporaryFolder folder;
     const auto files = small_image_folder();
@@ -180,7 +181,7 @@ TEST_CASE("an archive whose packing alone is cut short is refused, wherever liba
     }
 }
 
-TEST_CASE("the sample's own archive cut short is refused") {
+TEST_CASE("the truncated archive of the sample data is rejected") {
     const TemporaryFolder folder;
     const Bytes whole = read_bytes(CUPOLA_SAMPLE_DATA);
     for (const std::size_t length : {whole.size() / 3, whole.size() - 40'000, whole.size() - 1}) {
@@ -193,7 +194,7 @@ TEST_CASE("the sample's own archive cut short is refused") {
     }
 }
 
-TEST_CASE("a file that is no JPEG, or a part of one, is refused by name") {
+TEST_CASE("a file that is not a JPEG, or is a part of one, is rejected by name") {
     const TemporaryFolder folder;
     const Bytes noisy = jpeg(8, 6, 0, 0, 0, true);
     const Bytes half(noisy.begin(), noisy.begin() + static_cast<std::ptrdiff_t>(noisy.size() - 60));
@@ -213,7 +214,7 @@ TEST_CASE("a file that is no JPEG, or a part of one, is refused by name") {
     }
 }
 
-TEST_CASE("of several bad images the first is named, whatever the number of threads") {
+TEST_CASE("of several bad images the first is reported, for any number of threads") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
     for (const char* name : {"train/cat/2.jpg", "train/dog/0.JPEG", "train/dog/2.JPEG"}) files[name] = Bytes(10);
@@ -222,7 +223,7 @@ TEST_CASE("of several bad images the first is named, whatever the number of thre
         CHECK(contains(refusal(folder.path("set"), workers), "train/cat/2.jpg is not"));
 }
 
-TEST_CASE("an image of another size is refused with both sizes") {
+TEST_CASE("an image of another size is rejected with both sizes") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
     files["test/dog/0.jpg"] = jpeg(6, 8, 1, 2, 3);
@@ -232,7 +233,7 @@ TEST_CASE("an image of another size is refused with both sizes") {
               ": train/cat/0.jpg is 8 x 6: all images of a data set must have the same size");
 }
 
-TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") {
+TEST_CASE("a layout that is not ImageFolder's is rejected, and the message names what is missing") {
     const TemporaryFolder folder;
     const auto without = [&](const std::string& part) {
         auto files = small_image_folder();
@@ -258,7 +259,7 @@ TEST_CASE("a layout that is not ImageFolder's is refused with what is missing") 
     both(more, " has a class folder train/eel but no test/eel");
 }
 
-TEST_CASE("an empty class folder is refused by name") {
+TEST_CASE("an empty class folder is rejected by name") {
     const TemporaryFolder folder;
     const auto files = small_image_folder();
     write_all(folder, "set", files);
@@ -272,7 +273,7 @@ TEST_CASE("an empty class folder is refused by name") {
           folder.path("set.tar.gz") + " has no image in the class folder train/ant");
 }
 
-TEST_CASE("another file in a class folder is refused, not left out") {
+TEST_CASE("a file of another type in a class folder is rejected, not skipped") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
     files["train/dog/extra.gif"] = Bytes(4);
@@ -286,7 +287,7 @@ TEST_CASE("another file in a class folder is refused, not left out") {
               ": train/dog/extra.gif is not a .jpg, .jpeg or .png file; a class folder may contain nothing else");
 }
 
-TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {
+TEST_CASE("an archive with an image twice, or with two data sets, is rejected") {
     const TemporaryFolder folder;
     const auto files = small_image_folder();
     std::vector<std::pair<std::string, Bytes>> packed(files.begin(), files.end());
@@ -299,7 +300,7 @@ TEST_CASE("an image twice in an archive, or two data sets in one, is refused") {
           folder.path("two.tar") + " contains more than one data set: other/test/cat/0.jpg is not below ''");
 }
 
-TEST_CASE("each limit ends in a sentence with the limit") {
+TEST_CASE("exceeding a limit is an error with that limit in its message") {
     const TemporaryFolder folder;
     write_all(folder, "set", small_image_folder());
     write_archive(folder.path("set.tar"), small_image_folder(), Packing::tar);
@@ -318,7 +319,7 @@ TEST_CASE("each limit ends in a sentence with the limit") {
           "the number of decoding threads must be 1 to 1024, not 0");
 }
 
-TEST_CASE("a path that does not exist or may not be read is refused, a file and a folder alike") {
+TEST_CASE("a path that does not exist or may not be read is rejected, a file and a folder alike") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
     CHECK(refusal("/dev/null") == "/dev/null is not a regular file");

@@ -12,7 +12,7 @@
 using namespace cupola;
 using namespace cupola_tests;
 
-TEST_CASE("samples in memory come in batches with their labels, each once an epoch") {
+TEST_CASE("samples in memory are returned in batches with their labels, each once per epoch") {
     std::vector<float> samples(30 * 4);
     std::iota(samples.begin(), samples.end(), 0.0F);
     std::vector<std::int32_t> labels(30);
@@ -39,7 +39,7 @@ TEST_CASE("samples in memory come in batches with their labels, each once an epo
     CHECK_FALSE(in_order);
 }
 
-TEST_CASE("numbers that do not fit together are refused") {
+TEST_CASE("inconsistent numbers of samples and labels are rejected") {
     const std::vector<float> samples(12);
     const auto refusal = [&](const Shape& shape, std::vector<std::int32_t> labels) {
         return message_of<DataError>([&] { InMemory(shape, samples, labels, 3); });
@@ -54,7 +54,7 @@ TEST_CASE("numbers that do not fit together are refused") {
     CHECK(refusal({0}, {0}) == "samples of the data set in memory have no values: 0");
 }
 
-TEST_CASE("a batch larger than the data set is refused with both numbers") {
+TEST_CASE("a batch larger than the data set is rejected with both numbers") {
     const std::vector<float> samples(12);
     const std::vector<std::int32_t> labels(12);
     const InMemory data(Shape{1}, samples, labels, 2);

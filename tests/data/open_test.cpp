@@ -33,7 +33,7 @@ TEST_CASE("the format is found from the path") {
     CHECK(open_image_data(folder.path("cifar/cifar-10-batches-bin")).train.size() == 5);
 }
 
-TEST_CASE("a path that holds no data set is refused with what was expected") {
+TEST_CASE("a path without a data set is rejected, and the message names what was expected") {
     const TemporaryFolder folder;
     CHECK(refusal(folder.path("nowhere")) == folder.path("nowhere") + " does not exist");
     CHECK(
@@ -47,7 +47,7 @@ TEST_CASE("a path that holds no data set is refused with what was expected") {
     CHECK(message.ends_with("; expected a tar or zip of train/<class>/ and test/<class>/ with images"));
 }
 
-TEST_CASE("a folder that may not be listed is not called a folder without a data set") {
+TEST_CASE("a folder without read permission is not reported as a folder without a data set") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.path("set"));
     std::filesystem::permissions(folder.path("set"), std::filesystem::perms(0311));

@@ -113,7 +113,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a run may begin at any step and has the batches of a run that came there") {
+TEST_CASE("a run may begin at any step and gets the batches of a run that started at step 0") {
     for (const int workers : {0, 2}) {
         SerialContext context;
         Prefetch batches(Noted{.count = 2}, {.workers = workers});
@@ -123,7 +123,7 @@ TEST_CASE("a run may begin at any step and has the batches of a run that came th
     }
 }
 
-TEST_CASE("a replica's batch stays as it is until the replica asks for its next step") {
+TEST_CASE("a replica's batch is unchanged until the replica requests its next step") {
     for (const int workers : {0, 1, 4}) {
         SerialContext context;
         Prefetch batches(Noted{.count = 2}, {.workers = workers});
@@ -135,7 +135,7 @@ TEST_CASE("a replica's batch stays as it is until the replica asks for its next 
     }
 }
 
-TEST_CASE("workers fill two batches a replica and no more, oldest step first") {
+TEST_CASE("workers fill at most two batches per replica, the oldest step first") {
     for (const int workers : {1, 4}) {
         SerialContext context;
         const Noted source{.count = 3};
@@ -157,7 +157,7 @@ TEST_CASE("workers fill two batches a replica and no more, oldest step first") {
     }
 }
 
-TEST_CASE("what preparing a batch throws comes out of the call for that batch, and of no other") {
+TEST_CASE("an exception of preparing a batch is thrown by the call for that batch, and by no other") {
     for (const int workers : {0, 1, 4}) {
         SerialContext context;
         Prefetch batches(Noted{.count = 2, .failing_step = 3, .failing_replica = 1}, {.workers = workers});
@@ -174,13 +174,13 @@ TEST_CASE("what preparing a batch throws comes out of the call for that batch, a
     }
 }
 
-TEST_CASE("what a thread of the device's team throws comes out of the call") {
+TEST_CASE("an exception of a thread of the device's team is thrown by the call") {
     HostContext context(0, {.threads = several_threads});
     Prefetch batches(Noted{.size = 100, .failing_step = 0}, {.workers = 0});
     CHECK(message_of<DataError>([&] { batches(0, 0, context); }) == "no data for step 0 of replica 0");
 }
 
-TEST_CASE("the queue ends at once: before the first batch, between steps, in the middle of a batch") {
+TEST_CASE("the queue can be destroyed at once: before the first batch, between steps, during a batch") {
     for (const int workers : {0, 1, 4}) {
         {
             const Prefetch never_asked(Noted{}, {.workers = workers});
@@ -205,7 +205,7 @@ TEST_CASE("the queue ends at once: before the first batch, between steps, in the
     }
 }
 
-TEST_CASE("a worker in the middle of a batch is not waited for to its end") {
+TEST_CASE("destruction does not wait for a worker to finish its batch") {
     // The first step's batch is small work; the second's is prepared while the queue is destroyed.
     struct SlowSecond : Noted {
         void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
@@ -226,7 +226,7 @@ TEST_CASE("a worker in the middle of a batch is not waited for to its end") {
     CHECK(source.notes->pieces < 2 * pieces);  // the second was left
 }
 
-TEST_CASE("a step that is neither the replica's current nor its next is refused with the numbers") {
+TEST_CASE("a step that is neither the replica's current nor its next is rejected with the numbers") {
     for (const int workers : {0, 2}) {
         SerialContext context;
         Prefetch batches(Noted{.count = 2}, {.workers = workers});

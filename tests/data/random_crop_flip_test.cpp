@@ -76,7 +76,7 @@ TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
     }
 }
 
-TEST_CASE("images of other than three channels are padded, cut and flipped alike") {
+TEST_CASE("images with other than three channels are padded, cropped and flipped in the same way") {
     for (const std::int64_t channels : {1, 2, 4}) {
         const Shape shape{4, 9, channels};
         std::vector<std::uint8_t> image(static_cast<std::size_t>(shape.size()));
@@ -95,7 +95,7 @@ TEST_CASE("images of other than three channels are padded, cut and flipped alike
     }
 }
 
-TEST_CASE("every place of the piece and both sides come equally often") {
+TEST_CASE("every position of the crop and both orientations are equally frequent") {
     // Of an image of one pixel with a padding of 1, what is cut out is the pixel in one of nine places.
     std::vector<std::uint8_t> wide(3 * 3 * 3, 128);  // 128 becomes 0
     wide[4 * 3] = 255;                               // the middle pixel
@@ -121,7 +121,7 @@ TEST_CASE("every place of the piece and both sides come equally often") {
     CHECK(std::abs(flipped - draws / 2) < 5 * 48);
 }
 
-TEST_CASE("evaluation scales and does nothing else") {
+TEST_CASE("in evaluation images are only scaled") {
     const ImageSet set = random_images(1, 4, 4);
     std::vector<float> to(48);
     ScaledPixels{}(set.sample(0), set.sample_shape(), RandomStream(1, RngDomain::augmentation, 0, 0), to.data());
@@ -130,7 +130,7 @@ TEST_CASE("evaluation scales and does nothing else") {
     CHECK(RandomCropFlip{}.output(Shape{4, 4, 3}) == Shape{4, 4, 3});
 }
 
-TEST_CASE("what cannot be padded is refused") {
+TEST_CASE("images that cannot be padded are rejected") {
     CHECK(message_of<InvalidArgument>([] {
               static_cast<void>(RandomCropFlip{.padding = -1}.output(Shape{4, 4, 3}));
           }) == "the padding must be 0 to 16384 pixels on each side, not -1");

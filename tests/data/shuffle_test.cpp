@@ -43,7 +43,7 @@ TEST_CASE("the order of an epoch is a pure function of seed and epoch") {
     CHECK(one != other_epoch);
 }
 
-TEST_CASE("a look-up does not depend on those before it") {
+TEST_CASE("a look-up does not depend on earlier look-ups") {
     const ShuffledOrder order(10, 9), fresh(10, 9);
     std::vector<SampleOfEpoch> a(7), b(7);
     for (const std::int64_t first : {500LL, 3LL, 28LL, 0LL, 95LL, 3LL}) {
@@ -57,7 +57,7 @@ TEST_CASE("a look-up does not depend on those before it") {
     }
 }
 
-TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever is looked up between") {
+TEST_CASE("the order of the next epoch is the same if it is prepared in advance, for any look-ups in between") {
     for (const std::int64_t size : {1, 2, 3, 50, 101}) {
         for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
             const ShuffledOrder order(size, 9);
@@ -80,7 +80,7 @@ TEST_CASE("what was made ahead of the next epoch is that epoch's order, whatever
     }
 }
 
-TEST_CASE("every sample comes to every place equally often") {
+TEST_CASE("every sample is at every position equally often") {
     constexpr std::size_t size = 5, epochs = 20'000;
     std::vector<std::uint32_t> order(size);
     std::vector<int> count(size * size);
@@ -93,7 +93,7 @@ TEST_CASE("every sample comes to every place equally often") {
     CHECK(chi_squared < 45);  // 16 degrees of freedom: above 45 once in 7,000 seeds, and the seed is fixed
 }
 
-TEST_CASE("threads that look up at once see the same stream") {
+TEST_CASE("threads that look up at the same time see the same stream") {
     // Each thread is in another epoch most of the time, so two kept epochs are never enough.
     constexpr std::size_t size = 500, epochs = 40;
     const ShuffledOrder order(size, 2);
@@ -118,7 +118,7 @@ TEST_CASE("threads that look up at once see the same stream") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("an order of nothing, or a place before the first, is refused") {
+TEST_CASE("an empty order, or a position before the first, is rejected") {
     CHECK(message_of<InvalidArgument>([] { ShuffledOrder(0, 1); }) ==
           "a data set of 0 samples cannot be shuffled: the number of samples must be 1 to 4294967295");
     SampleOfEpoch place;

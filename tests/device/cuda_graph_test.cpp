@@ -50,14 +50,14 @@ TEST_CASE("before anything is captured there is nothing to launch") {
     CHECK_FALSE(several.back().captured());
 }
 
-TEST_CASE("an event that was never recorded has happened, and no bytes are no pinned memory") {
+TEST_CASE("an event that was never recorded has happened, and pinned memory of no bytes is empty") {
     CHECK(impl::StepEvent{}.happened());
     CHECK(impl::StepEvent{}.get() == nullptr);
     CHECK(impl::CudaPinned(0).data() == nullptr);
     CHECK(impl::CudaPinned{}.size() == 0);
 }
 
-TEST_CASE("what is captured runs when it is launched, as often as it is") {
+TEST_CASE("captured work runs once per launch") {
     if (!has_gpu()) return;
     CudaContext context(0, {});
     CudaArena arena(1000, "a test");
@@ -78,7 +78,7 @@ TEST_CASE("what is captured runs when it is launched, as often as it is") {
     CHECK_FALSE(work.captured());
 }
 
-TEST_CASE("what cannot be captured is refused with the reason, and the context works on") {
+TEST_CASE("work that cannot be captured is rejected with the reason, and the context stays usable") {
     if (!has_gpu()) return;
     CudaContext context(0, {});
     CudaArena arena(1000, "a test");
@@ -102,7 +102,7 @@ TEST_CASE("what cannot be captured is refused with the reason, and the context w
     CHECK(first_byte(context, arena) == std::byte{7});
 }
 
-TEST_CASE("an event happens when what was queued before it is done, and pinned memory then has it") {
+TEST_CASE("an event happens when the work that was queued before it is done, and pinned memory then has its result") {
     if (!has_gpu()) return;
     CudaContext context(0, {});
     CudaArena arena(std::size_t{1} << 26, "a test");

@@ -74,7 +74,7 @@ TEST_CASE("a step without constants has no values") {
     CHECK(constants.values().empty());
 }
 
-TEST_CASE("constants that do not fit are refused with the bytes that there are") {
+TEST_CASE("constants that do not fit are rejected with the size of their memory") {
     alignas(16) std::array<std::byte, 48> device{};
     StepConstants constants(device.data(), device.size());
     constants.begin();
@@ -84,7 +84,8 @@ TEST_CASE("constants that do not fit are refused with the bytes that there are")
           "the constants of the optimiser's step need more than their 48 bytes of memory: constant 2 ends at byte 64");
 }
 
-TEST_CASE("a step whose constants are others than the first's is refused, and so is an update that takes others") {
+TEST_CASE(
+    "a step whose constants differ from those of the first is rejected, and so is an update that reads different ones") {
     alignas(16) std::array<std::byte, 128> device{};
     StepConstants constants(device.data(), device.size());
     constants.begin();
@@ -113,7 +114,7 @@ TEST_CASE("a step whose constants are others than the first's is refused, and so
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(constants.take<Five>()); }) == more);
 }
 
-TEST_CASE("a first step that was broken off is not the one that others are compared with") {
+TEST_CASE("a first step that was aborted is not the reference for later steps") {
     alignas(16) std::array<std::byte, 128> device{};
     StepConstants constants(device.data(), device.size());
     constants.begin();
@@ -124,7 +125,7 @@ TEST_CASE("a first step that was broken off is not the one that others are compa
     CHECK(constants.values().size() == 48);
 }
 
-TEST_CASE("an arena without memory refuses the first constant") {
+TEST_CASE("an arena without memory rejects the first constant") {
     StepConstants constants{CudaArena()};
     constants.begin();
     CHECK(message_of<InvalidArgument>([&] { constants.write(1.0F); }) ==

@@ -37,7 +37,7 @@ int driver_version() {
 
 }  // namespace
 
-TEST_CASE("without a driver or a GPU one sentence says so, wherever Cuda is first used") {
+TEST_CASE("without a driver or a GPU the first use of Cuda is an error with a clear message") {
     if (gpus() > 0) return;
     const std::string message = message_of<DeviceError>([] { static_cast<void>(cuda_devices()); });
     if (driver_version() == 0) {
@@ -58,13 +58,13 @@ TEST_CASE("child: a driver whose GPUs are hidden" * doctest::skip()) {
                driver_version() % 1000 / 10, ", but no device (CUDA_VISIBLE_DEVICES may hide them)"));
 }
 
-TEST_CASE("a driver whose GPUs are hidden is told from no driver") {
+TEST_CASE("a driver whose GPUs are hidden is distinguished from a missing driver") {
     const ChildResult child = run_in_child("child: a driver whose GPUs are hidden", {{"CUDA_VISIBLE_DEVICES", ""}});
     INFO(child.output);
     CHECK(child.passed);
 }
 
-TEST_CASE("an ordinal out of range is refused with the GPUs that there are") {
+TEST_CASE("an ordinal out of range is rejected with the number of GPUs") {
     const int count = gpus();
     if (count == 0) return;  // the other sentence, above
     const std::string seen = count == 1 ? std::string("1, GPU 0") : text(count, ", GPUs 0 to ", count - 1);
@@ -74,7 +74,7 @@ TEST_CASE("an ordinal out of range is refused with the GPUs that there are") {
     }
 }
 
-TEST_CASE("a call that fails names the call, the device, and the code's name and meaning") {
+TEST_CASE("the error of a failed call names the call, the device, and the code's name and meaning") {
     CHECK_NOTHROW(impl::check_cuda(cudaSuccess, "cudaMalloc"));
     CHECK(message_of<DeviceError>([] { impl::check_cuda(cudaErrorInvalidValue, "cudaMemcpyAsync"); }) ==
           text("CUDA's cudaMemcpyAsync failed on device ", impl::current_cuda_device(),
@@ -85,7 +85,7 @@ TEST_CASE("a call that fails names the call, the device, and the code's name and
                    " with CUBLAS_STATUS_INVALID_VALUE: "));
 }
 
-TEST_CASE("no bytes are no memory, and need no GPU") {
+TEST_CASE("an arena of no bytes has no memory and needs no GPU") {
     const CudaArena none, empty(0, "nothing");
     CHECK(none.data() == nullptr);
     CHECK(empty.size() == 0);
@@ -93,7 +93,7 @@ TEST_CASE("no bytes are no memory, and need no GPU") {
     CHECK(moved.data() == nullptr);
 }
 
-TEST_CASE("outside a captured step nothing is looked for on the device") {
+TEST_CASE("outside a captured step no scalars are read on the device") {
     const StepScalars none;
     CHECK((none.healthy == nullptr && none.step == nullptr && none.constants == nullptr));
     if (gpus() == 0) return;
@@ -105,7 +105,7 @@ TEST_CASE("outside a captured step nothing is looked for on the device") {
     CHECK(context.step_scalars().step == &step);
 }
 
-TEST_CASE("a thread of a device's own works on it for good") {
+TEST_CASE("a device's own thread stays on its device") {
     if (gpus() < 2) return;
     const CudaContext context(1, {});
     int device = -1;
@@ -118,7 +118,7 @@ TEST_CASE("a thread of a device's own works on it for good") {
     CHECK(device == 0);
 }
 
-TEST_CASE("memory that a GPU does not have is refused with what was needed and what is left") {
+TEST_CASE("a request for more memory than a GPU has is rejected with the needed and the free bytes") {
     if (gpus() == 0) return;
     CHECK(contains(message_of<OutOfMemory>([] { CudaArena(std::size_t{1} << 50, "the activations of device 0"); }),
                    "the activations of device 0 need 1125899.9 GB, and the GPU has "));
@@ -131,7 +131,7 @@ TEST_CASE("the libraries' versions are named, without a GPU too") {
     CHECK(contains(versions, ", cuBLASLt 13."));
 }
 
-TEST_CASE("what the bits of a result depend on is named, and what is switched on") {
+TEST_CASE("the description of the arithmetic names versions and enabled options") {
     const auto names = [](const CudaOptions& options) {
         std::string all;
         Cuda::describe(options, [&](std::string_view name, const std::string& text) {

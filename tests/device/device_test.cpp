@@ -103,7 +103,7 @@ static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(63) == 64 && aligne
 
 }  // namespace
 
-TEST_CASE("a type that is no device is told the first part that it lacks") {
+TEST_CASE("the diagnostic for a type that is not a device names its first missing part") {
     CHECK(diagnostic_of<Complete>().empty());
     CHECK(diagnostic_of<WithoutName>() ==
           "WithoutName is not a device: it lacks `static constexpr std::string_view name`");

@@ -41,7 +41,7 @@ volatile float small = 1e-30F;  // of the file, so that the compiler cannot know
 
 }  // namespace
 
-TEST_CASE("a host device refuses numbers of threads that make no sense") {
+TEST_CASE("a host device rejects impossible numbers of threads") {
     const auto message = [](int threads) {
         return message_of<InvalidArgument>([&] { HostContext(0, {.threads = threads}); });
     };
@@ -58,7 +58,7 @@ TEST_CASE("a context has the ordinal and the threads that it was made with") {
     CHECK(context.stream() != nullptr);
 }
 
-TEST_CASE("a team holds while it lives, and then the caller's number of threads is back") {
+TEST_CASE("a team sets the number of threads during its lifetime, and then restores the caller's") {
     const HostContext context(0, {.threads = 2});
     omp_set_num_threads(3);
     {
@@ -77,14 +77,14 @@ TEST_CASE("making a context leaves the caller's number of threads as it was") {
     omp_set_num_threads(1);
 }
 
-TEST_CASE("a context that is refused leaves the caller's number of threads as it was") {
+TEST_CASE("a rejected context leaves the caller's number of threads as it was") {
     omp_set_num_threads(2);
     CHECK_THROWS(HostContext(0, {.threads = 0}));
     CHECK(omp_get_max_threads() == 2);
     omp_set_num_threads(1);
 }
 
-TEST_CASE("contexts of different sizes live in one process, nested and in turn") {
+TEST_CASE("contexts of different sizes exist in one process, nested and one after another") {
     const HostContext one(0, {.threads = 1}), two(1, {.threads = 2}), four(2, {.threads = 4});
     for (int round = 0; round < 3; ++round) {
         for (const HostContext* context : {&one, &four, &two}) {
@@ -100,7 +100,7 @@ TEST_CASE("contexts of different sizes live in one process, nested and in turn")
     CHECK(region_size() == 4);
 }
 
-TEST_CASE("contexts of different sizes work at the same time in threads of their own") {
+TEST_CASE("contexts of different sizes work at the same time in separate threads") {
     std::vector<int> sizes(3);
     std::vector<std::thread> workers;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -124,7 +124,7 @@ TEST_CASE("child: two threads where OMP_THREAD_LIMIT allows one" * doctest::skip
           "process");
 }
 
-TEST_CASE("a team that the OpenMP runtime cuts short is refused") {
+TEST_CASE("a team that the OpenMP runtime makes smaller is rejected") {
     const ChildResult child =
         run_in_child("child: two threads where OMP_THREAD_LIMIT allows one", {{"OMP_THREAD_LIMIT", "1"}});
     INFO(child.output);
@@ -137,7 +137,7 @@ TEST_CASE("child: four threads where OMP_THREAD_LIMIT allows three" * doctest::s
                    "requested 4 OpenMP threads and got 3"));
 }
 
-TEST_CASE("a team that is cut short by one is refused as well") {
+TEST_CASE("a team that is smaller by one thread is rejected too") {
     const ChildResult child =
         run_in_child("child: four threads where OMP_THREAD_LIMIT allows three", {{"OMP_THREAD_LIMIT", "3"}});
     INFO(child.output);
@@ -193,13 +193,13 @@ TEST_CASE("a moved arena keeps its memory, and the one it came from is empty") {
     CHECK(second.data() == nullptr);  // NOLINT
 }
 
-TEST_CASE("memory that no system has is refused with a sentence that says what it was for") {
+TEST_CASE("a request for more memory than any system has is rejected, and the message names its purpose") {
     CHECK(message_of<OutOfMemory>([] { HostArena(std::size_t{1} << 60, "the activations of device 0"); }) ==
           "the activations of device 0 need 1152921504.6 GB, which could not be allocated");
     CHECK_THROWS_AS(HostArena(~std::size_t{0}, "x"), OutOfMemory);
 }
 
-TEST_CASE("available memory is a figure between a megabyte and what the machine has") {
+TEST_CASE("available memory is between a megabyte and the machine's memory") {
     const std::size_t available = Host::available_memory();
     const std::size_t total =
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -207,7 +207,7 @@ TEST_CASE("available memory is a figure between a megabyte and what the machine 
     CHECK(available <= total);
 }
 
-TEST_CASE("a number is read from a file of the system, or the fallback where there is none") {
+TEST_CASE("a number is read from a file of the system, or is the fallback where there is no file") {
     CHECK(impl::number_in_file("/proc/meminfo", "MemTotal:", 7) > 1000);
     CHECK(impl::number_in_file("/proc/meminfo", "NoSuchKey:", 7) == 7);
     CHECK(impl::number_in_file("/no/such/file", "", 7) == 7);
@@ -225,7 +225,7 @@ TEST_CASE("copies between the host and its device carry every byte") {
     CHECK_NOTHROW(Host::copy_to_host(context, nullptr, HostArena().data(), 0));
 }
 
-TEST_CASE("what the bits of a result depend on can be asked for") {
+TEST_CASE("the description of the arithmetic can be queried") {
     CHECK(Host::library_version().substr(0, 2) == "3.");
     CHECK_FALSE(Host::library_isa().empty());
     int properties = 0;
@@ -238,7 +238,7 @@ TEST_CASE("what the bits of a result depend on can be asked for") {
     CHECK(properties == 4);
 }
 
-TEST_CASE("oneDNN's refusals become sentences with the call and its status") {
+TEST_CASE("oneDNN's errors become exceptions with the call and its status") {
     CHECK(message_of<DeviceError>([] { impl::check_dnnl(dnnl_out_of_memory, "dnnl_primitive_create"); }) ==
           "oneDNN's dnnl_primitive_create failed: out_of_memory");
     CHECK_NOTHROW(impl::check_dnnl(dnnl_success, "dnnl_primitive_create"));

@@ -21,7 +21,7 @@ const std::string head = "cupola plan choices 1\n";
 
 }  // namespace
 
-TEST_CASE("choices come back from their text, sorted by key") {
+TEST_CASE("choices are read back from their text, sorted by key") {
     PlanChoices choices;
     CHECK(choices.to_text() == head);
     choices.set("b, of two words: 1 x 2", {7, {{2, 3}, {18, -1}}});
@@ -38,7 +38,7 @@ TEST_CASE("choices come back from their text, sorted by key") {
     CHECK(choices.size() == 2);
 }
 
-TEST_CASE("a text that is none is refused with its name and line") {
+TEST_CASE("an invalid text is rejected with its name and line") {
     CHECK(refusal("") == "plans.txt is empty");
     CHECK(refusal("cupola plan choices 2\n") == "plans.txt does not begin with \"cupola plan choices 1\"");
     CHECK(refusal(head + "a\t1\nb\t2") == "plans.txt is truncated in line 3");

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-TEST_CASE("a wait ends with the question that is answered yes, and asks no more") {
+TEST_CASE("a wait ends when its condition is true, and does not evaluate it again") {
     for (const int turns : {1, 2, 999, 1000, 1001, 1010}) {
         int asked = 0;
         impl::wait_until([&] { return ++asked == turns; }, 3600, "never");
@@ -18,7 +18,7 @@ TEST_CASE("a wait ends with the question that is answered yes, and asks no more"
     }
 }
 
-TEST_CASE("a wait for what never happens ends after its seconds with the parts of its message") {
+TEST_CASE("a wait for a condition that stays false ends at its timeout with its message") {
     int asked = 0;
     const auto never = [&] {
         ++asked;
@@ -29,7 +29,7 @@ TEST_CASE("a wait for what never happens ends after its seconds with the parts o
     CHECK(asked > 1);
 }
 
-TEST_CASE("what a question throws comes out of the wait") {
+TEST_CASE("an exception of the condition is thrown by the wait") {
     const auto fails = []() -> bool { throw InvalidArgument("a question"); };
     CHECK(message_of<InvalidArgument>([&] { impl::wait_until(fails, 1, "never"); }) == "a question");
 }

@@ -61,7 +61,7 @@ TEST_CASE("names are UTF-8 in every kind of archive, whatever the locale of the 
     setlocale(LC_ALL, before.c_str());
 }
 
-TEST_CASE("an archive with a control character in a name is refused, so that a sentence stays one line") {
+TEST_CASE("an archive with a control character in a name is rejected, so that the message stays one line") {
     const TemporaryFolder folder;
     for (const char* name : {"train/cat/a\nb.jpg", "train/c\x1b[2Jat/a.jpg", "train/\x7f/a.jpg"}) {
         write_archive(folder.path("a.tar"), std::map<std::string, Bytes>{{name, jpeg(8, 6, 1, 2, 3)}}, Packing::tar);
@@ -70,7 +70,7 @@ TEST_CASE("an archive with a control character in a name is refused, so that a s
     }
 }
 
-TEST_CASE("an archive with a name beyond all measure is refused with its length") {
+TEST_CASE("an archive with a very long name is rejected with its length") {
     const TemporaryFolder folder;
     const std::string name = "train/" + std::string(200, 'a') + "/" + std::string(813, 'b') + ".jpg";
     for (const bool longer : {false, true}) {
@@ -83,7 +83,7 @@ TEST_CASE("an archive with a name beyond all measure is refused with its length"
     }
 }
 
-TEST_CASE("what libarchive says of a damaged archive is one line") {
+TEST_CASE("libarchive's message about a damaged archive becomes one line") {
     const TemporaryFolder folder;
     const std::map<std::string, Bytes> files{{"train/cat/a.jpg", jpeg(8, 6, 1, 2, 3)}};
     write_archive(folder.path("a.zip"), files, Packing::zip);

@@ -42,7 +42,7 @@ TEST_CASE("a progressive JPEG of a usual number of scans is read") {
     CHECK(pixels == std::vector<std::uint8_t>(16 * 16 * 3, 200));
 }
 
-TEST_CASE("a progressive JPEG of so many scans that it could take hours is refused") {
+TEST_CASE("a progressive JPEG of so many scans that it could take hours is rejected") {
     const std::vector<std::uint8_t> bytes = progressive(16, 40);
     const impl::ImageSize size = impl::jpeg_size("a.jpg", bytes);
     std::vector<std::uint8_t> pixels(16 * 16 * 3);

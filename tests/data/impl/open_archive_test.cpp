@@ -54,7 +54,7 @@ constexpr std::uint64_t mebibyte = 1 << 20;
 
 }  // namespace
 
-TEST_CASE("a dictionary larger than the limit is refused before it is allocated") {
+TEST_CASE("a dictionary larger than the limit is rejected before it is allocated") {
     const TemporaryFolder folder;
     const std::string a = folder.write("a", packed_tar(folder, [](archive* handle) { xz(handle, "9"); }));
     CHECK(impl::XzWalk(a).largest_dictionary() == 64 * mebibyte);
@@ -93,7 +93,7 @@ TEST_CASE("the dictionary of every stream of an xz file counts") {
     }
 }
 
-TEST_CASE("what is passed over in an archive counts as unpacked") {
+TEST_CASE("skipped files of an archive count as unpacked") {
     const TemporaryFolder folder;
     const auto gzip = [](archive* handle) { archive_write_add_filter_gzip(handle); };
     const std::string path = folder.write("a", packed_tar(folder, gzip, 8'000'000));
@@ -103,7 +103,7 @@ TEST_CASE("what is passed over in an archive counts as unpacked") {
     CHECK(refusal(path, {.files = 1, .total_bytes = 9'000'000}) == "(no exception)");
 }
 
-TEST_CASE("an archive that is packed twice is unpacked once, and so refused") {
+TEST_CASE("an archive that is compressed twice is unpacked once, and so rejected") {
     const TemporaryFolder folder;
     const auto twice = [](archive* handle) {
         archive_write_add_filter_gzip(handle);
@@ -112,7 +112,7 @@ TEST_CASE("an archive that is packed twice is unpacked once, and so refused") {
     CHECK(contains(refusal(folder.write("a", packed_tar(folder, twice))), "a is truncated or is not an archive: "));
 }
 
-TEST_CASE("a zip that is packed by another method than deflate is refused") {
+TEST_CASE("a zip archive with another method than deflate is rejected") {
     const TemporaryFolder folder;
     const std::map<std::string, Bytes> files{{"train/cat/a.jpg", jpeg(8, 6, 1, 2, 3)}};
     write_archive(folder.path("a.zip"), files, Packing::zip);

@@ -52,14 +52,14 @@ const std::vector<std::uint8_t> six{255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30,
 
 }  // namespace
 
-TEST_CASE("colours come as they were written, and grey by the weights of a JPEG") {
+TEST_CASE("colours are read as written, and grey is computed with the weights of JPEG") {
     const Bytes bytes = png(2, 3, PNG_FORMAT_RGB, six);
     CHECK(impl::png_size("a.png", bytes) == impl::ImageSize{2, 3});
     CHECK(decoded(bytes, 3) == std::vector<int>(six.begin(), six.end()));
     CHECK(decoded(bytes, 1) == std::vector<int>{76, 150, 29, 18, 200, 2});
 }
 
-TEST_CASE("every grey is kept, as grey and as colour") {
+TEST_CASE("every grey value is kept, as grey and as colour") {
     std::vector<std::uint8_t> shades(256);
     for (std::size_t i = 0; i < shades.size(); ++i) shades[i] = static_cast<std::uint8_t>(i);
     const Bytes bytes = png(16, 16, PNG_FORMAT_GRAY, shades);
@@ -68,14 +68,14 @@ TEST_CASE("every grey is kept, as grey and as colour") {
     for (std::size_t i = 0; i < colours.size(); ++i) CHECK(colours[i] == static_cast<int>(i / 3));
 }
 
-TEST_CASE("transparency is left out, and a palette's colours are looked up") {
+TEST_CASE("transparency is dropped, and the colours of a palette are looked up") {
     CHECK(decoded(png<std::uint8_t>(1, 2, PNG_FORMAT_RGBA, {9, 8, 7, 0, 1, 2, 3, 255}), 3) ==
           std::vector<int>{9, 8, 7, 1, 2, 3});
     CHECK(decoded(png<std::uint8_t>(1, 3, PNG_FORMAT_RGB_COLORMAP, {1, 0, 1}, {5, 6, 7, 100, 50, 25}), 3) ==
           std::vector<int>{100, 50, 25, 5, 6, 7, 100, 50, 25});
 }
 
-TEST_CASE("a PNG that is cut short anywhere, or is none, is refused by its name") {
+TEST_CASE("a PNG that is truncated anywhere, or is not a PNG, is rejected by its name") {
     const Bytes whole = png(2, 3, PNG_FORMAT_RGB, six);
     for (std::size_t length = 0; length < whole.size() - 12; ++length) {  // the last chunk says that it is the last
         CAPTURE(length);
@@ -92,7 +92,7 @@ TEST_CASE("a PNG that is cut short anywhere, or is none, is refused by its name"
     CHECK(refusal({}).starts_with("a.png is not a readable PNG image: "));
 }
 
-TEST_CASE("a PNG with a colour profile that is none is read: only the pixels count") {
+TEST_CASE("a PNG with an invalid colour profile is read: only its pixels matter") {
     Bytes bytes = png(2, 3, PNG_FORMAT_RGB, six);
     const Bytes profile{0x00, 0x00, 0x00, 0x0B, 0x69, 0x43, 0x43, 0x50, 0x78, 0x00, 0x00, 0x6E,
                         0x6F, 0x6E, 0x73, 0x65, 0x6E, 0x73, 0x65, 0xE5, 0xF2, 0xB3, 0xD7};
@@ -101,7 +101,7 @@ TEST_CASE("a PNG with a colour profile that is none is read: only the pixels cou
     CHECK(decoded(bytes, 3) == std::vector<int>(six.begin(), six.end()));
 }
 
-TEST_CASE("a folder may hold PNG and JPEG images, whatever their names' endings say, in grey too") {
+TEST_CASE("a folder may contain PNG and JPEG images with any of the endings, also in grey") {
     const TemporaryFolder folder;
     auto files = small_image_folder();
     const std::vector<std::uint8_t> grey(48, 77);
