@@ -170,7 +170,7 @@ TEST_CASE("cuDNN's descriptors lack attributes until they are set, and cannot be
     CHECK(get(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_INT64, 1) == CUDNN_STATUS_BAD_PARAM);
 }
 
-TEST_CASE("cuDNN refuses tensors and convolutions whose figures are out of range") {
+TEST_CASE("cuDNN rejects tensors and convolutions whose numbers are out of range") {
     CHECK(tensor_of(0, {2, 3, 4, -5}, {60, 1, 15, 3}).finalize() == CUDNN_STATUS_BAD_PARAM);
     CHECK(tensor_of(0, {2, 3, 4, 5}, {-60, 1, 15, 3}).finalize() == CUDNN_STATUS_BAD_PARAM);
     CHECK(tensor_of(0, {2, 3, 4, 0}, {60, 1, 15, 3}).finalize() == CUDNN_STATUS_SUCCESS);
@@ -184,7 +184,7 @@ TEST_CASE("cuDNN refuses tensors and convolutions whose figures are out of range
     CHECK(convolution_of({1, 1}, {1, 1}, {0, 1}).finalize() == CUDNN_STATUS_BAD_PARAM);
 }
 
-TEST_CASE("cuDNN refuses an operation that lacks a part, or whose parts do not fit together") {
+TEST_CASE("cuDNN rejects an operation that lacks a part, or whose parts do not fit together") {
     const Descriptor convolution = same_convolution(), x = channels_last(0, x_extents), w = channels_last(1, w_extents),
                      y = channels_last(2, y_extents), unfinished = tensor_of(0, x_extents, {192, 1, 24, 3});
     CHECK(forward_of(&convolution, unfinished, w, y).finalize() == CUDNN_STATUS_BAD_PARAM);
@@ -198,7 +198,7 @@ TEST_CASE("cuDNN refuses an operation that lacks a part, or whose parts do not f
     CHECK(Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).finalize() == CUDNN_STATUS_BAD_PARAM);
 }
 
-TEST_CASE("cuDNN reads a description of a device, and says what it lacks") {
+TEST_CASE("cuDNN reads a description of a device, and names a missing property") {
     CHECK(device_of("{}").finalize() == CUDNN_STATUS_BAD_PARAM);
     CHECK(last_words() == "!json_object.HasMember(\"maxGridSize\")");
     CHECK(device_of("not JSON").finalize() == CUDNN_STATUS_BAD_PARAM);
@@ -206,7 +206,7 @@ TEST_CASE("cuDNN reads a description of a device, and says what it lacks") {
     static_cast<void>(described_device());
 }
 
-TEST_CASE("cuDNN's heuristics, engines and plans want what they are for") {
+TEST_CASE("cuDNN's heuristics, engines and plans require their descriptors") {
     CHECK(Descriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR).finalize() == CUDNN_STATUS_BAD_PARAM);
     Descriptor ranked = heuristics();
     std::int64_t count = 0;
@@ -267,7 +267,7 @@ TEST_CASE("cuDNN's heuristics, engines and plans want what they are for") {
     CHECK(cudnnDestroy(nullptr) == CUDNN_STATUS_SUCCESS);
 }
 
-TEST_CASE("cuDNN and cuBLASLt have words for their statuses, and versions") {
+TEST_CASE("cuDNN and cuBLASLt have texts for their statuses, and versions") {
     CHECK(std::string(cudnnGetErrorString(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER)) ==
           "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER");
     CHECK(std::string(cudnnGetErrorString(CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH)) ==
@@ -280,7 +280,7 @@ TEST_CASE("cuDNN and cuBLASLt have words for their statuses, and versions") {
     CHECK(cublasLtGetVersion() / 10000 == 13);
 }
 
-TEST_CASE("cuBLASLt takes attributes of their own size alone") {
+TEST_CASE("cuBLASLt accepts an attribute only with its own size") {
     cublasLtMatmulDesc_t description = nullptr;
     REQUIRE(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
     const std::int64_t value = 1;

@@ -130,7 +130,7 @@ TEST_CASE("every direction of the tutorial network's convolutions has a precompi
     CHECK(plans == 48);
 }
 
-TEST_CASE("a deterministic choice passes over the engines that are not, where cuDNN ranks one of them first") {
+TEST_CASE("a deterministic choice skips engines that are not deterministic, even if cuDNN ranks one of them first") {
     const ConvolutionProblem problem = tutorial(ElementType::float32)[1];
     const ChosenPlan any =
         impl::plan_convolution(described(), problem, impl::convolution_rules(ElementType::float32, false, false));
@@ -144,7 +144,7 @@ TEST_CASE("a deterministic choice passes over the engines that are not, where cu
     CHECK(any.choice.engine != same_bits.choice.engine);
 }
 
-TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks first") {
+TEST_CASE("a choice that was stored as text is used again, whatever cuDNN ranks first") {
     for (const ElementType element : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
         const impl::EngineRules rules = impl::convolution_rules(element, true, false);
         PlanChoices kept;
@@ -184,7 +184,8 @@ TEST_CASE("a choice that was kept as text is taken again, whatever cuDNN ranks f
     }
 }
 
-TEST_CASE("a choice that cuDNN does not have or the rules do not allow is replaced by the first that both do") {
+TEST_CASE(
+    "a choice that cuDNN does not offer or the rules forbid is replaced by the first that is offered and allowed") {
     const ConvolutionProblem problem = tutorial(ElementType::float32)[0];
     const impl::EngineRules tf32 = impl::convolution_rules(ElementType::float32, true, false);
     const impl::EngineRules float32 = impl::convolution_rules(ElementType::float32, false, false);
@@ -239,7 +240,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("without an engine, the error names the convolution and what was passed over") {
+TEST_CASE("without an engine, the error names the convolution and the skipped engines") {
     ConvolutionProblem problem = tutorial(ElementType::bfloat16)[0];
     problem.shape.bias = false;  // cuDNN has no precompiled engine with a ReLU and no bias
     const std::string shape = "128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1, padding 2 2 2 2";
@@ -274,7 +275,7 @@ TEST_CASE("without an engine, the error names the convolution and what was passe
         "compiled at run time, 5 for the workspace that they need, 6 that cuDNN then refused (why)");
 }
 
-TEST_CASE("a description that lacks a property is refused, and one of another GPU leads to other engines") {
+TEST_CASE("a description that lacks a property is rejected, and one of another GPU leads to other engines") {
     CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("{}")); }), "maxGridSize"));
     CHECK(contains(message_of<DeviceError>([] { static_cast<void>(impl::cudnn_device("not JSON")); }),
                    "cuDNN's cudnnBackend"));

@@ -201,7 +201,7 @@ TEST_CASE("a GPU's samples are right for one pixel, for rows longer and shorter 
                    1);
 }
 
-TEST_CASE("a batch of more samples than a launch carries is made by several") {
+TEST_CASE("a batch with more samples than a launch can carry is made by several launches") {
     const ImageSet images = random_images(2000, 4, 5);
     for (const std::int64_t size : {895, 896, 897, 1793}) {
         check_training(images, TutorialAugmentation{.height = 3, .width = 3},
@@ -209,7 +209,7 @@ TEST_CASE("a batch of more samples than a launch carries is made by several") {
     }
 }
 
-TEST_CASE("a GPU's batch does not depend on which were asked for before") {
+TEST_CASE("a GPU's batch does not depend on earlier requests") {
     const ImageSet images = random_images(50, 8, 8);
     const TutorialAugmentation augment{.height = 6, .width = 6};
     const BatchOptions options{.batch_size = 8, .replicas = 2, .seed = 3};
@@ -224,7 +224,7 @@ TEST_CASE("a GPU's batch does not depend on which were asked for before") {
     }
 }
 
-TEST_CASE("a GPU's evaluation sees each sample once, in order, the last batch smaller") {
+TEST_CASE("a GPU's evaluation uses each sample once, in order, with a smaller last batch") {
     const ImageSet images = random_images(23, 12, 11);
     for (const std::int64_t size : {1, 5, 23, 100}) {
         check_evaluation(images, CenterCrop{.height = 8, .width = 6}, size);
@@ -233,7 +233,7 @@ TEST_CASE("a GPU's evaluation sees each sample once, in order, the last batch sm
     check_evaluation(random_images(2000, 3, 3), CenterCrop{.height = 3, .width = 3}, 1000);
 }
 
-TEST_CASE("what a GPU's batches cannot be made of is refused") {
+TEST_CASE("images and options that GPU batches do not support are rejected") {
     const ImageSet images = random_images(10, 8, 8);
     const TutorialAugmentation augment{.height = 6, .width = 6};
     const auto refusal = [&](BatchOptions options) {
@@ -314,7 +314,7 @@ void check_uploader(Source& source, const Expected& expected, const PinnedUpload
 
 }  // namespace
 
-TEST_CASE("batches that workers make, or the calling thread, are handed to a GPU as they are") {
+TEST_CASE("batches of workers, or of the calling thread, are copied to a GPU unchanged") {
     const ImageSet images = random_images(60, 8, 8);
     const TutorialAugmentation augment{.height = 6, .width = 6};
     const BatchOptions options{.batch_size = 7, .replicas = 2, .seed = 3};
@@ -329,7 +329,7 @@ TEST_CASE("batches that workers make, or the calling thread, are handed to a GPU
     }
 }
 
-TEST_CASE("samples in the host's memory are handed to a GPU") {
+TEST_CASE("samples in host memory are copied to a GPU") {
     std::vector<float> samples(30 * 5);
     std::vector<std::int32_t> labels(30);
     for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<float>(i) / 7;
@@ -340,7 +340,7 @@ TEST_CASE("samples in the host's memory are handed to a GPU") {
     check_uploader(batches, TrainingBatches(data, IdentityTransform{}, options), {}, 0, 10);
 }
 
-TEST_CASE("batches that cannot be handed over are refused") {
+TEST_CASE("batches that cannot be copied are rejected") {
     const ImageSet images = random_images(60, 8, 8);
     TrainingBatches source(images, CenterCrop{.height = 6, .width = 6}, {.batch_size = 7});
     using Batches = PinnedUploader<decltype(source)>;
@@ -371,7 +371,7 @@ TEST_CASE("batches that cannot be handed over are refused") {
 }
 
 #ifndef __CUDACC__
-TEST_CASE("each GPU has the images once, and what is made stays within its memory") {
+TEST_CASE("each GPU has the images once, and batches stay within its memory") {
     const int before = emulator::overruns();
     {
         const ImageSet images = random_images(40, 8, 8);

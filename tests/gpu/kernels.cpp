@@ -205,7 +205,7 @@ TEST_CASE_TEMPLATE("the padded shortcut computes what Host does", T, float, BFlo
     }
 }
 
-TEST_CASE_TEMPLATE("a maximum over windows of more than 15 keeps its place", T, float, BFloat16, Float16) {
+TEST_CASE_TEMPLATE("a maximum over windows of more than 15 elements keeps its position", T, float, BFloat16, Float16) {
     CudaContext cuda(0, {});
     for (const std::int64_t channels : {8, 3}) {
         for (const bool mask : {false, true}) {
@@ -269,7 +269,7 @@ Floats stepped(typename D::Context& context, const O& optimizer, const Floats& g
 
 }  // namespace
 
-TEST_CASE("each optimiser's formula agrees with Host's, and leaves what is beside its parameters") {
+TEST_CASE("each optimiser's formula agrees with Host's, and writes nothing beside its parameters") {
     HostContext host(0, {.threads = 1});
     CudaContext cuda(0, {});
     const auto agree = [&](const char* name, const auto& optimizer) {
@@ -318,7 +318,7 @@ TEST_CASE("each optimiser's formula agrees with Host's, and leaves what is besid
     CHECK(distance(average, expected) < 1e-6);
 }
 
-TEST_CASE("a parameter of zeros, or a gradient of zeros, is trusted as it is") {
+TEST_CASE("a parameter of zeros, or a gradient of zeros, has a trust ratio of 1") {
     HostContext host(0, {.threads = 1});
     CudaContext cuda(0, {});
     const auto check = [&](const auto& optimizer) {

@@ -43,7 +43,7 @@ constexpr std::size_t starts[] = {0, 1};
 
 }  // namespace
 
-TEST_CASE("a batch is taken bit for bit, and none once the training is not healthy") {
+TEST_CASE("a batch is copied bit for bit, and no batch once the training is not healthy") {
     CudaContext cuda(0, {});
     for (const auto& [size, features] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {4, 8}, {5, 1001}}) {
         for (const std::size_t start : starts) {
@@ -118,7 +118,7 @@ TEST_CASE("a weighted sum adds the rows in their order, and one of weight 1 keep
           "a sum on Cuda takes at most 64 rows and one weight per row, not 65 rows and 65 weights");
 }
 
-TEST_CASE("the mean divides by the samples, keeps the bits where that is one, and sees what is not finite") {
+TEST_CASE("the mean divides by the samples, keeps the bits for a divisor of one, and detects non-finite values") {
     CudaContext cuda(0, {});
     const float infinity = std::numeric_limits<float>::infinity();
     for (const std::int64_t count : {1, 3, 4, 7, 1003}) {
@@ -226,7 +226,7 @@ TEST_CASE("numbers and constants travel by value, and a report is published whol
     }
 }
 
-TEST_CASE("an update whose step is captured has the bits of one that is not, and does nothing when it may not") {
+TEST_CASE("an update of a captured step has the bits of one that is not captured, and does nothing if it must not") {
     CudaContext cuda(0, {});
     const std::vector<Segment> segments{{0, 33, 0.25, 2}, {48, 17, 0.0, 1}, {80, 1, 0.0, 1}};
     const std::int64_t elements = 96;
@@ -334,8 +334,7 @@ TEST_CASE("a norm that stays on the device clips as Host's does") {
     CHECK(std::isnan(result[5]));  // and is not hidden
 }
 
-TEST_CASE_TEMPLATE("dropout reads the step's number on the device where a captured step has it there", T, float,
-                   BFloat16) {
+TEST_CASE_TEMPLATE("dropout reads the step number on the device in a captured step", T, float, BFloat16) {
     CudaContext cuda(0, {});
     for (const std::int64_t features : {8, 7}) {
         const Shape shape{1, 1, features};

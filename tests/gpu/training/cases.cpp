@@ -140,7 +140,7 @@ TEST_CASE("steps that begin with Host's parameters have Host's loss, gradient an
     CHECK(same(run_on_cuda(run), ours));
 }
 
-TEST_CASE("what looks into a step, or for what is not finite, takes a batch that has samples") {
+TEST_CASE("inspection and the search for non-finite values use a batch that has samples") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         CAPTURE(devices);
@@ -216,7 +216,7 @@ TEST_CASE("a short batch, and a replica without samples") {
     }
 }
 
-TEST_CASE("batches that are added up") {
+TEST_CASE("gradients are accumulated over batches") {
     check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2}, 1e-4, 1e-3);
     check_against_host({.replicas = 2,
                         .devices = std::min(2, gpus()),
@@ -238,7 +238,7 @@ TEST_CASE("batches that are added up") {
                        1e-4, 1e-3);
 }
 
-TEST_CASE("batches may be written again two steps later") {
+TEST_CASE("batches may be overwritten two steps later") {
     check_against_host({.max_in_flight = 2, .places = 2}, 1e-4, 1e-3);
     check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2, .places = 4}, 1e-4, 1e-3);
 }
@@ -346,7 +346,7 @@ TEST_CASE("a network in half, on one GPU and on several") {
     CHECK(same(two, one));
 }
 
-TEST_CASE("a training that is copied out in the middle goes on as if it had not been") {
+TEST_CASE("a training whose state is saved in the middle continues unchanged") {
     Run run{.replicas = 2, .devices = std::min(2, gpus()), .momentum = 0.9, .moving_average = 0.9, .max_in_flight = 2};
     const Result through = run_on_cuda(run);
     run.moved_after = 5;
@@ -362,7 +362,7 @@ TEST_CASE("a training that is copied out in the middle goes on as if it had not 
 }
 
 TEST_CASE(
-    "a NaN in a batch is named with its step, layer and replica, at most two steps later, and has changed nothing") {
+    "a NaN in a batch is reported with its step, layer and replica, at most two steps later, and has changed nothing") {
     struct Case {
         int replica;
         std::int64_t max_in_flight, step;
@@ -435,7 +435,7 @@ TEST_CASE("a NaN in a batch does not reach the running statistics") {
     CHECK(same(ours, well));
 }
 
-TEST_CASE("a loss that is no number is named, whatever its gradient is, and has changed nothing") {
+TEST_CASE("a NaN loss is reported, whatever its gradient is, and has changed nothing") {
     for (const std::int64_t max_in_flight : {0, 2}) {
         Run run{.rule = Rule::ruinous,
                 .replicas = 2,
@@ -453,7 +453,7 @@ TEST_CASE("a loss that is no number is named, whatever its gradient is, and has 
     }
 }
 
-TEST_CASE("an update that leaves a parameter that is not finite is found by the check, and named") {
+TEST_CASE("an update that makes a parameter non-finite is found and reported by the check") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         for (const std::int64_t max_in_flight : {0, 2}) {
@@ -474,7 +474,7 @@ TEST_CASE("an update that leaves a parameter that is not finite is found by the 
     }
 }
 
-TEST_CASE("a label that is no class is named, and has changed nothing") {
+TEST_CASE("a label that is not a class is reported, and has changed nothing") {
     for (const std::int64_t max_in_flight : {0, 2}) {
         Run run{.replicas = 2, .steps = 6};
         const Result well = run_on_cuda(run);
@@ -488,7 +488,8 @@ TEST_CASE("a label that is no class is named, and has changed nothing") {
     }
 }
 
-TEST_CASE("what a batch throws, and one of a size without a plan, comes out at once, and has changed nothing") {
+TEST_CASE(
+    "an exception of a batch source, and a batch size without a plan, is reported at once, and has changed nothing") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         const Run good{.replicas = 3, .devices = devices, .steps = 6, .momentum = 0.9};
@@ -516,7 +517,7 @@ TEST_CASE("what a batch throws, and one of a size without a plan, comes out at o
     CHECK(run_on_host(run).error == "step 3 has no samples on any replica");
 }
 
-TEST_CASE("GPUs whose parameters part are found, and named with the step") {
+TEST_CASE("GPUs whose parameters differ are found, and reported with the step") {
     if (gpus() < 2) return;
     for (const std::int64_t max_in_flight : {0, 2}) {
         const Result ours = run_on_cuda({.rule = Rule::faulty,
@@ -530,7 +531,7 @@ TEST_CASE("GPUs whose parameters part are found, and named with the step") {
     }
 }
 
-TEST_CASE("what is captured computes the bits that it computes uncaptured") {
+TEST_CASE("a captured step computes the same bits as one that is not captured") {
     const Restored restored;
     for (const Model model : {Model::convolutions, Model::normalized}) {
         Run run{.model = model,
@@ -560,7 +561,7 @@ TEST_CASE("what is captured computes the bits that it computes uncaptured") {
     }
 }
 
-TEST_CASE("fit() reports every step in its order, and the training stands where a callback asks for it") {
+TEST_CASE("fit() reports every step in order, and a callback can synchronize the training") {
     for (const int devices : {1, 2}) {
         if (devices > gpus()) continue;
         Run run{.replicas = 2, .devices = devices, .momentum = 0.9, .places = 2, .inspects = true};
@@ -586,7 +587,7 @@ TEST_CASE("fit() reports every step in its order, and the training stands where 
     }
 }
 
-TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a step came to nothing") {
+TEST_CASE("fit() ends early: when a callback stops it, when it throws, and when a step fails") {
     const Run good{.replicas = 2, .momentum = 0.9, .synchronize_every = 100};
     const Result well = fit_on_cuda(good);
     REQUIRE(well.error == "");
@@ -623,7 +624,7 @@ TEST_CASE("fit() ends early: when a callback says so, when it throws, and when a
     CHECK(same_bits(poisoned.parameters, fit_on_cuda(shorter).parameters));
 }
 
-TEST_CASE("however far a GPU is behind, the bits are the same") {
+TEST_CASE("the bits are the same however far a GPU is behind") {
     const Restored restored;
     // More steps than three times those in flight.
     Run run{
@@ -639,7 +640,7 @@ TEST_CASE("however far a GPU is behind, the bits are the same") {
     }
 }
 
-TEST_CASE("a GPU that fails in a step ends the training with its error, and hangs nobody") {
+TEST_CASE("a GPU that fails in a step ends the training with its error, and no thread hangs") {
     if (!emulated()) return;
     const Restored restored;
     for (const Average average : {Average::concat_mean, Average::nccl}) {

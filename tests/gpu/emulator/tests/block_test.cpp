@@ -169,7 +169,7 @@ TEST_CASE("each thread of each block runs once, with its indices") {
     }
 }
 
-TEST_CASE("a barrier lets no thread on before all have come, and without it some are too early") {
+TEST_CASE("a barrier blocks each thread until all have arrived, and without it some are too early") {
     std::vector<int> expected(128);
     std::iota(expected.rbegin(), expected.rend(), 0);
     for (int i = 0; i < 20; ++i) {
@@ -198,8 +198,8 @@ TEST_CASE("a warp may run far ahead of the others") {
     CHECK(wrong > 5);
 }
 
-TEST_CASE_TEMPLATE("shuffles give each lane the value of the lane that it names", V, int, unsigned, float, double,
-                   long long, std::uint64_t) {
+TEST_CASE_TEMPLATE("shuffles give each lane the value of the selected lane", V, int, unsigned, float, double, long long,
+                   std::uint64_t) {
     constexpr int threads = 96;
     std::vector<V> values(threads * 5);
     CHECK(run(&shuffles<V>, 1, threads, values.data()) == cudaSuccess);
@@ -217,7 +217,7 @@ TEST_CASE_TEMPLATE("shuffles give each lane the value of the lane that it names"
     }
 }
 
-TEST_CASE("votes are of a warp") {
+TEST_CASE("votes are per warp") {
     std::vector<unsigned> values(64 * 3);
     CHECK(run(&votes, 1, 64, values.data()) == cudaSuccess);
     for (std::size_t t = 0; t < 64; ++t) {
@@ -240,7 +240,7 @@ TEST_CASE("atomic operations count every thread") {
     CHECK(taken[1] == 0xFFFF'FFFFU);
 }
 
-TEST_CASE("threads come in an order of chance, which the seed repeats") {
+TEST_CASE("threads run in a random order, which the seed reproduces") {
     const auto one = [](std::uint64_t seed) {
         emulator::set_seed(seed);
         std::vector<int> result(64);
@@ -267,7 +267,7 @@ TEST_CASE("a barrier that not all threads reach is a failure, which names kernel
     CHECK(contains(failure_of(&two_barriers, 1, 4), "waits at the barrier of block_test.cpp:"));
 }
 
-TEST_CASE("a warp that diverges is a failure, which names the lane that does not come") {
+TEST_CASE("a warp that diverges is a failure, which names the missing lane") {
     int there = 0;
     const std::string missing = failure_of(&lane_missing, 1, 32, &there);
     CHECK(contains(missing, "the kernel emulated_kernels::lane_missing(int*), block (0, 0, 0): a warp diverges: "));
@@ -278,11 +278,11 @@ TEST_CASE("a warp that diverges is a failure, which names the lane that does not
     CHECK(contains(failure_of(&not_in_its_mask, 1, 32, &there), "is not in the mask that it names"));
 }
 
-TEST_CASE("what a kernel throws is a failure") {
+TEST_CASE("an exception of a kernel is a failure") {
     CHECK(contains(failure_of(&throws, 1, 32), "thread (2, 0, 0): it threw: no such thing"));
 }
 
-TEST_CASE("a launch of no thread, or of too many, is refused") {
+TEST_CASE("a launch of no thread, or of too many, is rejected") {
     for (const auto& [grid, block] : {std::pair{dim3(0), dim3(1)}, std::pair{dim3(1), dim3(0)},
                                       std::pair{dim3(1), dim3(1025)}, std::pair{dim3(1, 65536), dim3(1)}}) {
         CHECK(start(&some_at_barrier, grid, block) == cudaErrorInvalidConfiguration);

@@ -270,7 +270,7 @@ TEST_CASE("the emulator's cuBLASLt does nothing at the call, and once for each l
     cupola::emulator::set_eager(true);
 }
 
-TEST_CASE("the emulator's cuBLASLt refuses what does not fit together, and what it has no algorithm for") {
+TEST_CASE("the emulator's cuBLASLt rejects what does not fit together, and what it has no algorithm for") {
     const Case good{.m = 8, .n = 4, .k = 16, .epilogue = CUBLASLT_EPILOGUE_BIAS};
     const auto search = [](Product& product) { return product.search(); };
     {

@@ -399,7 +399,7 @@ TEST_CASE("each engine of the emulator's cuDNN agrees with plain loops in every 
     CHECK(emulator::overruns() == 0);
 }
 
-TEST_CASE("the emulator's cuDNN dilates and flips a window as its descriptor says") {
+TEST_CASE("the emulator's cuDNN dilates and flips a window according to its descriptor") {
     using reference::same;
     Case c{.problem = {2, same(9, 3, 1), same(8, 3, 1), 4, 6}};
     c.flipped = true;
@@ -435,7 +435,7 @@ TEST_CASE("the emulator's cuDNN dilates and flips a window as its descriptor say
     CHECK(reference::distance(dilated.result().read(), holes.expected()) < 3e-6);
 }
 
-TEST_CASE("engines that must be passed over show in the figures of the emulator's cuDNN") {
+TEST_CASE("engines that must be skipped are visible in the results of the emulator's cuDNN") {
     using reference::same;
     for (const emulator::CudnnDirection direction : directions) {
         Case c{.problem = {4, same(12, 5, 1), same(12, 5, 1), 16, 16}, .direction = direction};
@@ -497,7 +497,7 @@ TEST_CASE("the emulator's cuDNN does nothing at the call, and once for each laun
     emulator::set_eager(true);
 }
 
-TEST_CASE("the emulator's cuDNN refuses to run with pointers that do not fit the plan") {
+TEST_CASE("the emulator's cuDNN rejects to run with pointers that do not fit the plan") {
     Case c{.problem = {2, reference::same(6, 3, 1), reference::same(6, 3, 1), 4, 4}, .bias = true, .relu = true};
     Convolution convolution(c, 2);
     const auto again = [&] { REQUIRE(convolution.plan_of(emulator::tiled_engine) == CUDNN_STATUS_SUCCESS); };
@@ -583,7 +583,7 @@ TEST_CASE("the emulator's cuDNN describes a handle's device, and ranks the same 
     convolution.wait();
 }
 
-TEST_CASE("a workspace that lies over a tensor spoils the figures of the emulator's cuDNN") {
+TEST_CASE("a workspace that overlaps a tensor changes the results of the emulator's cuDNN") {
     for (const emulator::CudnnDirection direction : directions) {
         for (const std::size_t over : {0, 1, 2}) {
             CAPTURE(over);
@@ -598,7 +598,7 @@ TEST_CASE("a workspace that lies over a tensor spoils the figures of the emulato
     }
 }
 
-TEST_CASE("a workspace that is shorter than the plan's is written outside of, and seen") {
+TEST_CASE("a write beyond a workspace that is smaller than the plan's is detected") {
     const int before = emulator::overruns();
     {
         Convolution convolution({.problem = {1, reference::same(6, 3, 1), reference::same(6, 3, 1), 4, 4}}, 2);

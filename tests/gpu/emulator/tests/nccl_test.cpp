@@ -144,7 +144,7 @@ TEST_CASE("its all-reduce is the plain sum in the order of the ranks, of every l
     }
 }
 
-TEST_CASE("ring order adds what is early in the buffer from rank 0 on, and what is late from the last rank on") {
+TEST_CASE("ring order adds the beginning of the buffer from rank 0 on, and its end from the last rank on") {
     constexpr std::size_t ranks = 4, count = 4000;
     const NcclBehaves behaves({.ring_order = true});
     Ranks all(ranks);
@@ -170,7 +170,7 @@ TEST_CASE("ring order adds what is early in the buffer from rank 0 on, and what 
     CHECK_FALSE(std::equal(half[0].begin(), half[0].end(), expected.begin()));
 }
 
-TEST_CASE("in progress, it answers so as often as it is told, and is not on the stream before") {
+TEST_CASE("it reports \"in progress\" as often as configured, and queues nothing on the stream before") {
     const NcclBehaves behaves({.in_progress = 3});
     Ranks all(2);
     std::vector<std::vector<float>> values = numbers(2, 10, 0);
@@ -194,7 +194,7 @@ TEST_CASE("in progress, it answers so as often as it is told, and is not on the 
     cudaEventDestroy(event);
 }
 
-TEST_CASE("a call before the last one was settled is found") {
+TEST_CASE("a call before the last one was complete is detected") {
     const NcclBehaves behaves({.in_progress = 1});
     Ranks all(1);
     std::vector<float> values(3);
@@ -211,7 +211,7 @@ TEST_CASE("a call before the last one was settled is found") {
     cudaStreamDestroy(stream);
 }
 
-TEST_CASE("a collective that is late comes, and one that a rank does not come to is not done") {
+TEST_CASE("a late collective completes, and one that a rank does not join does not complete") {
     const NcclBehaves behaves({.vain_tries = 50});
     Ranks all(2);
     std::vector<std::vector<float>> values = numbers(2, 4, 0);
@@ -224,7 +224,7 @@ TEST_CASE("a collective that is late comes, and one that a rank does not come to
     CHECK(values[0][1] == expected);
 }
 
-TEST_CASE("ranks whose collectives differ are told which, all of them") {
+TEST_CASE("ranks whose collectives differ all get an error that names them") {
     const auto misused = [](std::size_t first, std::size_t second) {
         Ranks all(2);
         std::vector<float> left(first), right(second);
@@ -243,7 +243,7 @@ TEST_CASE("ranks whose collectives differ are told which, all of them") {
           "elements of type 7");
 }
 
-TEST_CASE("ranks that give buffers in different orders are found where buffers have names") {
+TEST_CASE("ranks that give buffers in different orders are detected if buffers have names") {
     std::vector<float> left(8), right(8);
     const NcclBehaves behaves({.name_of_buffer = [&](const void* buffer) {
         const auto* const at = static_cast<const float*>(buffer);
@@ -271,7 +271,7 @@ TEST_CASE("ranks that give buffers in different orders are found where buffers h
     cudaStreamDestroy(other);
 }
 
-TEST_CASE("a rank that ends after fewer collectives than another is found") {
+TEST_CASE("a rank that ends after fewer collectives than another is detected") {
     Ranks all(2);
     std::vector<float> values(3);
     CHECK(all.all_reduce(0, values) == ncclSuccess);
@@ -282,7 +282,7 @@ TEST_CASE("a rank that ends after fewer collectives than another is found") {
     all.abort();
 }
 
-TEST_CASE("a rank dies: the others are told, or wait without an end until they abort") {
+TEST_CASE("a rank dies: the others get an error, or wait without end until they abort") {
     for (const NcclDeath death : {NcclDeath::noticed, NcclDeath::silent}) {
         Ranks all(3);
         std::vector<std::vector<float>> values = numbers(3, 4, 0);
@@ -297,7 +297,7 @@ TEST_CASE("a rank dies: the others are told, or wait without an end until they a
     }
 }
 
-TEST_CASE("an abort waits for all ranks: one thread has to group it, and a call after it is found") {
+TEST_CASE("an abort waits for all ranks: one thread has to group it, and a call after it is detected") {
     const auto behaves = std::make_unique<NcclBehaves>(NcclBehavior{.abort = NcclAbort::waits_for_all_ranks});
     Ranks all(2);
     const ncclComm_t first = all.comm(0);
@@ -308,7 +308,7 @@ TEST_CASE("an abort waits for all ranks: one thread has to group it, and a call 
     CHECK(take_nccl_misuse() == "rank 0: ncclCommGetAsyncError was called after the communicator's end");
 }
 
-TEST_CASE("an abort of one rank alone hangs until the others come") {
+TEST_CASE("an abort of one rank hangs until the others abort") {
     auto behaves = std::make_unique<NcclBehaves>(NcclBehavior{.abort = NcclAbort::waits_for_all_ranks});
     Ranks all(2);
     std::thread alone([comm = all.comm(0)] { ncclCommAbort(comm); });
@@ -331,7 +331,7 @@ TEST_CASE("an abort that hangs returns when the behavior ends") {
     CHECK(nccl_open_communicators() == 0);
 }
 
-TEST_CASE("a stream of another device is found") {
+TEST_CASE("a stream of another device is detected") {
     Ranks all(2);
     float value = 1;
     cudaStream_t stream = nullptr;
@@ -341,7 +341,7 @@ TEST_CASE("a stream of another device is found") {
     cudaStreamDestroy(stream);
 }
 
-TEST_CASE("two ranks of one device are refused, as NCCL does") {
+TEST_CASE("two ranks of one device are rejected, as NCCL does") {
     ncclUniqueId id;
     REQUIRE(ncclGetUniqueId(&id) == ncclSuccess);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -356,7 +356,7 @@ TEST_CASE("two ranks of one device are refused, as NCCL does") {
     CHECK(take_nccl_misuse() == "a communicator that is not configured as non-blocking");
 }
 
-TEST_CASE("its values are those of NCCL's own header, where that is found") {
+TEST_CASE("its constants are those of NCCL's own header, where that is installed") {
     std::string path;
     for (const char* candidate : {"/usr/include/nccl.h", "/usr/local/cuda/include/nccl.h"}) {
         if (std::filesystem::exists(candidate)) path = candidate;

@@ -108,7 +108,7 @@ TEST_CASE("a stream's work is done in its order, and later") {
     emulator::set_eager(true);
 }
 
-TEST_CASE("an event orders two streams, of one device or two, and without it the wrong order is seen") {
+TEST_CASE("an event orders two streams, of one device or two, and without it the wrong order is visible") {
     for (const int other : {0, 1}) {
         const Stream first, second(other);
         const Event event;
@@ -132,7 +132,7 @@ TEST_CASE("an event orders two streams, of one device or two, and without it the
     }
 }
 
-TEST_CASE("an event stands for its last record before the wait, and for nothing before the first") {
+TEST_CASE("a wait for an event refers to its last record before the wait, and to nothing before the first") {
     emulator::set_eager(false);
     const Stream first, second;
     const Event event;
@@ -159,7 +159,7 @@ TEST_CASE("an event stands for its last record before the wait, and for nothing 
     emulator::set_eager(true);
 }
 
-TEST_CASE("the default stream waits for blocking streams and they for it, and others do neither") {
+TEST_CASE("the default stream and blocking streams wait for each other, and other streams do not") {
     cudaStream_t blocking = nullptr;
     CHECK(cudaStreamCreate(&blocking) == cudaSuccess);
     const Memory<int> memory(2);
@@ -201,7 +201,7 @@ TEST_CASE("the time between two events is that of the work between them") {
     CHECK(milliseconds >= 5);
 }
 
-TEST_CASE("work that has to wait for other work is tried again, and one that waits for ever ends with an error") {
+TEST_CASE("work that has to wait is tried again, and work that waits for ever ends with an error") {
     const Stream first, second(1);
     int arrived = 0;
     const auto meet = [&arrived, came = false]() mutable {
@@ -226,7 +226,7 @@ TEST_CASE("work that has to wait for other work is tried again, and one that wai
     CHECK(forgotten() == cudaErrorLaunchFailure);
 }
 
-TEST_CASE("a copy to or from memory that is not pinned takes the bytes of then, one of pinned memory those of later") {
+TEST_CASE("a copy of pageable memory uses the bytes at the call, a copy of pinned memory those at execution") {
     emulator::set_eager(false);
     const Stream stream;
     const Memory<int> memory(1);
@@ -255,7 +255,7 @@ TEST_CASE("a copy to or from memory that is not pinned takes the bytes of then, 
     emulator::set_eager(true);
 }
 
-TEST_CASE("memory is no number at first, is counted, and a write outside of it is seen") {
+TEST_CASE("memory is NaN at first, is counted, and a write outside of it is detected") {
     emulator::set_memory(1 << 20);
     std::size_t free = 0, total = 0;
     float* memory = nullptr;
@@ -281,7 +281,7 @@ TEST_CASE("memory is no number at first, is counted, and a write outside of it i
     emulator::set_memory(std::size_t{4} << 30);
 }
 
-TEST_CASE("what is captured does not run, and then as often as it is launched") {
+TEST_CASE("captured work does not run at the capture, and then once per launch") {
     const Stream stream;
     const Memory<int> memory(2);
     Graph graph;
@@ -323,7 +323,7 @@ TEST_CASE("what is captured does not run, and then as often as it is launched") 
     CHECK(emulator::launches_of_captures() == launches + 10);
 }
 
-TEST_CASE("a capture takes in the streams that wait for it, in parallel, and all have to come back") {
+TEST_CASE("a capture includes the streams that wait for it, in parallel, and all have to be joined") {
     const Stream stream, side;
     const Event fork, join;
     const Memory<int> memory(3);
@@ -358,7 +358,7 @@ TEST_CASE("a capture takes in the streams that wait for it, in parallel, and all
 }
 
 TEST_CASE(
-    "an external record in a graph lets another stream on before the graph's end, and an external wait holds it") {
+    "an external record in a graph releases another stream before the graph's end, and an external wait holds it") {
     const Stream stream, side;
     const Event ready, gate;
     const Memory<int> memory(3);
@@ -404,7 +404,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("what cannot be captured breaks the capture off") {
+TEST_CASE("work that cannot be captured aborts the capture") {
     const Stream stream, other;
     const Event event, elsewhere;
     int host = 0;
@@ -447,7 +447,7 @@ TEST_CASE("what cannot be captured breaks the capture off") {
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-TEST_CASE("a device that fails stays so, alone, until it is mended") {
+TEST_CASE("a failed device stays failed, and only this device, until it is repaired") {
     const Stream stream, other(1);
     const Memory<int> memory(1);
     emulator::fail_device(0, 5);
@@ -469,7 +469,7 @@ TEST_CASE("a device that fails stays so, alone, until it is mended") {
     CHECK(memory.read() == 6);
 }
 
-TEST_CASE("devices are as many as a test says, and a kernel is launched on its stream's device alone") {
+TEST_CASE("a test sets the number of devices, and a kernel runs only on its stream's device") {
     int count = 0;
     emulator::set_devices(2);
     CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
@@ -500,7 +500,7 @@ TEST_CASE("devices are as many as a test says, and a kernel is launched on its s
     CHECK(cudaSetDevice(0) == cudaSuccess);
 }
 
-TEST_CASE("threads that queue and wait at once have each its work done in order") {
+TEST_CASE("threads that queue and wait at the same time each have their work done in order") {
     emulator::mend();
     std::atomic<int> wrong = 0;
     std::vector<std::thread> threads;
