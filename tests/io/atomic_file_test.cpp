@@ -26,7 +26,7 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 }  // namespace
 
-TEST_CASE("An atomic file gets its name only when it is whole") {
+TEST_CASE("An atomic file gets its name only when it is complete") {
     const TemporaryFolder folder;
     const std::string path = folder.path("file");
     io_tests::write_bytes(path, "before");
@@ -44,7 +44,7 @@ TEST_CASE("An atomic file gets its name only when it is whole") {
     CHECK(folder.names() == std::set<std::string>{"file"});
 }
 
-TEST_CASE("An atomic file that is not committed leaves what was there") {
+TEST_CASE("An atomic file that is not committed leaves the previous file") {
     const TemporaryFolder folder;
     io_tests::write_bytes(folder.path("file"), "before");
     {
@@ -55,7 +55,7 @@ TEST_CASE("An atomic file that is not committed leaves what was there") {
     CHECK(folder.names() == std::set<std::string>{"file"});
 }
 
-TEST_CASE("Bytes of an atomic file can be written over, but not beyond its end") {
+TEST_CASE("Bytes of an atomic file can be overwritten, but not beyond its end") {
     const TemporaryFolder folder;
     AtomicFile file(folder.path("file"));
     file.write(bytes_of("checksum 0000!"));
@@ -65,7 +65,7 @@ TEST_CASE("Bytes of an atomic file can be written over, but not beyond its end")
     CHECK(io_tests::read_bytes(folder.path("file")) == "checksum 1234!");
 }
 
-TEST_CASE("Two writers of one file do not write into each other's") {
+TEST_CASE("Two writers of one file do not write to each other's temporary file") {
     const TemporaryFolder folder;
     AtomicFile first(folder.path("file")), second(folder.path("file"));
     first.write(bytes_of("first"));
@@ -75,7 +75,7 @@ TEST_CASE("Two writers of one file do not write into each other's") {
     CHECK(io_tests::read_bytes(folder.path("file")) == "second");
 }
 
-TEST_CASE("The temporary name of an atomic file is known as one, and no other") {
+TEST_CASE("The temporary name of an atomic file is recognised, and no other name") {
     const TemporaryFolder folder;
     const AtomicFile file(folder.path("model-10.safetensors"));
     CHECK(cupola::name_of_temporary_file(*folder.names().begin()) == "model-10.safetensors");
@@ -86,7 +86,7 @@ TEST_CASE("The temporary name of an atomic file is known as one, and no other") 
     }
 }
 
-TEST_CASE("A file that cannot be made is one sentence with the reason") {
+TEST_CASE("A file that cannot be created is an error with the reason") {
     const TemporaryFolder folder;
     CHECK(message_of<DataError>([&] { AtomicFile file(folder.path("missing/file")); }) ==
           folder.path("missing/file") + " cannot be written: No such file or directory");
@@ -95,7 +95,7 @@ TEST_CASE("A file that cannot be made is one sentence with the reason") {
           folder.path("file/file") + " cannot be written: Not a directory");
 }
 
-TEST_CASE("What is there and no regular file is refused and not replaced") {
+TEST_CASE("A path that exists and is not a regular file is rejected and not replaced") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.path("folder"));
     REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
@@ -111,7 +111,7 @@ TEST_CASE("What is there and no regular file is refused and not replaced") {
     CHECK(folder.names() == std::set<std::string>{"dangling", "folder", "link", "pipe"});
 }
 
-TEST_CASE("A folder that takes the name in the meantime is not replaced") {
+TEST_CASE("A folder that is created under the name in the meantime is not replaced") {
     const TemporaryFolder folder;
     AtomicFile file(folder.path("file"));
     std::filesystem::create_directory(folder.path("file"));
@@ -120,7 +120,7 @@ TEST_CASE("A folder that takes the name in the meantime is not replaced") {
     CHECK(folder.names() == std::set<std::string>{"file"});
 }
 
-TEST_CASE("A link is followed, and stays a link") {
+TEST_CASE("A symbolic link is followed, and stays a link") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.path("elsewhere"));
     io_tests::write_bytes(folder.path("elsewhere/file"), "before");
@@ -133,7 +133,7 @@ TEST_CASE("A link is followed, and stays a link") {
     CHECK(folder.names() == std::set<std::string>{"elsewhere", "link"});
 }
 
-TEST_CASE("A limit on the size of files is an error, and does not end the process by its signal") {
+TEST_CASE("Exceeding the limit on the size of files is an error, and its signal does not end the process") {
     const TemporaryFolder folder;
     const std::string path = folder.path("file");
     io_tests::write_bytes(path, "before");
@@ -151,7 +151,7 @@ TEST_CASE("A limit on the size of files is an error, and does not end the proces
     CHECK(folder.names() == std::set<std::string>{"file"});
 }
 
-TEST_CASE("A disk that fills up leaves the file before, and a sentence with the place") {
+TEST_CASE("A full disk leaves the previous file, and is an error with the position") {
     const TemporaryFolder folder;
     const std::string path = folder.path("file");
     io_tests::write_bytes(path, "before");

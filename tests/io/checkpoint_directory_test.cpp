@@ -39,7 +39,7 @@ std::string refusal(const std::string& path, CheckpointDirectoryOptions options 
 
 }  // namespace
 
-TEST_CASE("A checkpoint directory is made with the folders above it, and again without harm") {
+TEST_CASE("A checkpoint directory is created with its parent folders, and may exist already") {
     const TemporaryFolder folder;
     const std::string path = folder.path("runs/first/now");
     {
@@ -52,7 +52,7 @@ TEST_CASE("A checkpoint directory is made with the folders above it, and again w
     CHECK(directory.newest_valid(Net::layers).checkpoint->state.step == 10);
 }
 
-TEST_CASE("A checkpoint directory that cannot be made or written is one sentence") {
+TEST_CASE("A checkpoint directory that cannot be created or written is an error") {
     const TemporaryFolder folder;
     write_bytes(folder.path("file"), "");
     CHECK(refusal(folder.path("file")) == folder.path("file") + " is not a folder");
@@ -71,7 +71,7 @@ TEST_CASE("A checkpoint directory that cannot be made or written is one sentence
                       folder.path() + " cannot be written: Permission denied");
 }
 
-TEST_CASE("A second training in one directory is refused with the first one's process") {
+TEST_CASE("A second training in one directory is rejected with the process of the first") {
     const TemporaryFolder folder;
     const std::string in_use =
         "the folder " + folder.path() + " is in use by another training, process " + std::to_string(getpid());
@@ -83,7 +83,7 @@ TEST_CASE("A second training in one directory is refused with the first one's pr
     CHECK(in_child([&] { return refusal(folder.path()); }) == "(no exception)");
 }
 
-TEST_CASE("The lock of a process that was killed is gone") {
+TEST_CASE("The lock of a killed process is released") {
     const TemporaryFolder folder;
     const std::string path = folder.path();
     const std::string locked = in_child([&] {
@@ -97,7 +97,7 @@ TEST_CASE("The lock of a process that was killed is gone") {
     CHECK(refusal(path) == "(no exception)");
 }
 
-TEST_CASE("What a killed training had not finished is removed, and nothing else") {
+TEST_CASE("The unfinished file of a killed training is removed, and nothing else") {
     const TemporaryFolder folder;
     write_bytes(folder.path("model-10.safetensors.partial-123-0"), "half");
     write_bytes(folder.path("model-best.safetensors.partial-123-0"), "half");
@@ -113,14 +113,14 @@ TEST_CASE("What a killed training had not finished is removed, and nothing else"
                    ".partial-123-0 was removed: a training ended while it was writing this file"));
 }
 
-TEST_CASE("The newest checkpoints are kept, as many as asked for") {
+TEST_CASE("The requested number of the newest checkpoints is kept") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 2});
     for (const std::int64_t step : {1000, 2000, 3000, 11000}) directory.save(Net::layers, small_checkpoint(step));
     CHECK(steps_in(directory) == std::vector<std::int64_t>{11000, 3000});
 }
 
-TEST_CASE("Five checkpoints are kept unless another number is asked for") {
+TEST_CASE("Five checkpoints are kept by default") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path());
     for (std::int64_t step = 1; step <= 7; ++step) save(directory, step, 0.5);
@@ -128,7 +128,7 @@ TEST_CASE("Five checkpoints are kept unless another number is asked for") {
     CHECK(folder.names().size() == 6);
 }
 
-TEST_CASE("A checkpoint before others is kept, and they are too") {
+TEST_CASE("A checkpoint of an earlier step than the others is kept, and so are they") {
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 2});
     for (const std::int64_t step : {50, 60}) directory.save(Net::layers, small_checkpoint(step));
@@ -199,7 +199,7 @@ TEST_CASE("A best checkpoint of another network is neither compared with nor rep
     CHECK(read_checkpoint(best, WiderNet::layers).state.step == 20);
 }
 
-TEST_CASE("A best checkpoint says of what run it is") {
+TEST_CASE("A best checkpoint records the run that it belongs to") {
     const TemporaryFolder folder;
     {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
@@ -212,7 +212,7 @@ TEST_CASE("A best checkpoint says of what run it is") {
     CHECK(*directory.best_info().find(CheckpointDirectory::metric_key) == "0.5");
 }
 
-TEST_CASE("A file of another's with the best checkpoint's name is refused, and not replaced") {
+TEST_CASE("A foreign file with the best checkpoint's name is rejected, and not replaced") {
     const TemporaryFolder folder;
     const std::string best = folder.path("model-best.safetensors");
     write_checkpoint(best, Net::layers, small_checkpoint(10));
@@ -224,7 +224,7 @@ TEST_CASE("A file of another's with the best checkpoint's name is refused, and n
     CHECK(read_checkpoint(best, Net::layers).state.step == 10);
 }
 
-TEST_CASE("A best checkpoint that may not be read is an error, and is not replaced") {
+TEST_CASE("A best checkpoint without read permission is an error, and is not replaced") {
     const TemporaryFolder folder;
     {
         CheckpointDirectory directory(folder.path(), {.keep_best = true});
@@ -242,7 +242,7 @@ TEST_CASE("A best checkpoint that may not be read is an error, and is not replac
     CHECK(said == best + " cannot be read: Permission denied");
 }
 
-TEST_CASE("A disk that fills up leaves the checkpoints that were there") {
+TEST_CASE("A full disk leaves the earlier checkpoints") {
     const TemporaryFolder folder;
     const std::string said = in_child([&] {
         CheckpointDirectory directory(folder.path(), {.keep = 1});
@@ -257,7 +257,7 @@ TEST_CASE("A disk that fills up leaves the checkpoints that were there") {
     CHECK(newest_valid_checkpoint(folder.path(), Net::layers).checkpoint->state.step == 1);
 }
 
-TEST_CASE("A training that is killed at any moment of a save leaves a valid directory") {
+TEST_CASE("A training that is killed at any point of a save leaves a valid directory") {
     const TemporaryFolder folder;
     std::int64_t saved = 0;
     for (int kills = 0; kills < 40; ++kills) {

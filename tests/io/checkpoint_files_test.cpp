@@ -45,7 +45,7 @@ TEST_CASE("The checkpoints of a folder are listed by their steps, the newest fir
                                                                          {0, folder.path("model-0.safetensors")}});
 }
 
-TEST_CASE("A folder that does not exist, or is none, has no list of checkpoints") {
+TEST_CASE("A path that does not exist, or is not a folder, has no list of checkpoints") {
     const TemporaryFolder folder;
     CHECK(message_of<DataError>([&] { (void)list_checkpoints(folder.path("none")); }) ==
           "the folder " + folder.path("none") + " does not exist");
@@ -54,7 +54,7 @@ TEST_CASE("A folder that does not exist, or is none, has no list of checkpoints"
           "the folder " + folder.path("file") + " cannot be read: Not a directory");
 }
 
-TEST_CASE("The newest checkpoint is taken") {
+TEST_CASE("The newest checkpoint is used") {
     const TemporaryFolder folder;
     CHECK_FALSE(newest_valid_checkpoint(folder.path(), Net::layers).checkpoint.has_value());
     save(folder, 900);
@@ -66,7 +66,7 @@ TEST_CASE("The newest checkpoint is taken") {
     CHECK(found.damaged.empty());
 }
 
-TEST_CASE("A damaged newest checkpoint is named, and the newest valid one is taken") {
+TEST_CASE("A damaged newest checkpoint is reported, and the newest valid one is used") {
     const TemporaryFolder folder;
     save(folder, 800);
     const std::string valid = save(folder, 900), flipped = save(folder, 1000), cut = save(folder, 1100);
@@ -88,7 +88,7 @@ TEST_CASE("A damaged newest checkpoint is named, and the newest valid one is tak
     CHECK(found.damaged[2].starts_with(flipped + " is damaged: its checksum should be "));
 }
 
-TEST_CASE("Where all checkpoints are damaged there is none, and each is named") {
+TEST_CASE("If all checkpoints are damaged, none is used, and each is reported") {
     const TemporaryFolder folder;
     damage(save(folder, 900));
     damage(save(folder, 1000));
@@ -98,7 +98,7 @@ TEST_CASE("Where all checkpoints are damaged there is none, and each is named") 
     CHECK(found.damaged.size() == 2);
 }
 
-TEST_CASE("A newest checkpoint of another network is an error, and no older one is taken") {
+TEST_CASE("A newest checkpoint of another network is an error, and no older one is used") {
     const TemporaryFolder folder;
     save(folder, 900);
     write_checkpoint(folder.path("model-1000.safetensors"), OtherNet::layers, small_checkpoint<OtherNet>());
@@ -106,7 +106,7 @@ TEST_CASE("A newest checkpoint of another network is an error, and no older one 
                    "model-1000.safetensors is a checkpoint of another network: "));
 }
 
-TEST_CASE("A newest checkpoint that may not be read is an error, and no older one is taken") {
+TEST_CASE("A newest checkpoint without read permission is an error, and no older one is used") {
     const TemporaryFolder folder;
     save(folder, 900);
     const std::string newest = save(folder, 1000);
@@ -120,7 +120,7 @@ TEST_CASE("A newest checkpoint that may not be read is an error, and no older on
     CHECK(said == newest + " cannot be read: Permission denied");
 }
 
-TEST_CASE("A name that leads nowhere is passed over with a sentence") {
+TEST_CASE("A dangling link is skipped and reported") {
     const TemporaryFolder folder;
     const std::string valid = save(folder, 900), nowhere = folder.path("model-1000.safetensors");
     REQUIRE(symlink("nowhere", nowhere.c_str()) == 0);
@@ -129,7 +129,7 @@ TEST_CASE("A name that leads nowhere is passed over with a sentence") {
     CHECK(found.damaged == std::vector<std::string>{nowhere + " does not exist"});
 }
 
-TEST_CASE("A training that removes old checkpoints while they are looked for hides none") {
+TEST_CASE("A training that removes old checkpoints during the search hides none") {
     const TemporaryFolder folder;
     save(folder, 0);
     std::jthread training([&] {

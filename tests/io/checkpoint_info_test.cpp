@@ -5,7 +5,7 @@
 
 using cupola::CheckpointInfo;
 
-TEST_CASE("The texts of a run keep their order, and a second value replaces the first") {
+TEST_CASE("The entries of a run keep their order, and a second value replaces the first") {
     CheckpointInfo info;
     info.set("seed", "1");
     info.set("batch", "128");
@@ -16,7 +16,7 @@ TEST_CASE("The texts of a run keep their order, and a second value replaces the 
     CHECK(info.find("see") == nullptr);
 }
 
-TEST_CASE("What differs between two runs is named with both values") {
+TEST_CASE("Differences between two runs are reported with both values") {
     CheckpointInfo before, now;
     before.set("seed", "1");
     before.set("batch", "128");

@@ -89,7 +89,7 @@ TEST_CASE("A checkpoint is read as it was written") {
     CHECK(read.state.tensors == state_tensors(Net::layers));  // so that a training of another network refuses it
 }
 
-TEST_CASE("A checkpoint of replicas with parameters of their own has each replica's under its number") {
+TEST_CASE("A checkpoint of replicas with separate parameters has those of each replica under its number") {
     const TemporaryFolder folder;
     Checkpoint written = small_checkpoint();
     for (const float first : {5001.0F, 7001.0F}) {
@@ -253,7 +253,7 @@ TEST_CASE("A file that PyTorch saved has parameters and nothing else") {
     CHECK(read.info.entries() == std::vector<CheckpointInfo::Entry>{{"model", "mine"}});
 }
 
-TEST_CASE("A checkpoint of another network is refused with the first difference") {
+TEST_CASE("A checkpoint of another network is rejected with the first difference") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x"), other = x + " is a checkpoint of another network: ";
     write_checkpoint(x, WiderNet::layers, small_checkpoint<WiderNet>());
@@ -275,7 +275,7 @@ TEST_CASE("A checkpoint of another network is refused with the first difference"
     CHECK(refusal(x) == other + "its fc.bias is [], and this network's is 2");
 }
 
-TEST_CASE("A checkpoint that lacks one of the averages or of the optimiser's tensors is refused") {
+TEST_CASE("A checkpoint that lacks one of the averages or of the optimiser's tensors is rejected") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x"), other = x + " is a checkpoint of another network: ";
     auto tensors = tensors_of_net();
@@ -292,7 +292,7 @@ TEST_CASE("A checkpoint that lacks one of the averages or of the optimiser's ten
     CHECK(refusal(x) == other + "it has no tensor optimizer.exp_avg.conv1.weight");
 }
 
-TEST_CASE("A tensor of another type is refused with its name") {
+TEST_CASE("A tensor of another type is rejected with its name") {
     const TemporaryFolder folder;
     auto tensors = tensors_of_net();
     tensors[2].type = "I32";
@@ -340,7 +340,7 @@ TEST_CASE("Tensors of half, bfloat16 and double precision are read as the floats
     }
 }
 
-TEST_CASE("A checkpoint of another version is refused, and one whose own texts are wrong") {
+TEST_CASE("A checkpoint of another version, or with wrong metadata, is rejected") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x");
     const auto refused = [&](const Metadata& metadata) {
@@ -375,7 +375,7 @@ TEST_CASE("A checkpoint of another version is refused, and one whose own texts a
     }
 }
 
-TEST_CASE("A checkpoint that is cut short anywhere, or has a wrong byte anywhere, is refused with one sentence") {
+TEST_CASE("A checkpoint that is truncated anywhere, or has a wrong byte anywhere, is rejected with an error") {
     const TemporaryFolder folder;
     const std::string x = folder.path("x");
     write_checkpoint(x, Net::layers, small_checkpoint());

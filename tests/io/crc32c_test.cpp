@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 }  // namespace
 
-TEST_CASE("CRC-32C gives the figures of RFC 3720, B.4") {
+TEST_CASE("CRC-32C gives the checksums of RFC 3720, B.4") {
     std::array<std::uint8_t, 32> data{};
     const auto crc = [&] { return cupola::crc32c(std::as_bytes(std::span(data))); };
     CHECK(crc() == 0x8A9136AA);  // 32 zeros
@@ -35,7 +35,7 @@ TEST_CASE("CRC-32C gives the figures of RFC 3720, B.4") {
     CHECK(cupola::crc32c({}) == 0);
 }
 
-TEST_CASE("CRC-32C of two pieces is that of the whole, wherever it is cut") {
+TEST_CASE("CRC-32C of two pieces is that of the whole, for every split") {
     const std::string_view whole = "a checkpoint is written in pieces and read as one";
     for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
         CHECK(cupola::crc32c(bytes_of(whole.substr(cut)), cupola::crc32c(bytes_of(whole.substr(0, cut)))) ==

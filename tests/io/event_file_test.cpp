@@ -77,7 +77,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("an event file begins with its version and is named as TensorBoard looks for it") {
+TEST_CASE("an event file begins with its version and has a name that TensorBoard finds") {
     const Folder folder;
     const double before = static_cast<double>(std::time(nullptr));
     const EventFile events(folder.path);
@@ -92,7 +92,7 @@ TEST_CASE("an event file begins with its version and is named as TensorBoard loo
     CHECK(read[0].wall_time <= before + 600);
 }
 
-TEST_CASE("what is written of a step is in the file when write returns") {
+TEST_CASE("the summary of a step is in the file when write returns") {
     const Folder folder;
     EventFile events(folder.path);
     events.start(0);
@@ -124,7 +124,7 @@ TEST_CASE("what is written of a step is in the file when write returns") {
     CHECK(read[2].texts == std::map<std::string, std::string>{{"network", "| a | b |"}});
 }
 
-TEST_CASE("a run that continues writes a file of its own, which comes after the others and says where it begins") {
+TEST_CASE("a resumed run writes a new file, which sorts after the others and records its first step") {
     const Folder folder;
     EventFile first(folder.path), second(folder.path), third(folder.path);
     CHECK(folder.files().size() == 3);
@@ -138,14 +138,14 @@ TEST_CASE("a run that continues writes a file of its own, which comes after the 
     CHECK(message_of<InvalidArgument>([&] { third.start(-1); }) == "a run must begin at step 0 or later, not at -1");
 }
 
-TEST_CASE("nothing to show writes nothing") {
+TEST_CASE("an empty summary writes nothing") {
     const Folder folder;
     EventFile events(folder.path);
     events.write(5, {});
     CHECK(read_events(bytes_of(events.path())).size() == 1);
 }
 
-TEST_CASE("the folder is made, and one that cannot be is named with the reason") {
+TEST_CASE("the folder is created, and an error names a folder that cannot be created and the reason") {
     const Folder folder;
     const std::string below = folder.path + "/run";
     CHECK_NOTHROW(EventFile(below).path());
@@ -158,7 +158,7 @@ TEST_CASE("the folder is made, and one that cannot be is named with the reason")
           "the folder " + file + "/below cannot be created: Not a directory");
 }
 
-TEST_CASE("a disk that fills up is an error, and what was written before stays readable") {
+TEST_CASE("a full disk is an error, and the records before stay readable") {
     const Folder folder;
     EventFile events(folder.path);
     events.write(1, one_of_each());
@@ -176,7 +176,7 @@ TEST_CASE("a disk that fills up is an error, and what was written before stays r
     CHECK(read[2].step == 3);
 }
 
-TEST_CASE("an event file of which not even the beginning can be written is not left there") {
+TEST_CASE("an event file whose first record cannot be written is removed") {
     const Folder folder;
     std::string message;
     {

@@ -37,7 +37,7 @@ TEST_CASE("the fingerprint is of the elements and the labels, and not of the nam
     CHECK(expected == digits);
 }
 
-TEST_CASE("numbers that are no images are called samples") {
+TEST_CASE("data that are not images are called samples") {
     const std::vector<float> values{1, 2, 3};
     const std::vector<std::int32_t> labels{0, 1, 0};
     CHECK(fingerprint(InMemory({1}, values, labels, 2)).starts_with("3 samples, crc32c "));

@@ -39,7 +39,7 @@ std::vector<double> counted(const std::vector<float>& values, const std::vector<
 
 }  // namespace
 
-TEST_CASE("a histogram counts every value once, in the bucket between whose limits it lies") {
+TEST_CASE("a histogram counts every value once, in the bucket whose limits enclose it") {
     for (const std::size_t count : {1U, 3U, 15U, 16U, 17U, 2047U, 2049U, 10001U}) {
         const std::vector<float> values = spread_values(count);
         const Histogram histogram = HistogramMaker{}(values);
@@ -64,7 +64,7 @@ TEST_CASE("a histogram counts every value once, in the bucket between whose limi
     }
 }
 
-TEST_CASE("buckets are at most an eighth wide, and the values near zero share two") {
+TEST_CASE("buckets are at most an eighth wide, and values near zero share two buckets") {
     const Histogram histogram = HistogramMaker{}(spread_values(100000));
     const double largest = std::max(-histogram.minimum, histogram.maximum);
     CHECK(histogram.limits.size() > 80);
@@ -75,7 +75,7 @@ TEST_CASE("buckets are at most an eighth wide, and the values near zero share tw
     }
 }
 
-TEST_CASE("a histogram begins anew for each span") {
+TEST_CASE("a histogram starts empty for each span") {
     HistogramMaker maker;
     (void)maker(spread_values(1000));
     const std::vector<float> ones{1, 1, 1};
@@ -86,7 +86,7 @@ TEST_CASE("a histogram begins anew for each span") {
     CHECK(histogram.maximum == 1.0);
 }
 
-TEST_CASE("values that are not finite are told apart and spoil nothing") {
+TEST_CASE("non-finite values are counted by kind and do not affect the rest") {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const std::vector<float> values{1, infinity, -2, std::nanf(""), -infinity, 4, -std::nanf("")};
     const Histogram histogram = HistogramMaker{}(values);

@@ -22,7 +22,7 @@ TEST_CASE("without a path there is no file and there are no choices") {
     plans.write();
 }
 
-TEST_CASE("what was chosen is written, and another run reads it") {
+TEST_CASE("choices are written, and another run reads them") {
     const io_tests::TemporaryFolder folder;
     PlanFile first(folder.path("plans.txt"));
     REQUIRE(first.choices() != nullptr);
@@ -55,7 +55,7 @@ TEST_CASE("a file that would be the same, or another process's, is not written")
     CHECK(io_tests::read_bytes(folder.path("plans.txt")) == head + "conv\t3\n");
 }
 
-TEST_CASE("what is no such file, or cannot be read, is refused with its name") {
+TEST_CASE("a file of another format, or one that cannot be read, is rejected with its name") {
     const io_tests::TemporaryFolder folder;
     io_tests::write_bytes(folder.path("plans.txt"), "something else\n");
     CHECK(message_of<InvalidArgument>([&] { PlanFile plans(folder.path("plans.txt")); }) ==

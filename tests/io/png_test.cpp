@@ -38,7 +38,7 @@ std::vector<std::uint8_t> some_pixels(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("pixels come back from a PNG as they were, in colour and in grey") {
+TEST_CASE("pixels are read back from a PNG unchanged, in colour and in grey") {
     for (const std::int64_t channels : {1, 3}) {
         const auto pixels = some_pixels(static_cast<std::size_t>(5 * 7 * channels));
         const Decoded decoded = decode(encode_png(pixels, 5, 7, channels));
@@ -49,14 +49,14 @@ TEST_CASE("pixels come back from a PNG as they were, in colour and in grey") {
     }
 }
 
-TEST_CASE("a PNG has no byte more than its end mark") {
+TEST_CASE("a PNG ends at its end marker") {
     const auto png = encode_png(some_pixels(64), 8, 8, 1);
     REQUIRE(png.size() > 12);
     CHECK(std::memcmp(png.data(), "\x89PNG\r\n\x1a\n", 8) == 0);
     CHECK(std::memcmp(png.data() + png.size() - 8, "IEND\xae\x42\x60\x82", 8) == 0);
 }
 
-TEST_CASE("what no PNG can be made of is said in a sentence") {
+TEST_CASE("images that cannot be a PNG are rejected with an error") {
     const auto pixels = some_pixels(12);
     const auto message = [&](std::int64_t height, std::int64_t width, std::int64_t channels) {
         return message_of<InvalidArgument>([&] { (void)encode_png(pixels, height, width, channels); });

@@ -69,7 +69,7 @@ std::string from_python() {
 
 }  // namespace
 
-TEST_CASE("What is written as safetensors is read as it was") {
+TEST_CASE("Tensors that are written as safetensors are read back unchanged") {
     const TemporaryFolder folder;
     const std::string bytes = written(folder.path("x"));
     const SafetensorsFile file(folder.path("x"));
@@ -114,7 +114,7 @@ TEST_CASE("A file of the safetensors library for Python is read, whatever the or
     CHECK_FALSE(file.has_checksum());
 }
 
-TEST_CASE("A safetensors file that is cut short anywhere is refused with one sentence") {
+TEST_CASE("A safetensors file that is truncated anywhere is rejected with an error") {
     const TemporaryFolder folder;
     for (const std::string& whole : {written(folder.path("x")), from_python()}) {
         for (std::size_t length = 0; length < whole.size(); ++length) {
@@ -150,11 +150,12 @@ TEST_CASE("A wrong bit anywhere in a safetensors file with a checksum is found")
     CHECK(contains(refusal(damaged), "f is damaged: its checksum should be "));
 }
 
-TEST_CASE("A file that does not exist, or is none, is one sentence") {
+TEST_CASE("A path that does not exist, or is not a file, is an error") {
     const TemporaryFolder folder;
     CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path("x")); }) ==
           folder.path("x") + " does not exist");
-    CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path()); }) == folder.path() + " is not a regular file");
+    CHECK(message_of<DataError>([&] { SafetensorsFile file(folder.path()); }) ==
+          folder.path() + " is not a regular file");
     CHECK(message_of<DataError>([&] { SafetensorsFile file("/dev/null"); }) == "/dev/null is not a regular file");
     CHECK(refusal("") ==
           "f is truncated or is not a safetensors file: it has 0 bytes, and the length of the header takes 8");
@@ -162,7 +163,7 @@ TEST_CASE("A file that does not exist, or is none, is one sentence") {
           "f is truncated or is not a safetensors file: its header has 3689065059474886793 bytes, and 25 follow");
 }
 
-TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
+TEST_CASE("Each defect of a safetensors header is an error") {
     const std::string good = one("F32", "2", "0,8");
     const std::string data(8, '\0');
     CHECK(parse(safetensors(good, data)).tensors().size() == 1);
@@ -179,8 +180,8 @@ TEST_CASE("What is wrong with a safetensors header is said in one sentence") {
     CHECK(contains(refusal(safetensors("{\"a\":{}}")), "'\"' is missing"));
     CHECK(contains(refusal(safetensors("{\"__metadata__\":{},\"__metadata__\":{}}")), "__metadata__ appears twice"));
     CHECK(contains(refusal(safetensors("{\"__metadata__\":{\"a\":1}}")), "'\"' is missing"));
-    CHECK(
-        contains(refusal(safetensors("{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}")), "has two metadata entries named a"));
+    CHECK(contains(refusal(safetensors("{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}")),
+                   "has two metadata entries named a"));
     CHECK(contains(refusal(safetensors(one("F33", "2", "0,8"), data)), "a tensor has the unknown type 'F33'"));
     CHECK(contains(refusal(safetensors(one("F32", "-2", "0,8"), data)), "a natural number is missing"));
     CHECK(contains(refusal(safetensors(one("F32", "2.0", "0,8"), data)), "']' is missing"));
@@ -228,7 +229,7 @@ TEST_CASE("Every byte of the data lies in exactly one tensor") {
     CHECK(refusal(two("\\u0061", "0,4", "4,8", 8)) == "f is damaged: it has two tensors named a");
 }
 
-TEST_CASE("No safetensors file makes its reader allocate a mebibyte beside the file itself" *
+TEST_CASE("The reader allocates less than a mebibyte beside the file itself, for any safetensors file" *
           doctest::skip(io_tests::sanitized)) {
     std::string many_tensors = "{", many_texts = "{\"__metadata__\":{", many_open;
     for (int i = 0; i < 20'000; ++i) {
@@ -274,7 +275,7 @@ TEST_CASE("No safetensors file makes its reader allocate a mebibyte beside the f
 }
 
 // A sanitizer takes terabytes of addresses for itself, and ends the program where malloc fails.
-TEST_CASE("A safetensors file larger than the memory is one sentence" * doctest::skip(io_tests::sanitized)) {
+TEST_CASE("A safetensors file that is larger than the memory is an error" * doctest::skip(io_tests::sanitized)) {
     const TemporaryFolder folder;
     io_tests::write_bytes(folder.path("x"), "");
     std::filesystem::resize_file(folder.path("x"), std::uintmax_t{1} << 33);
@@ -286,7 +287,7 @@ TEST_CASE("A safetensors file larger than the memory is one sentence" * doctest:
     CHECK(said == folder.path("x") + " has 8589934592 bytes, more than the memory that could be allocated");
 }
 
-TEST_CASE("A writer of safetensors takes neither more nor fewer bytes than its tensors have") {
+TEST_CASE("A writer of safetensors accepts neither more nor fewer bytes than its tensors have") {
     const TemporaryFolder folder;
     const std::vector<cupola::TensorHeader> tensors{{"a", "U8", {4}}};
     const std::array<std::byte, 5> bytes{};
@@ -300,7 +301,7 @@ TEST_CASE("A writer of safetensors takes neither more nor fewer bytes than its t
     CHECK(SafetensorsFile(folder.path("x")).tensors().size() == 1);
 }
 
-TEST_CASE("A writer of safetensors refuses what no reader would take") {
+TEST_CASE("A writer of safetensors rejects files that no reader would accept") {
     const TemporaryFolder folder;
     const auto refused = [&](std::vector<cupola::TensorHeader> tensors, const SafetensorsWriter::Metadata& metadata) {
         return message_of<InvalidArgument>([&] { SafetensorsWriter(folder.path("x"), tensors, metadata); });

@@ -28,7 +28,7 @@ std::string written(bool json, Write&& write) {
 
 }  // namespace
 
-TEST_CASE("a message is its lines, or one JSON object; what is printed is printed as it is") {
+TEST_CASE("a message is printed as lines or as one JSON object, and printed text is unchanged") {
     const auto messages = [](const StandardOutput& output) {
         output.print_message("two\nlines\n");
         output.print_message("one");
@@ -56,7 +56,7 @@ TEST_CASE("a JSON string escapes quotes, backslashes and control characters, and
     }
 }
 
-TEST_CASE("what is no UTF-8 becomes U+FFFD, a byte at a time") {
+TEST_CASE("each byte that is not UTF-8 becomes U+FFFD") {
     // A lone continuation, a character cut short, one too long for its value, half of a UTF-16 pair, beyond the last.
     CHECK(json_string("\x80z") == R"("\ufffdz")");
     CHECK(json_string("\xe2\x82") == R"("\ufffd\ufffd")");

@@ -80,7 +80,7 @@ TEST_CASE("A file is synced, gets its name, and its folder is synced") {
           }) == Calls{"sync 11 bytes", "rename to file", "sync the folder"});
 }
 
-TEST_CASE("An old checkpoint is removed when the new one is there for good") {
+TEST_CASE("An old checkpoint is removed after the new one is synced") {
     using namespace io_tests;
     const TemporaryFolder folder;
     CheckpointDirectory directory(folder.path(), {.keep = 1});
@@ -92,7 +92,7 @@ TEST_CASE("An old checkpoint is removed when the new one is there for good") {
           Calls{"rename to model-2.safetensors", "sync the folder", "remove model-1.safetensors"});
 }
 
-TEST_CASE("A folder's name is synced when it is made") {
+TEST_CASE("A folder's name is synced when it is created") {
     const io_tests::TemporaryFolder folder;
     CHECK(calls_of([&] { const cupola::CheckpointDirectory directory(folder.path("a/b")); }) ==
           Calls{"sync the folder", "sync the folder"});

@@ -43,7 +43,7 @@ std::string natural(std::string_view json) {
 
 }  // namespace
 
-TEST_CASE("A JSON string is what its escapes stand for") {
+TEST_CASE("A JSON string is read with its escapes resolved") {
     CHECK(read_string(R"("")").empty());
     CHECK(read_string(R"("conv1.weight")") == "conv1.weight");
     CHECK(read_string(R"("\"\\\/\b\f\n\r\t")") == "\"\\/\b\f\n\r\t");
@@ -52,7 +52,7 @@ TEST_CASE("A JSON string is what its escapes stand for") {
     CHECK(read_string("\"\u00e9\u20ac\U0001F600\"") == "\u00e9\u20ac\U0001F600");
 }
 
-TEST_CASE("What is no JSON string is refused") {
+TEST_CASE("Text that is not a JSON string is rejected") {
     for (const char* json :
          {R"("\x")", R"("\u12")", R"("\u123g")", R"("\ud800")", R"("\ud800x")", R"("\ud800\u0041")", R"("\udc00")",
           "\"\n\"", "\"\x1f\"", "\"\x80\"", "\"\xC3\"", "\"\xC0\x80\"", "\"\xE0\x80\x80\"", "\"\xED\xA0\x80\"",
@@ -91,7 +91,7 @@ TEST_CASE("A string that is written as JSON is read as it was") {
                    "not UTF-8 at byte 1"));
 }
 
-TEST_CASE("A text of a file is shown on one line, and not at length") {
+TEST_CASE("A text of a file is shown on one line and shortened") {
     CHECK(cupola::impl::shown("conv1.weight") == "conv1.weight");
     CHECK(cupola::impl::shown("a\nb\x7F\xFF\u00e9") == "a?b??\u00e9");
     CHECK(cupola::impl::shown(std::string(1000, 'x')) == std::string(100, 'x') + "...");
