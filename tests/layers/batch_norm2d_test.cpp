@@ -39,7 +39,7 @@ static_assert(std::string_view(BatchNorm2d<1e-5, -0.1>::output(image).error) == 
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("BatchNorm2d computes what its type says", D, batch_norm2d_computes) {
+TEST_CASE_TEMPLATE_DEFINE("BatchNorm2d computes the operation of its template arguments", D, batch_norm2d_computes) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<BatchNorm2d<0.5>, D>(image, 3, seed);

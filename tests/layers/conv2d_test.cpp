@@ -83,7 +83,7 @@ void agrees(const Shape& input, std::int64_t batch, const reference::Convolution
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("Conv2d computes what its type says", D, conv2d_computes) {
+TEST_CASE_TEMPLATE_DEFINE("Conv2d computes the operation of its template arguments", D, conv2d_computes) {
     agrees<Conv2d<16, 5>, D>({9, 7, 3}, 3, {3, reference::same(9, 5, 1), reference::same(7, 5, 1), 3, 16}, true);
     agrees<Conv2d<5, 3, stride(2), no_bias>, D>({9, 8, 3}, 2,
                                                 {2, reference::same(9, 3, 2), reference::same(8, 3, 2), 3, 5}, false);

@@ -24,7 +24,7 @@ static_assert(std::string_view(Dropout<std::numeric_limits<double>::quiet_NaN()>
               "has a rate outside [0, 1)");
 #endif
 
-TEST_CASE_TEMPLATE_DEFINE("Dropout computes what its type says", D, dropout_computes) {
+TEST_CASE_TEMPLATE_DEFINE("Dropout computes the operation of its template arguments", D, dropout_computes) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const auto [problem, outcome] = layer_run::run<Dropout<0.25>, D>({101}, 5, seed);

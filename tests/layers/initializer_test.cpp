@@ -50,7 +50,7 @@ static_assert(Initializer{} == constant(0.0));
 
 }  // namespace
 
-TEST_CASE("a constant is the same everywhere") {
+TEST_CASE("a constant initialiser gives the same value everywhere") {
     CHECK(draw(constant(0.1)) == std::vector<float>(count, 0.1F));
     CHECK(draw(constant(0.0)) == std::vector<float>(count, 0.0F));
 }
@@ -64,14 +64,14 @@ TEST_CASE("uniform values lie within the limit and fill it evenly") {
     CHECK(m.deviation == doctest::Approx(0.3 / std::sqrt(3)).epsilon(0.01));
 }
 
-TEST_CASE("normal values have the deviation that is named") {
+TEST_CASE("normal values have the given standard deviation") {
     const Moments m = moments(draw(normal(0.2)));
     CHECK(std::abs(m.mean) < mean_bound(0.2));
     CHECK(m.deviation == doctest::Approx(0.2).epsilon(0.01));
     CHECK(m.largest > 3 * 0.2);
 }
 
-TEST_CASE("truncated normal values never leave two deviations, and have 0.8796 of the deviation named") {
+TEST_CASE("truncated normal values stay within two standard deviations, and have 0.8796 of the given deviation") {
     const std::vector<float> values = draw(truncated_normal(0.05));
     const Moments m = moments(values);
     CHECK(m.largest <= 2 * 0.05 + 1e-9);
@@ -82,7 +82,7 @@ TEST_CASE("truncated normal values never leave two deviations, and have 0.8796 o
     CHECK(std::count_if(values.begin(), values.end(), [](float v) { return std::abs(v) > 0.0999F; }) < 200);
 }
 
-TEST_CASE("He's values have the deviation sqrt(2 / fan in)") {
+TEST_CASE("He's values have the standard deviation sqrt(2 / fan in)") {
     const Moments m = moments(draw(he_normal(), 1, 0, 75, 1600));
     CHECK(m.deviation == doctest::Approx(std::sqrt(2.0 / 75)).epsilon(0.01));
     CHECK(std::abs(m.mean) < mean_bound(std::sqrt(2.0 / 75)));
@@ -96,7 +96,7 @@ TEST_CASE("Glorot's values are uniform within sqrt(6 / (fan in + fan out))") {
     CHECK(m.deviation == doctest::Approx(limit / std::sqrt(3)).epsilon(0.01));
 }
 
-TEST_CASE("an element depends on the seed, the parameter and its place, and on nothing else") {
+TEST_CASE("an element depends only on the seed, the parameter and its position") {
     for (const Initializer& initializer :
          {uniform_within(1.0), normal(1.0), truncated_normal(1.0), glorot_uniform(), he_normal()}) {
         CAPTURE(static_cast<int>(initializer.distribution));

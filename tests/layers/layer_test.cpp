@@ -166,7 +166,7 @@ TEST_CASE("a layer's output is a shape or an error") {
     CHECK(std::string_view(error.error) == "has a size of zero");
 }
 
-TEST_CASE("an operation that says nothing of memory needs none") {
+TEST_CASE("an operation that declares no memory needs none") {
     const MemoryNeeds needs = memory_needs(Unchanging::Operation{});
     CHECK(needs.packed == 0);
     CHECK(needs.saved == 0);
@@ -181,7 +181,7 @@ TEST_CASE("parameters are listed in the order they are given in") {
     CHECK(two.list[1].shape == Shape{1});
 }
 
-TEST_CASE("what a layer lacks for its kind is one message with every missing member") {
+TEST_CASE("the members that a layer lacks for its kind are one message") {
     const auto message = []<class L>(L) {
         CompileTimeMessage result;
         impl::describe_missing_members<L>(result);

@@ -45,7 +45,7 @@ void computes() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("LeakyReLU computes what its type says", D, leaky_relu_computes) {
+TEST_CASE_TEMPLATE_DEFINE("LeakyReLU computes the operation of its template arguments", D, leaky_relu_computes) {
     computes<0.25, D>();
     computes<0.01, D>();
     computes<0, D>();
@@ -53,7 +53,7 @@ TEST_CASE_TEMPLATE_DEFINE("LeakyReLU computes what its type says", D, leaky_relu
 }
 TEST_CASE_TEMPLATE_APPLY(leaky_relu_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("LeakyReLU hands NaN and infinity on, and has its slope at 0", D, leaky_relu_special) {
+TEST_CASE_TEMPLATE_DEFINE("LeakyReLU propagates NaN and infinity, and has its slope at 0", D, leaky_relu_special) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     operation_run::Problem problem;
     problem.input = problem.output = {5};

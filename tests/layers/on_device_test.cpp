@@ -106,7 +106,7 @@ Results run(bool accumulate, Translate translate) {
 
 }  // namespace
 
-TEST_CASE("a layer that runs on another device has the bits that it has at home, forward and backward") {
+TEST_CASE("a layer that runs on another device has the same bits as on the network's device, forward and backward") {
     const auto as_it_is = [](const std::vector<float>& values) { return values; };
     const auto other = [](const std::vector<float>& values) { return flipped(values); };
     using Norm = LocalResponseNorm<2>;
@@ -141,7 +141,7 @@ struct OffloadedEnd : Sequential<Input<8, 8, 4>, Named<"conv", Conv2d<4, 3>>, Re
 
 }  // namespace
 
-TEST_CASE("a network with layers on the device that it runs on anyway trains with the same bits") {
+TEST_CASE("a network with layers placed on its own device trains with the same bits") {
     const std::vector<float> images = numbers(4 * 8 * 8 * 4, 0);
     const std::vector<std::int32_t> labels{0, 1, 2, 1};
     const auto trained = [&]<class Net>(Net) {
@@ -157,7 +157,7 @@ TEST_CASE("a network with layers on the device that it runs on anyway trains wit
     CHECK(trained(OffloadedEnd{}) == trained(Home{}));
 }
 
-TEST_CASE("the summary shows where a layer was placed and the copies that it costs") {
+TEST_CASE("the summary shows the device of a layer and the copies that it needs") {
     const std::string table = summary<Offloaded>(16);
     CHECK(table.find("norm runs on Host: a network on another device copies 32.8 kB in forward") != std::string::npos);
     CHECK(summary<Home>(16).find("runs on") == std::string::npos);

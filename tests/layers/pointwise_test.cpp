@@ -43,7 +43,7 @@ static_assert(std::is_same_v<OperationOf<Cubic<1, 2>, AnyDevice>, OperationOf<Cu
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a layer of a formula computes what the formula says", D, pointwise_computes) {
+TEST_CASE_TEMPLATE_DEFINE("a layer made from a formula computes the formula", D, pointwise_computes) {
     {
         const auto [problem, outcome] = layer_run::run<Softsign, D>({7, 5, 3}, 2, reference::fresh_seed());
         reference::Doubles y, dx;
@@ -78,7 +78,7 @@ TEST_CASE_TEMPLATE_APPLY(pointwise_computes, DevicesAndElements);
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/sequential.hpp>
 
-TEST_CASE("check_gradients finds layers of formulas right") {
+TEST_CASE("check_gradients accepts layers made from formulas") {
     const GradientCheck softsign = check_gradients<Softsign, Host>({4, 4, 3});
     CHECK_MESSAGE(softsign, softsign.report());
     const GradientCheck cubic = check_gradients<Cubic<0.5, -0.25>, Host>({4, 4, 3});
@@ -93,7 +93,7 @@ struct Net : Sequential<Input<4, 4, 3>, Conv2d<4, 3>, LeakyReLU<0.25>, MaxPool2d
 
 }  // namespace
 
-TEST_CASE("a network of such layers keeps what each of them reads until its backward pass") {
+TEST_CASE("a network of such layers keeps the tensors that each backward pass reads") {
     const GradientCheck net = check_gradients<Net, CrossEntropy<3>, Host>({.batch = 4});
     CHECK_MESSAGE(net, net.report());
 }

@@ -53,7 +53,8 @@ void agrees(const Shape& input, const reference::Pooling& r) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute what their types say", D, pool2d_computes) {
+TEST_CASE_TEMPLATE_DEFINE("MaxPool2d and AvgPool2d compute the operations of their template arguments", D,
+                          pool2d_computes) {
     agrees<MaxPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, true});
     agrees<MaxPool2d<2, 1, valid>, D>({5, 8, 16}, {2, reference::valid(5, 2, 1), reference::valid(8, 2, 1), 16, true});
     agrees<AvgPool2d<3, 2>, D>({9, 8, 5}, {3, reference::same(9, 3, 2), reference::same(8, 3, 2), 5, false});

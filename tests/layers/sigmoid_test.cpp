@@ -21,7 +21,7 @@ static_assert(Sigmoid::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<Sigmoid>(Shape{384}).count == 0 && multiply_adds_of<Sigmoid>(Shape{384}) == 0);
 static_assert(!traits_of<Sigmoid>().backward_reads_input && traits_of<Sigmoid>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes what its type says", D, sigmoid_computes) {
+TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes the operation of its template arguments", D, sigmoid_computes) {
     const auto [problem, outcome] = layer_run::run<Sigmoid, D>({37, 5, 3}, 2, reference::fresh_seed());
     reference::Doubles y, dx;
     for (std::size_t i = 0; i < problem.x.size(); ++i) {
@@ -34,7 +34,7 @@ TEST_CASE_TEMPLATE_DEFINE("Sigmoid computes what its type says", D, sigmoid_comp
 }
 TEST_CASE_TEMPLATE_APPLY(sigmoid_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("Sigmoid goes to 0 and 1, is 1/2 at 0, and a NaN stays one", D, sigmoid_special) {
+TEST_CASE_TEMPLATE_DEFINE("Sigmoid tends to 0 and 1, is 1/2 at 0, and propagates a NaN", D, sigmoid_special) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     operation_run::Problem problem;
     problem.input = problem.output = {6};

@@ -19,7 +19,7 @@ static_assert(SiLU::output(Shape{384}).shape == Shape{384});
 static_assert(parameters_of<SiLU>(Shape{384}).count == 0 && multiply_adds_of<SiLU>(Shape{384}) == 0);
 static_assert(traits_of<SiLU>().backward_reads_input && !traits_of<SiLU>().backward_reads_output);
 
-TEST_CASE_TEMPLATE_DEFINE("SiLU computes what its type says", D, silu_computes) {
+TEST_CASE_TEMPLATE_DEFINE("SiLU computes the operation of its template arguments", D, silu_computes) {
     const auto [problem, outcome] = layer_run::run<SiLU, D>({37, 5, 3}, 2, reference::fresh_seed());
     reference::Doubles y, dx;
     for (std::size_t i = 0; i < problem.x.size(); ++i) {
@@ -33,7 +33,7 @@ TEST_CASE_TEMPLATE_DEFINE("SiLU computes what its type says", D, silu_computes) 
 }
 TEST_CASE_TEMPLATE_APPLY(silu_computes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("SiLU is x above and 0 below where exp leaves the floats, 0 at 0, and a NaN stays one", D,
+TEST_CASE_TEMPLATE_DEFINE("SiLU is x above and 0 below the range of exp, 0 at 0, and propagates a NaN", D,
                           silu_special) {
     constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     operation_run::Problem problem;

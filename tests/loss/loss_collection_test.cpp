@@ -33,7 +33,7 @@ TEST_CASE("on real images the first loss is ln 10 and the decay of the tutorial'
     CHECK(report.loss == doctest::Approx((report.replicas[0].total + report.replicas[1].total) / 2));
 }
 
-TEST_CASE("label smoothing outside [0, 1) is refused") {
+TEST_CASE("label smoothing outside [0, 1) is rejected") {
     CrossEntropy<10> loss{.label_smoothing = 1.0F};
     CHECK_THROWS_WITH_AS((void)loss.operation<Host>(), "label smoothing must be in [0, 1), not 1", InvalidArgument);
 }

@@ -41,7 +41,8 @@ Moments moments_of(const std::vector<float>& arena, std::int64_t offset, std::in
 
 }  // namespace
 
-TEST_CASE("weights begin as truncated normal numbers of the tutorial's deviations, biases at 0 or 0.1") {
+TEST_CASE(
+    "weights are initialised from truncated normal numbers with the tutorial's deviations, biases with 0 or 0.1") {
     DataParallel<Cifar10Net, Cifar10Loss, Sgd, ConcatMean, Host> training({.batch_size = 1, .seed = 3});
     const std::vector<float> arena = training.parameters();
     struct Expected {

@@ -206,7 +206,7 @@ TEST_CASE("synchronised replicas of ResNet<8> are one replica with the whole bat
     }
 }
 
-TEST_CASE("the weights begin as Glorot's, the batch norms as the identity") {
+TEST_CASE("weights are initialised by Glorot's rule, and the batch norms as the identity") {
     for (const LayerInfo& layer : ResNet<20>::layers) {
         if (layer.parameters.count == 0) continue;
         const bool norm = layer.buffers.count > 0;

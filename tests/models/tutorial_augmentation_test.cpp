@@ -209,7 +209,8 @@ TEST_CASE("planes of one colour each are standardized to the colours' places bet
     }
 }
 
-TEST_CASE("crops fall on all 81 places alike, flips on half the images, brightness and contrast on their ranges") {
+TEST_CASE(
+    "all 81 crop positions are equally frequent, half the images are flipped, brightness and contrast cover their ranges") {
     const Shape shape{32, 32, 3};
     const TutorialAugmentation d;
     std::vector<int> places(81);
@@ -237,7 +238,7 @@ TEST_CASE("crops fall on all 81 places alike, flips on half the images, brightne
     CHECK(highest > 1.79);
 }
 
-TEST_CASE("the central crop is the middle, standardized, and has nothing random") {
+TEST_CASE("the centre crop is standardized and not random") {
     const ImageSet set = random_images(1, 32, 32);
     TutorialAugmentation plain;
     plain.crop = plain.flip = plain.brightness = plain.contrast = false;
@@ -254,7 +255,7 @@ TEST_CASE("the central crop is the middle, standardized, and has nothing random"
     CHECK(raw[0] == static_cast<float>(set.sample(0)[(4 * 32 + 4) * 3]));
 }
 
-TEST_CASE("a crop that does not fit is refused with both extents") {
+TEST_CASE("a crop that does not fit is rejected with both extents") {
     TutorialAugmentation large;
     large.width = 33;
     CHECK(message_of<InvalidArgument>([&] {

@@ -198,7 +198,7 @@ struct EveryLayer : Sequential<Input<9, 8, 3>, Named<"conv1", Conv2d<8, 3, strid
 
 }  // namespace
 
-TEST_CASE("every layer of Cupola has the right gradients and keeps to the contract") {
+TEST_CASE("every layer of Cupola has correct gradients and keeps to the contract") {
     for (const int threads : {1, 2}) {
         const auto passes = [](const GradientCheck& check) {
             INFO(check.report());
@@ -227,7 +227,7 @@ TEST_CASE("every layer of Cupola has the right gradients and keeps to the contra
     }
 }
 
-TEST_CASE("a layer of the user's own passes, with its errors by name") {
+TEST_CASE("a user's own layer passes, and its errors are reported by name") {
     const GradientCheck check = check_gradients<Scale<>, Host>({3, 4, 5}, {.batch = 3});
     INFO(check.report());
     CHECK(check);
@@ -241,7 +241,7 @@ TEST_CASE("a layer of the user's own passes, with its errors by name") {
     CHECK(contains(check.report(), ": the gradients are correct (off by: input "));
 }
 
-TEST_CASE("a gradient with the wrong sign or scale is named so, with its worst element") {
+TEST_CASE("a gradient with a wrong sign or scale is reported as such, with its worst element") {
     CHECK(contains(report<Wrong::parameter_sign>(),
                    "the gradient of scale has the wrong sign (off by 2, allowed 0.003); element "));
     CHECK(contains(report<Wrong::input_sign>(),
@@ -252,13 +252,13 @@ TEST_CASE("a gradient with the wrong sign or scale is named so, with its worst e
     CHECK_FALSE(contains(report<Wrong::parameter_sign>(), "the gradient of the input"));
 }
 
-TEST_CASE("a single wrong element is found and named") {
+TEST_CASE("a single wrong element is found and reported") {
     const std::string text = report<Wrong::last_element>();
     CHECK(contains(text, "the gradient of scale is not the derivative"));
     CHECK(contains(text, "element 4 (4): backward gives 0, finite differences give "));
 }
 
-TEST_CASE("a gradient that is overwritten where it is to be added, or the other way, is named so") {
+TEST_CASE("a gradient that is overwritten instead of added, or the reverse, is reported as such") {
     CHECK(contains(report<Wrong::overwrites>(),
                    "backward overwrites the gradient of scale where `accumulate` asks it to add"));
     CHECK(contains(report<Wrong::adds>(),
@@ -270,7 +270,7 @@ TEST_CASE("an element that is never written is found") {
     CHECK(contains(report<Wrong::forward_forgets>(), "forward left element 7 of the output at nan"));
 }
 
-TEST_CASE("a layer that changes what it may not change is found") {
+TEST_CASE("a layer that changes its input or parameters is found") {
     CHECK(contains(report<Wrong::forward_changes_input>(), "forward changed its input"));
     CHECK(contains(report<Wrong::backward_changes_output>(), "backward changed its output"));
     CHECK(contains(report<Wrong::changes_parameter>(), "backward changed scale"));
@@ -283,14 +283,14 @@ TEST_CASE("a forward that differs from call to call is found") {
                    "forward gave a different output the second time, from the same input and the same random numbers"));
 }
 
-TEST_CASE("a backward that is right only where an input gradient is wanted is found") {
+TEST_CASE("a backward that is correct only with an input gradient is found") {
     CHECK(contains(report<Wrong::needs_input_gradient>(),
                    "without an input gradient to write, backward gives a different gradient of scale"));
     CHECK(contains(report<Wrong::other_gradient_for_first_layer>(),
                    "made for a build context without an input gradient, backward gives a different gradient of scale"));
 }
 
-TEST_CASE("traits that promise too much are found") {
+TEST_CASE("wrong traits are found") {
     CHECK(
         contains(report<Wrong::reads_input_secretly>(),
                  "the traits say that backward does not read the input, and without it the gradient of scale differs"));
@@ -310,7 +310,7 @@ TEST_CASE("traits that promise too much are found") {
                    "its kind is a ReLU, but its output for -"));
 }
 
-TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") {
+TEST_CASE("smooth and piecewise linear functions pass, wrong derivatives and discontinuities do not") {
     const auto tanh_check = check_gradients<Elementwise<tanh_of, tanh_derivative>, Host>({100});
     INFO(tanh_check.report());
     CHECK(tanh_check);
@@ -325,12 +325,12 @@ TEST_CASE("smooth and bent functions pass, wrong derivatives and steps do not") 
                    "most outputs change too abruptly with the input for a derivative at a step of 0."));
 }
 
-TEST_CASE("a function with no gradient and none claimed passes") {
+TEST_CASE("a function with a gradient of zero passes if backward gives zero") {
     CHECK(check_gradients<Elementwise<zero, zero>, Host>({10}));
     CHECK(check_gradients<Elementwise<same_of, one>, Host>({1}, {.batch = 1, .directions = 1}));
 }
 
-TEST_CASE("a check that cannot be made says why") {
+TEST_CASE("a check that cannot be done reports the reason") {
     CHECK(contains(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<Scale<>, Host>({60})); }),
                    " expects height x width x channels; its input is 60"));
     CHECK(message_of<InvalidArgument>([] { static_cast<void>(check_gradients<ReLU, Host>({60}, {.batch = 0})); }) ==
@@ -343,7 +343,7 @@ TEST_CASE("a check that cannot be made says why") {
           }) == "a check of a network's gradients needs at least 2 directions, not 1");
 }
 
-TEST_CASE("the tutorial's network with its loss has the right gradients, weight decay included") {
+TEST_CASE("the tutorial's network with its loss has correct gradients, including weight decay") {
     const GradientCheck check = check_gradients<Cifar10Net, Cifar10Loss, Host>({.directions = 4});
     INFO(check.report());
     CHECK(check);
@@ -352,7 +352,7 @@ TEST_CASE("the tutorial's network with its loss has the right gradients, weight 
     CHECK(check.tensors()[1].name == "conv1.weight");
 }
 
-TEST_CASE("a network of every kind of layer has the right gradients, fused and unfused") {
+TEST_CASE("a network of every kind of layer has correct gradients, fused and unfused") {
     for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
         const auto fused =
             check_gradients<EveryLayer, CrossEntropy<10>, Host>({.batch = 8, .seed = seed}, {.threads = 2});
@@ -370,7 +370,7 @@ TEST_CASE("a network of every kind of layer has the right gradients, fused and u
     }
 }
 
-TEST_CASE("a wrong layer inside a network is found by what it does to those below it") {
+TEST_CASE("a wrong layer inside a network is found by its effect on the layers before it") {
     const auto report_of = [](const GradientCheck& check) {
         CHECK_FALSE(check);
         return check.report();

@@ -35,7 +35,7 @@ static_assert(row_of(LayerKind::plain, LayerKind::activation) == row_of(LayerKin
 
 }  // namespace
 
-TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations stand alone") {
+TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations are nodes of their own") {
     std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
     CHECK(fuse(tutorial::Net::layers, true, nodes) == 8);
     CHECK(nodes[0].layers == 2);
@@ -53,7 +53,7 @@ TEST_CASE("Conv2d, ReLU and Linear, ReLU become one node; other activations stan
 }
 
 TEST_CASE(
-    "MaxPool2d and LocalResponseNorm become one node in either order, which masks the gradient for a ReLU before") {
+    "MaxPool2d and LocalResponseNorm become one node in either order, which applies the mask of a ReLU before it") {
     std::array<NodeInfo, tutorial::Net::layer_count> nodes{};
     fuse(tutorial::Net::layers, true, nodes);
     const NodeInfo &first = nodes[1], &second = nodes[3];
@@ -149,9 +149,7 @@ TEST_CASE("a network has the nodes of two layers only where it has layers of bot
           std::vector<std::size_t>{pool_then_lrn, lrn_then_pool});
 }
 
-TEST_CASE("the pass changes no bit: output and gradients of the fused network equal the plain one's") {
-    check_bits<tutorial::SmallNet>(5, 5);
-}
+TEST_CASE("fusion changes no bit of the output and the gradients") { check_bits<tutorial::SmallNet>(5, 5); }
 
 namespace {
 

@@ -58,7 +58,7 @@ TEST_CASE("tensors alive at the same time never share bytes, whatever their size
     }
 }
 
-TEST_CASE("the tutorial network's arena is as small as any can be, in training and in evaluation") {
+TEST_CASE("the tutorial network's arena has the smallest possible size, in training and in evaluation") {
     std::vector<NodeInfo> nodes(tutorial::Net::layer_count);
     nodes.resize(fuse(tutorial::Net::layers, true, nodes));
     for (const bool training : {true, false}) {
@@ -70,7 +70,7 @@ TEST_CASE("the tutorial network's arena is as small as any can be, in training a
     }
 }
 
-TEST_CASE("views share their memory, and the gradient of the batch is planned only where it is asked for") {
+TEST_CASE("views share memory, and the gradient of the batch is planned only on request") {
     struct Views : Sequential<Input<2, 2, 1>, Flatten, Linear<4>, Flatten, Linear<2>> {};
     std::vector<NodeInfo> nodes(Views::layer_count);
     nodes.resize(fuse(Views::layers, true, nodes));

@@ -31,7 +31,7 @@ std::size_t offset_of(std::size_t layer, std::size_t parameter) {
 
 }  // namespace
 
-TEST_CASE("a parameter is named with its indices in the network's layout") {
+TEST_CASE("a non-finite parameter is reported with its indices in the network's layout") {
     std::vector<float> arena(static_cast<std::size_t>(arena_elements(Net::layers)), 0.5F);
     CHECK(non_finite_parameter(Net::layers, arena) == "");
     arena.back() = infinity;  // padding
@@ -44,7 +44,7 @@ TEST_CASE("a parameter is named with its indices in the network's layout") {
     CHECK(non_finite_parameter(Net::layers, arena) == "conv1.bias is -inf at [1]");
 }
 
-TEST_CASE("a running statistic is named, and a variance below 0 is none") {
+TEST_CASE("a non-finite running statistic is reported, and a variance below 0 is invalid") {
     std::vector<float> buffers = initial_buffers(Net::layers);
     CHECK(invalid_buffer(Net::layers, buffers) == "");
     const auto mean = static_cast<std::size_t>(Net::layers[1].buffer_offsets[0]),

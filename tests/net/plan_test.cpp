@@ -88,7 +88,7 @@ TEST_CASE("one step of the tutorial's network gives PyTorch's logits, loss and g
     }
 }
 
-TEST_CASE("backward adds where it is told to, and writes otherwise") {
+TEST_CASE("backward adds if `accumulate` is set, and overwrites otherwise") {
     using Net = tutorial::SmallNet;
     std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
     initialize(parameters, normal(0.1), 1, 1, 5, 0);
@@ -117,7 +117,7 @@ TEST_CASE("backward adds where it is told to, and writes otherwise") {
     CHECK(largest > 0);
 }
 
-TEST_CASE("the gradient of the batch is given where it is asked for and equals the slope of the output") {
+TEST_CASE("the gradient of the batch is computed on request and equals the derivative of the output") {
     struct Net : Sequential<Input<6, 6, 2>, Conv2d<4, 3>, ReLU, AvgPool2d<2>, Flatten, Linear<3>> {};
     std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
     initialize(parameters, normal(0.5), 1, 1, 5, 0);
@@ -145,7 +145,7 @@ TEST_CASE("the gradient of the batch is given where it is asked for and equals t
     CHECK((sum(1e-3) - sum(-1e-3)) / 2e-3 == doctest::Approx(slope).epsilon(2e-3));
 }
 
-TEST_CASE("a plan for inspection shows every layer's output as training computes it, dropped tensors too") {
+TEST_CASE("a plan for inspection shows every layer's output as in training, including tensors that training drops") {
     struct Net : Sequential<Input<6, 6, 2>, Conv2d<4, 3>, ReLU, MaxPool2d<2>, Flatten, Dropout<0.5>, Linear<3>> {};
     std::vector<float> parameters(static_cast<std::size_t>(Net::parameter_elements));
     initialize(parameters, normal(0.5), 1, 1, 5, 0);
@@ -224,7 +224,7 @@ struct SpiedFirst : Sequential<Input<4>, Spy, Linear<2>> {};
 
 }  // namespace
 
-TEST_CASE("a plan binds an operation's tensors once, and a call passes what changes") {
+TEST_CASE("a plan binds an operation's tensors once, and a call passes only what changes") {
     Runner<Spied> run({.batch = 2});
     const auto floats = [](std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count)); };
     std::vector<float> parameters = floats(Spied::parameter_elements), others = parameters, gradients = parameters,
@@ -274,7 +274,7 @@ TEST_CASE("the first operation reads the batch of each call") {
     CHECK(Spy::forward_seen.input == second.data());
 }
 
-TEST_CASE("a plan that was given no memory does not run") {
+TEST_CASE("a plan without memory does not run") {
     HostContext context(0, {.threads = 1});
     auto plan = PlanOf<SpiedFirst, Host>::make<SpiedFirst>(context, {.batch = 1});
     const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);
@@ -283,7 +283,7 @@ TEST_CASE("a plan that was given no memory does not run") {
     CHECK_THROWS_WITH_AS(plan.forward(context, images.data(), parameters.data(), {}), message, InvalidArgument);
 }
 
-TEST_CASE("a plan refuses another context than the one it was made with") {
+TEST_CASE("a plan rejects another context than the one it was made with") {
     Runner<SpiedFirst> run({.batch = 1});
     HostContext other(0, {.threads = 1});
     const std::vector<float> parameters(static_cast<std::size_t>(SpiedFirst::parameter_elements)), images(4);

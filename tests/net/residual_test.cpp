@@ -160,7 +160,7 @@ void same_fused_and_unfused() {
 
 }  // namespace
 
-TEST_CASE("names inside a block begin with the block's") {
+TEST_CASE("names inside a block begin with the block's name") {
     const auto names = [](std::span<const LayerInfo> layers) {
         std::string result;
         for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -178,7 +178,7 @@ TEST_CASE("names inside a block begin with the block's") {
     CHECK(names(Nested::layers).find(" outer.side.conv.weight ") != std::string::npos);
 }
 
-TEST_CASE("buffers begin as PyTorch's do, and say where they are and what they are of") {
+TEST_CASE("buffers have PyTorch's initial values, names and offsets") {
     const std::vector<float> buffers = initial_buffers(Every::layers);
     const std::vector<RunningStatistics> all = running_statistics(Every::layers);
     REQUIRE(all.size() == 8);
@@ -209,7 +209,7 @@ TEST_CASE("a block is the sum of its layers and its shortcut") {
     for (std::size_t i = 0; i < sum.size(); ++i) REQUIRE(sum[i] == through[i] + around[i]);
 }
 
-TEST_CASE("networks with each kind of shortcut have the right gradients, fused and unfused") {
+TEST_CASE("networks with each kind of shortcut have correct gradients, fused and unfused") {
     right_gradients<Plain>();
     right_gradients<Smooth>(6, 2e-3);
     right_gradients<Every>(6, 0.06);  // a bias before a ReLU moves many figures over its kink
@@ -229,7 +229,7 @@ TEST_CASE("fusion changes no bit of a network with blocks") {
     same_fused_and_unfused<Nested>();
 }
 
-TEST_CASE("BatchNorm2d and the sum of a block take in the ReLU that follows; a shortcut's ReLU is not the block's") {
+TEST_CASE("BatchNorm2d and the sum of a block fuse the ReLU that follows; a ReLU in a shortcut is not the block's") {
     std::vector<NodeInfo> nodes(Every::layer_count);
     nodes.resize(fuse(Every::layers, true, nodes));
     for (const NodeInfo& node : nodes) {
@@ -304,7 +304,7 @@ TEST_CASE("a network with running statistics is not run outside training without
         plan.forward(context, image.data(), parameters.data(), key, {.running = buffers.data(), .batch = nullptr}));
 }
 
-TEST_CASE("inspection shows a network with blocks as training computes it, each layer once") {
+TEST_CASE("inspection shows each layer of a network with blocks once, as in training") {
     const std::vector<float> parameters = parameters_of_net<Every>(3);
     std::vector<float> images(static_cast<std::size_t>(5 * Every::input_shape.size()));
     initialize(images, normal(1.0), 1, 1, 6, 0);

@@ -48,7 +48,7 @@ TEST_CASE("layers carry names, extents and offsets in the order of the list") {
     CHECK(next == tutorial::Net::parameter_elements);
 }
 
-TEST_CASE("the summary names every layer once and adds up") {
+TEST_CASE("the summary lists every layer once, and its totals are the sums") {
     const std::string table = summary<tutorial::Net>(128);
     for (const char* part : {"conv1", "+ ReLU", "MaxPool2d 3 x 3, stride 2", "+ LocalResponseNorm, radius 4",
                              "+ MaxPool2d 3 x 3, stride 2", "Flatten", "view", "softmax_linear", "1,068,298",

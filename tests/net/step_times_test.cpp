@@ -19,7 +19,7 @@ void wait(double seconds) {
 
 }  // namespace
 
-TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the step in progress, and to no other") {
+TEST_CASE("a stopwatch adds its lifetime to its own entry of the current step only") {
     StepTimes times(3, 2);
     for (int i = 0; i < 2; ++i) {
         const Stopwatch watch(&times, Direction::backward, 1);
@@ -50,7 +50,7 @@ TEST_CASE("a stopwatch adds its life to the entry that it was made for, in the s
     CHECK(calls == 3);
 }
 
-TEST_CASE("where there are marks, a stopwatch tells them when its part begins and ends, and adds nothing itself") {
+TEST_CASE("with marks, a stopwatch marks the begin and end of its part, and adds no time itself") {
     struct Marks final : StepMarks {
         std::vector<std::size_t> begun, ended;
         void begin(std::size_t entry) override { begun.push_back(entry); }

@@ -204,8 +204,7 @@ TEST_CASE("synchronised over 1 to 4 replicas is one replica with all samples, fo
     }
 }
 
-TEST_CASE(
-    "without synchronisation replicas differ from the whole batch: what the test above compares is not the same anyway") {
+TEST_CASE("without synchronisation replicas differ from the whole batch, so the previous test is not trivial") {
     const Floats parameters = parameters_of_net<Net>(), images = random(4 * Net::input_shape.size(), 1.0, 9);
     const PlanOptions two{.batch = 2}, four{.batch = 4};
     const auto half = Replica::make<Net>(two, images.data(), nullptr),

@@ -57,7 +57,7 @@ std::vector<float> running_statistics_of_a_training() {
 
 }  // namespace
 
-TEST_CASE("outside training a batch normalisation is folded into the convolution before it, and nowhere else") {
+TEST_CASE("outside training a batch normalisation is folded only into a convolution before it") {
     std::array<NodeInfo, Net::layer_count> nodes{};
     const std::size_t count = fuse(Net::layers, true, nodes, false);
     std::vector<std::string_view> folded;
