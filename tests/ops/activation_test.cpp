@@ -56,7 +56,7 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU, forward and backward, agrees with plain loops t
 }
 TEST_CASE_TEMPLATE_APPLY(relu_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and infinity on", D, relu_special) {
+TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and ReLU propagates NaN and infinity", D, relu_special) {
     const Outcome outcome =
         run<D>(problem_of({0.0F, -0.0F, 1.0F, -1.0F, inf, -inf, not_a_number}, {1, 2, 3, 4, 5, 6, 7}, 1));
     CHECK(outcome.output[0] == 0.0F);
@@ -70,7 +70,7 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU's gradient is zero at zero, and it hands NaN and
 }
 TEST_CASE_TEMPLATE_APPLY(relu_special, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU leaves out the input gradient that nobody wants", D, relu_null) {
+TEST_CASE_TEMPLATE_DEFINE("ReLU skips an input gradient that is not needed", D, relu_null) {
     Problem problem = problem_of({1, -1, 2}, {1, 1, 1}, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem).input_gradient) CHECK(std::isnan(value));

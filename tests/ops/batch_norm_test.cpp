@@ -104,7 +104,7 @@ TEST_CASE_TEMPLATE_DEFINE(
 }
 TEST_CASE_TEMPLATE_APPLY(norm_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the running statistics as constants", D,
+TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation uses the running statistics as constants", D,
                           norm_inference) {
     for (const Case& c : cases) {
         for (const bool made_for_training : {false, true}) {
@@ -132,7 +132,8 @@ TEST_CASE_TEMPLATE_DEFINE("outside training batch normalisation takes the runnin
 }
 TEST_CASE_TEMPLATE_APPLY(norm_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients where it is told to", D, norm_accumulates) {
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation adds to parameter gradients if `accumulate` is set", D,
+                          norm_accumulates) {
     const Case c{3, 5, 5, 19};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome alone = run<D>(c, problem);
@@ -168,7 +169,7 @@ TEST_CASE_TEMPLATE_DEFINE("the variance of numbers far from zero is exact: nothi
 }
 TEST_CASE_TEMPLATE_APPLY(norm_far, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation leaves out the input gradient that nobody wants", D, norm_null) {
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation skips an input gradient that is not needed", D, norm_null) {
     const Case c{2, 3, 3, 16};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome with = run<D>(c, problem);
@@ -179,7 +180,7 @@ TEST_CASE_TEMPLATE_DEFINE("batch normalisation leaves out the input gradient tha
 }
 TEST_CASE_TEMPLATE_APPLY(norm_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a NaN reaches its channel and no other", D, norm_nan) {
+TEST_CASE_TEMPLATE_DEFINE("a NaN affects its channel and no other", D, norm_nan) {
     const Case c{2, 3, 3, 20};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1, Activation::relu);
     problem.x[7] = std::nanf("");
@@ -188,7 +189,7 @@ TEST_CASE_TEMPLATE_DEFINE("a NaN reaches its channel and no other", D, norm_nan)
 }
 TEST_CASE_TEMPLATE_APPLY(norm_nan, DevicesAndElements);
 
-TEST_CASE("moments merged in any split are those of all samples, and parts without samples do not count") {
+TEST_CASE("moments merged from any split are those of all samples, and parts without samples are ignored") {
     constexpr std::size_t channels = 3;
     reference::Random random(reference::fresh_seed());
     const reference::Floats x = random.normal(3 * 50, 2.0, 100.0);
@@ -214,7 +215,7 @@ TEST_CASE("moments merged in any split are those of all samples, and parts witho
     CHECK(merged == a);
 }
 
-TEST_CASE("the sums of backward are averaged by the samples that they are of") {
+TEST_CASE("the sums of backward are averaged with weights by their samples") {
     const std::vector<double> a{2, 1, 10}, b{6, 5, 30};
     std::vector<double> merged(3);
     merge_gradient_sums(std::vector<const double*>{a.data(), nullptr, b.data()}, 3, merged.data());

@@ -69,7 +69,7 @@ void rounds_and_comes_back() {
 }  // namespace
 
 TEST_CASE_TEMPLATE_DEFINE(
-    "floats are rounded to fewer bits and come back, in blocks of any length and by any number of threads", D,
+    "floats are converted to narrower types and back, in blocks of any length and by any number of threads", D,
     convert_rounds) {
     [&]<class... T>(std::tuple<T...>) { (rounds_and_comes_back<D, T>(), ...); }(NarrowElements{});
 }

@@ -144,7 +144,8 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a convolution agrees with plain loo
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_relu_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the two apart", D, convolution_relu_bits) {
+TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the separate operations", D,
+                          convolution_relu_bits) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
@@ -167,7 +168,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution with a fused ReLU gives the bits of the
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_relu_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operation leaves the mask out", D,
+TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU mask is applied by the next operation does not apply it", D,
                           convolution_masked) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
@@ -193,7 +194,8 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution whose ReLU is masked by the next operat
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_masked, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where it is told to", D, convolution_adds) {
+TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients if `accumulate` is set", D,
+                          convolution_adds) {
     for (const Case& c : cases()) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
@@ -212,7 +214,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution adds to its parameters' gradients where
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_adds, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a convolution leaves out the input gradient that nobody wants", D, convolution_null) {
+TEST_CASE_TEMPLATE_DEFINE("a convolution skips an input gradient that is not needed", D, convolution_null) {
     const Case c{3, 9, 7, 3, 16, 3, 1};
     for (const bool known_before : {true, false}) {
         CAPTURE(known_before);
@@ -246,7 +248,7 @@ TEST_CASE_TEMPLATE_DEFINE("a convolution made for evaluation computes the same o
 }
 TEST_CASE_TEMPLATE_APPLY(convolution_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a convolution hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
+TEST_CASE_TEMPLATE_DEFINE("a convolution propagates a NaN to its output, and with a ReLU to its weights' gradient", D,
                           convolution_nan) {
     const Case c{2, 6, 6, 3, 16, 3, 1};
     for (const Activation activation : {Activation::none, Activation::relu}) {
@@ -278,7 +280,7 @@ TEST_CASE("child: a convolution that oneDNN 3.2 has without AVX2 by its referenc
                "processor"));
 }
 
-TEST_CASE("a convolution that oneDNN would compute by its reference code is refused") {
+TEST_CASE("a convolution that oneDNN would compute by its reference code is rejected") {
     const ChildResult child =
         run_in_child("child: a convolution that oneDNN 3.2 has without AVX2 by its reference code only",
                      {{"ONEDNN_MAX_CPU_ISA", "SSE41"}});
@@ -294,7 +296,7 @@ TEST_CASE("child: a convolution in bfloat16 without its instructions" * doctest:
                ": train in float32"));
 }
 
-TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only reference code for, is rejected") {
     for (const char* isa : {"AVX2", "AVX512_CORE_VNNI"}) {
         const ChildResult child =
             run_in_child("child: a convolution in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", isa}});
@@ -303,7 +305,7 @@ TEST_CASE("a convolution in bfloat16 that oneDNN would emulate, or has only refe
     }
 }
 
-TEST_CASE("a convolution in bfloat16 rounds its weights to nearest, and none of its sums") {
+TEST_CASE("a convolution in bfloat16 rounds its weights to nearest, and does not round its sums") {
     if (!computes_bfloat16()) return;
     using D = DeviceAndElement<Host, BFloat16>;
     const Case c{2, 12, 12, 64, 64, 5, 1};

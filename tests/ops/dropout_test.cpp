@@ -45,7 +45,7 @@ Outcome run(const Problem& problem, double rate) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the oracle's own mask, forward and backward", D, dropout_agrees) {
+TEST_CASE_TEMPLATE_DEFINE("dropout agrees with the reference's mask, forward and backward", D, dropout_agrees) {
     for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
         for (const std::int64_t features : {1, 3, 4, 5, 64, 1001}) {
             for (const int threads : thread_counts<D>()) {
@@ -151,7 +151,7 @@ TEST_CASE_TEMPLATE_DEFINE("dropout is the identity in evaluation", D, dropout_ev
 }
 TEST_CASE_TEMPLATE_APPLY(dropout_evaluation, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("dropout leaves out the input gradient that nobody wants", D, dropout_null) {
+TEST_CASE_TEMPLATE_DEFINE("dropout skips an input gradient that is not needed", D, dropout_null) {
     Problem problem = problem_of(3, 50, 1);
     problem.input_gradient = false;
     for (const float value : run<D>(problem, 0.5).input_gradient) CHECK(std::isnan(value));

@@ -65,8 +65,7 @@ static_assert(!ComputesElements<Nowhere, float>);
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("a formula is computed for each element once, and nothing beside them is written", D,
-                          elements_computed) {
+TEST_CASE_TEMPLATE_DEFINE("a formula is computed once per element, and nothing else is written", D, elements_computed) {
     using T = ElementOf<D>;
     static_assert(ComputesElements<DeviceOf<D>, T>);
     for (const std::int64_t count : counts) {
@@ -103,7 +102,7 @@ TEST_CASE_TEMPLATE_DEFINE("a formula is computed for each element once, and noth
 }
 TEST_CASE_TEMPLATE_APPLY(elements_computed, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a formula changes several values in their places, and reads an array in two places", D,
+TEST_CASE_TEMPLATE_DEFINE("a formula can update several values in place, and read one array at two offsets", D,
                           elements_updated) {
     using Device = DeviceOf<D>;
     using T = ElementOf<D>;
@@ -139,8 +138,7 @@ TEST_CASE_TEMPLATE_DEFINE("a formula changes several values in their places, and
 }
 TEST_CASE_TEMPLATE_APPLY(elements_updated, DevicesAndElements);
 
-TEST_CASE_TEMPLATE("signs are those of the numbers, for each 16-bit pattern, and a NaN has none", T, BFloat16,
-                   Float16) {
+TEST_CASE_TEMPLATE("is_positive is correct for each 16-bit pattern, and false for a NaN", T, BFloat16, Float16) {
     for (std::uint32_t bits = 0; bits < 0x1'0000U; ++bits) {
         T x;
         x.bits = static_cast<std::uint16_t>(bits);
@@ -151,7 +149,7 @@ TEST_CASE_TEMPLATE("signs are those of the numbers, for each 16-bit pattern, and
     }
 }
 
-TEST_CASE("signs of floats, and choices of them") {
+TEST_CASE("signs and selection of floats") {
     constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     CHECK(is_positive(inf));
     CHECK(is_positive(std::numeric_limits<float>::denorm_min()));

@@ -80,7 +80,7 @@ void check(const Case& c, const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's figures", D, golden_convolution) {
+TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's values", D, golden_convolution) {
     for (const golden::Conv2dCase& c : golden::conv2d_cases) {
         for (const int threads : thread_counts<D>()) {
             INFO(std::string(c.name));
@@ -95,7 +95,7 @@ TEST_CASE_TEMPLATE_DEFINE("convolution gives PyTorch's figures", D, golden_convo
 }
 TEST_CASE_TEMPLATE_APPLY(golden_convolution, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's figures", D, golden_linear) {
+TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's values", D, golden_linear) {
     for (const golden::LinearCase& c : golden::linear_cases) {
         for (const int threads : thread_counts<D>()) {
             INFO(std::string(c.name));
@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE_DEFINE("linear layers give PyTorch's figures", D, golden_line
 }
 TEST_CASE_TEMPLATE_APPLY(golden_linear, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's figures", D, golden_pooling) {
+TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's values", D, golden_pooling) {
     const auto check_all = [](std::span<const golden::Pool2dCase> cases, PoolingKind kind) {
         for (const golden::Pool2dCase& c : cases) {
             for (const int threads : thread_counts<D>()) {
@@ -128,7 +128,7 @@ TEST_CASE_TEMPLATE_DEFINE("pooling gives PyTorch's figures", D, golden_pooling) 
 }
 TEST_CASE_TEMPLATE_APPLY(golden_pooling, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's figures", D, golden_lrn) {
+TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's values", D, golden_lrn) {
     for (const golden::LocalResponseNormCase& c : golden::local_response_norm_cases) {
         INFO(std::string(c.name));
         const LocalResponseNormShape shape{number(c.channels), number(c.depth_radius), c.bias, c.alpha, c.beta};
@@ -140,7 +140,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation gives PyTorch's figures"
 }
 TEST_CASE_TEMPLATE_APPLY(golden_lrn, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's figures", D, golden_relu) {
+TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's values", D, golden_relu) {
     for (const golden::ReLUCase& c : golden::relu_cases) {
         INFO(std::string(c.name));
         const Shape extents{c.input.size()};
@@ -153,7 +153,7 @@ TEST_CASE_TEMPLATE_DEFINE("ReLU gives PyTorch's figures", D, golden_relu) {
 }
 TEST_CASE_TEMPLATE_APPLY(golden_relu, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's figures", D, golden_softmax) {
+TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's values", D, golden_softmax) {
     for (const golden::CrossEntropyCase& c : golden::cross_entropy_cases) {
         INFO(std::string(c.name));
         typename D::Context context(0, device_options<D>(2));
@@ -183,8 +183,7 @@ TEST_CASE_TEMPLATE_DEFINE("softmax cross-entropy gives PyTorch's figures", D, go
 }
 TEST_CASE_TEMPLATE_APPLY(golden_softmax, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("batch normalisation agrees with PyTorch, and so does the running update made from it", D,
-                          batch_norm_golden) {
+TEST_CASE_TEMPLATE_DEFINE("batch normalisation and its running update agree with PyTorch", D, batch_norm_golden) {
     for (const golden::BatchNormCase& c : golden::batch_norm_cases) {
         for (const int threads : thread_counts<D>()) {
             INFO(c.name, ", threads ", threads);

@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-TEST_CASE("without terms a gradient is itself, to the bit") {
+TEST_CASE("without terms a gradient is unchanged, to the bit") {
     constexpr GradientAt g_at{GradientTerms{}};
     static_assert(g_at(1.5F, 1e30F) == 1.5F);
     CHECK(g_at(1e38F, -3.0F) == 1e38F);
@@ -25,7 +25,7 @@ TEST_CASE("the regulariser's part is scaled and clipped with the gradient, the o
     static_assert(clipped(0.0F, 0.0F) == 0.0F);
 }
 
-TEST_CASE("what is not a number stays so, and infinity is clipped") {
+TEST_CASE("a NaN stays a NaN, and infinity is clipped") {
     constexpr GradientAt clipped{GradientTerms{.clip = 1.0F}};
     CHECK(std::isnan(clipped(std::numeric_limits<float>::quiet_NaN(), 0.0F)));
     CHECK(clipped(std::numeric_limits<float>::infinity(), 0.0F) == 1.0F);

@@ -149,7 +149,8 @@ TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into a linear layer agrees with plain lo
 }
 TEST_CASE_TEMPLATE_APPLY(linear_relu_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of the two apart", D, linear_relu_bits) {
+TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of the separate operations", D,
+                          linear_relu_bits) {
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
         INFO(describe(c), ", seed ", seed);
@@ -171,7 +172,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer with a fused ReLU gives the bits of th
 }
 TEST_CASE_TEMPLATE_APPLY(linear_relu_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next operation leaves the mask out", D,
+TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU mask is applied by the next operation does not apply it", D,
                           linear_masked) {
     for (const Case& c : cases) {
         const std::uint64_t seed = reference::fresh_seed();
@@ -197,7 +198,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer whose ReLU is masked by the next opera
 }
 TEST_CASE_TEMPLATE_APPLY(linear_masked, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients where it is told to", D, linear_adds) {
+TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients if `accumulate` is set", D, linear_adds) {
     for (const Case& c : cases) {
         for (const Activation activation : {Activation::none, Activation::relu}) {
             const std::uint64_t seed = reference::fresh_seed();
@@ -219,7 +220,7 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer adds to its parameters' gradients wher
 }
 TEST_CASE_TEMPLATE_APPLY(linear_adds, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nobody wants", D, linear_null) {
+TEST_CASE_TEMPLATE_DEFINE("a linear layer skips an input gradient that is not needed", D, linear_null) {
     const Case c{5, 33, 17};
     for (const bool known_before : {true, false}) {
         CAPTURE(known_before);
@@ -235,8 +236,9 @@ TEST_CASE_TEMPLATE_DEFINE("a linear layer leaves out the input gradient that nob
 }
 TEST_CASE_TEMPLATE_APPLY(linear_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer made for evaluation computes the same output, where it does not go by rows",
-                          D, linear_inference) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "a linear layer made for evaluation computes the same output, except where it computes row by row", D,
+    linear_inference) {
     for (const Case& c : cases) {
         if (std::same_as<ElementOf<D>, float> && c.batch <= 16) continue;
         INFO(describe(c));
@@ -259,7 +261,7 @@ TEST_CASE_TEMPLATE_DEFINE("the bias gradient of a linear layer has the same bits
 }
 TEST_CASE_TEMPLATE_APPLY(linear_bias_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a linear layer hands a NaN on to its output, and with a ReLU to its weights' gradient", D,
+TEST_CASE_TEMPLATE_DEFINE("a linear layer propagates a NaN to its output, and with a ReLU to its weights' gradient", D,
                           linear_nan) {
     const Case c{4, 20, 12};
     for (const Activation activation : {Activation::none, Activation::relu}) {
@@ -287,7 +289,7 @@ TEST_CASE("child: a linear layer in bfloat16 without its instructions" * doctest
                ": train in float32"));
 }
 
-TEST_CASE("a linear layer in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+TEST_CASE("a linear layer in bfloat16 that oneDNN would emulate, or has only reference code for, is rejected") {
     for (const char* isa : {"AVX2", "AVX512_CORE_VNNI"}) {
         const ChildResult child =
             run_in_child("child: a linear layer in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", isa}});

@@ -143,7 +143,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation is precise for large and
 }
 TEST_CASE_TEMPLATE_APPLY(lrn_magnitudes, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation leaves out the input gradient that nobody wants", D, lrn_null) {
+TEST_CASE_TEMPLATE_DEFINE("local response normalisation skips an input gradient that is not needed", D, lrn_null) {
     const Case c{2, 3, 3, 16, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.input_gradient = problem.made_for_input_gradient = false;
@@ -152,7 +152,7 @@ TEST_CASE_TEMPLATE_DEFINE("local response normalisation leaves out the input gra
 }
 TEST_CASE_TEMPLATE_APPLY(lrn_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("local response normalisation hands a NaN on to its window and no further", D, lrn_nan) {
+TEST_CASE_TEMPLATE_DEFINE("local response normalisation propagates a NaN to its window only", D, lrn_nan) {
     const Case c{1, 1, 2, 16, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     problem.x[8] = std::numeric_limits<float>::quiet_NaN();
@@ -163,7 +163,7 @@ TEST_CASE_TEMPLATE_APPLY(lrn_nan, DevicesAndElements);
 
 #ifndef CUPOLA_TEST_CUDA
 
-TEST_CASE("more channels than a row holds are refused with the numbers") {
+TEST_CASE("more channels than a row can hold are rejected with the numbers") {
     HostContext context(0, {});
     const auto make = [&](std::int64_t channels, std::int64_t radius) {
         const Shape shape{1, 1, channels};
@@ -178,7 +178,8 @@ TEST_CASE("more channels than a row holds are refused with the numbers") {
 
 #endif
 
-TEST_CASE_TEMPLATE_DEFINE("the largest row that local response normalisation takes is computed right", D, lrn_largest) {
+TEST_CASE_TEMPLATE_DEFINE("the largest row that local response normalisation supports is computed correctly", D,
+                          lrn_largest) {
     const Case c{1, 1, 2, 4088, 4, 1.0F, 0.3F};
     const Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     const Outcome outcome = run<D>(c, problem);

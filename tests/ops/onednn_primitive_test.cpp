@@ -31,7 +31,7 @@ impl::DnnlCall plain_convolution(const HostContext& context) {
 
 }  // namespace
 
-TEST_CASE("an operation that oneDNN has only as reference code is refused") {
+TEST_CASE("an operation that oneDNN has only as reference code is rejected") {
     const HostContext context(0, {});
     const std::string message = message_of<DeviceError>([&] { plain_convolution(context); });
     CHECK(message.substr(0, message.find('(')) ==
@@ -40,7 +40,7 @@ TEST_CASE("an operation that oneDNN has only as reference code is refused") {
     CHECK(contains(message, ") for convolution of this shape on this processor"));
 }
 
-TEST_CASE("an operation that oneDNN does not have is refused with its word for why") {
+TEST_CASE("an operation that oneDNN does not have is rejected with oneDNN's reason") {
     const HostContext context(0, {});
     const std::string message = message_of<DeviceError>(
         [&] { impl::DnnlCall(context, dnnl_unimplemented, impl::DnnlPrimitiveDesc{}, "input gradient of a pooling"); });
@@ -48,7 +48,7 @@ TEST_CASE("an operation that oneDNN does not have is refused with its word for w
           text("oneDNN ", Host::library_version(), " has no input gradient of a pooling of this shape: unimplemented"));
 }
 
-TEST_CASE("a tensor that oneDNN cannot describe is refused with the call's name") {
+TEST_CASE("a tensor that oneDNN cannot describe is rejected with the call's name") {
     CHECK(message_of<DeviceError>([] {
               impl::dnnl_tensor({-1, 2}, dnnl_ab);
           }) == "oneDNN's dnnl_memory_desc_create_with_tag failed: invalid_arguments");
@@ -64,7 +64,7 @@ TEST_CASE("a call has no more arguments than it has room for") {
           }) == "a oneDNN call has more than 6 arguments");
 }
 
-TEST_CASE("a reorder changes the layout, and adds where it is told to") {
+TEST_CASE("a reorder changes the layout, and adds if requested") {
     const HostContext context(0, {.threads = 2});
     const auto team = context.team();
     const auto plain = impl::dnnl_tensor({3, 5}, dnnl_ab), transposed = impl::dnnl_tensor({3, 5}, dnnl_ba);
@@ -84,9 +84,9 @@ TEST_CASE("a reorder changes the layout, and adds where it is told to") {
     }
 }
 
-TEST_CASE("a call that was never made is empty") { CHECK_FALSE(impl::DnnlCall()); }
+TEST_CASE("a default-constructed call is empty") { CHECK_FALSE(impl::DnnlCall()); }
 
-TEST_CASE("a call survives being moved") {
+TEST_CASE("a call can be moved") {
     const HostContext context(0, {});
     const auto plain = impl::dnnl_tensor({2, 2}, dnnl_ab), transposed = impl::dnnl_tensor({2, 2}, dnnl_ba);
     impl::DnnlCall first = impl::dnnl_reorder(context, plain.get(), transposed.get());

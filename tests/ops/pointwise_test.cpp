@@ -109,8 +109,9 @@ void agrees(const Formula& formula, Forward forward, Backward backward) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE_DEFINE("an operation of a formula agrees with plain loops, by its output or its input", D,
-                          pointwise_agrees) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "an operation made from a formula agrees with plain loops, with the gradient from its output or its input", D,
+    pointwise_agrees) {
     agrees<D>(
         Softsign{}, [](double x) { return x / (1 + std::abs(x)); },
         [](double, double y, double dy) { return dy * (1 - std::abs(y)) * (1 - std::abs(y)); });
@@ -126,7 +127,7 @@ TEST_CASE_TEMPLATE_DEFINE("an operation of a formula agrees with plain loops, by
 }
 TEST_CASE_TEMPLATE_APPLY(pointwise_agrees, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a formula is given NaN and infinity as they are", D, pointwise_special) {
+TEST_CASE_TEMPLATE_DEFINE("a formula receives NaN and infinity unchanged", D, pointwise_special) {
     constexpr float inf = std::numeric_limits<float>::infinity();
     Problem problem = problem_of<D>(2, 1, 1);
     problem.x = {std::numeric_limits<float>::quiet_NaN(), -inf, inf, 0.0F};
@@ -140,7 +141,7 @@ TEST_CASE_TEMPLATE_DEFINE("a formula is given NaN and infinity as they are", D, 
 }
 TEST_CASE_TEMPLATE_APPLY(pointwise_special, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("an operation of a formula leaves out the input gradient that nobody wants", D,
+TEST_CASE_TEMPLATE_DEFINE("an operation made from a formula skips an input gradient that is not needed", D,
                           pointwise_null) {
     Problem problem = problem_of<D>(3, 1, 1);
     problem.input_gradient = false;

@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE_DEFINE(
 }
 TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_bits, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation mask the gradient for a ReLU before them", D,
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation in one operation apply the mask of a ReLU before them", D,
                           pool_then_lrn_masks) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         for (const Case& c : cases()) {
@@ -221,7 +221,7 @@ TEST_CASE_TEMPLATE_DEFINE("made for evaluation, pooling and normalisation comput
 }
 TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_inference, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation leave out the input gradient that nobody wants", D,
+TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation skip an input gradient that is not needed", D,
                           pool_then_lrn_null) {
     for (const Order order : {Order::pool_first, Order::norm_first}) {
         const Case c{2, 6, 6, 64, 3, 2, 4};
@@ -233,7 +233,7 @@ TEST_CASE_TEMPLATE_DEFINE("pooling and normalisation leave out the input gradien
 }
 TEST_CASE_TEMPLATE_APPLY(pool_then_lrn_null, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a NaN of either sign stays one through a maximum, wherever in the window it stands", D,
+TEST_CASE_TEMPLATE_DEFINE("a maximum propagates a NaN of either sign, at every position of the window", D,
                           pool_then_lrn_nan) {
     for (const std::int64_t channels : {64, 20}) {
         const Case c{1, 3, 3, channels, 3, 3, 0, 1.0F, 0.0F};  // one window; the norm divides by one

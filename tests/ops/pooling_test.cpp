@@ -137,7 +137,7 @@ TEST_CASE_TEMPLATE_DEFINE("the gradient of a maximum goes to the first of equal 
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_ties, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D, pooling_masks) {
+TEST_CASE_TEMPLATE_DEFINE("a maximum applies the mask of a ReLU before it", D, pooling_masks) {
     for (const Case& c : cases()) {
         if (c.kind != PoolingKind::max) continue;
         const std::uint64_t seed = reference::fresh_seed();
@@ -152,7 +152,7 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum masks the gradient for a ReLU before it", D
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_masks, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("padding never wins a maximum, not even against negative numbers", D, pooling_negative) {
+TEST_CASE_TEMPLATE_DEFINE("padding is never the maximum, even of negative numbers", D, pooling_negative) {
     const Case c{PoolingKind::max, 2, 5, 5, 16, 3, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     for (float& value : problem.x) value = -1.0F - std::abs(value);
@@ -163,7 +163,7 @@ TEST_CASE_TEMPLATE_DEFINE("padding never wins a maximum, not even against negati
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_negative, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("padding does not count in a mean", D, pooling_ones) {
+TEST_CASE_TEMPLATE_DEFINE("padding is not part of a mean", D, pooling_ones) {
     const Case c{PoolingKind::average, 2, 5, 7, 16, 3, 2};
     Problem problem = problem_of<D>(c, reference::fresh_seed(), 1);
     for (float& value : problem.x) value = 1.0F;
@@ -171,7 +171,7 @@ TEST_CASE_TEMPLATE_DEFINE("padding does not count in a mean", D, pooling_ones) {
 }
 TEST_CASE_TEMPLATE_APPLY(pooling_ones, DevicesAndElements);
 
-TEST_CASE_TEMPLATE_DEFINE("pooling leaves out the input gradient that nobody wants", D, pooling_null) {
+TEST_CASE_TEMPLATE_DEFINE("pooling skips an input gradient that is not needed", D, pooling_null) {
     for (const PoolingKind kind : {PoolingKind::max, PoolingKind::average}) {
         for (const bool known_before : {true, false}) {
             CAPTURE(known_before);
@@ -211,7 +211,7 @@ TEST_CASE("child: pooling in bfloat16 without its instructions" * doctest::skip(
                ": train in float32"));
 }
 
-TEST_CASE("mean pooling in bfloat16 that oneDNN would emulate, or has only reference code for, is refused") {
+TEST_CASE("mean pooling in bfloat16 that oneDNN would emulate, or has only reference code for, is rejected") {
     const ChildResult child =
         run_in_child("child: pooling in bfloat16 without its instructions", {{"ONEDNN_MAX_CPU_ISA", "AVX2"}});
     INFO(child.output);

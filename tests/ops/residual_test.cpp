@@ -48,7 +48,7 @@ struct Made {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a sum is a sum, cut at zero where a ReLU is inside, and a NaN stays one", T, float, BFloat16) {
+TEST_CASE_TEMPLATE("a sum is a plain sum, with a fused ReLU cut at zero, and propagates a NaN", T, float, BFloat16) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     const std::vector<T> a = normal<T>(seed);
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("a sum is a sum, cut at zero where a ReLU is inside, and a Na
 }
 
 TEST_CASE_TEMPLATE(
-    "both inputs of a sum are handed the gradient, masked once, in place or not, or one where one is wanted", T, float,
+    "both inputs of a sum get the gradient, masked once, in place or not, or only one if only one is needed", T, float,
     BFloat16) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
@@ -109,7 +109,7 @@ TEST_CASE_TEMPLATE(
     }
 }
 
-TEST_CASE_TEMPLATE("a fork adds the gradients of its two readers, in the place of the first", T, float, BFloat16) {
+TEST_CASE_TEMPLATE("a fork adds the gradients of its two readers, in the memory of the first", T, float, BFloat16) {
     const std::uint64_t seed = reference::fresh_seed();
     CAPTURE(seed);
     std::vector<T> a = normal<T>(seed);

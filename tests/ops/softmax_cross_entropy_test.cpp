@@ -106,7 +106,8 @@ TEST_CASE_TEMPLATE_DEFINE(
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_bits, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at once are each counted once", D, softmax_many) {
+TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at the same time are each counted once", D,
+                          softmax_many) {
     // On Cuda a block of few samples, of which there are at most 682, takes a second part.
     constexpr std::int32_t classes = 65;
     constexpr std::int64_t batch = 2 * 682 * 8 + 3;
@@ -121,7 +122,7 @@ TEST_CASE_TEMPLATE_DEFINE("more samples than a device has blocks for at once are
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_many, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and are won by the first class", D,
+TEST_CASE_TEMPLATE_DEFINE("equal logits have a loss of log(classes), and the first class is the prediction", D,
                           softmax_equal) {
     const Outcome outcome = run<D>(Floats(30, 0.7F), {0, 0, 9}, 10, 0.0F);
     CHECK(outcome.result.sum == doctest::Approx(3 * std::log(10.0)).epsilon(1e-12));
@@ -129,7 +130,7 @@ TEST_CASE_TEMPLATE_DEFINE("equal logits cost the logarithm of the classes and ar
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_equal, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("logits of any size cost what plain loops in double say", D, softmax_any_size) {
+TEST_CASE_TEMPLATE_DEFINE("logits of any size have the loss of plain loops in double", D, softmax_any_size) {
     for (const std::size_t classes : {2U, 10U, 1000U}) {
         for (const float size : {0.0F, 1e3F, -1e8F, 1e15F, -1e16F, 1e20F, -1e30F, 3e38F}) {
             for (const float smoothing : {0.0F, 0.1F}) {
@@ -167,7 +168,7 @@ TEST_CASE_TEMPLATE_DEFINE("large logits neither overflow nor lose the loss", D, 
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_large, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a logit that is no number gives a loss that is none and counts as wrong", D, softmax_nan) {
+TEST_CASE_TEMPLATE_DEFINE("a NaN logit gives a NaN loss and counts as wrong", D, softmax_nan) {
     for (const std::size_t at : {0U, 1U, 2U}) {
         for (const std::int32_t label : {0, 1, 2}) {
             for (const float smoothing : {0.0F, 0.1F}) {
@@ -194,7 +195,8 @@ TEST_CASE_TEMPLATE_DEFINE("an infinite logit gives a loss that is not finite", D
 }
 TEST_CASE_TEMPLATE_APPLY(softmax_infinite, Devices);
 
-TEST_CASE_TEMPLATE_DEFINE("a label that is no class is refused with the sample and the classes", D, softmax_labels) {
+TEST_CASE_TEMPLATE_DEFINE("a label that is not a class is rejected with the sample and the classes", D,
+                          softmax_labels) {
     const auto message = [](const Labels& labels) {
         return message_of<InvalidArgument>([&] { run<D>(Floats(labels.size() * 10, 0.0F), labels, 10, 0.0F); });
     };

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-TEST_CASE("roots are a float's precision away from the true ones, over all normal numbers") {
+TEST_CASE("roots are precise to the last bits of float, over all normal numbers") {
     double worst = 0, worst_inverse = 0;
     // Every 4099th float from the least normal one to the largest.
     for (std::uint32_t bits = 0x00800000; bits < 0x7F800000; bits += 4099) {

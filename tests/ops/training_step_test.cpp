@@ -59,7 +59,7 @@ TEST_CASE("a weighted sum and a mean are those of plain loops") {
     CHECK(sum == std::vector<float>(sum.size(), 0.0F));
 }
 
-TEST_CASE("a mean that is not finite, or whose divisor is not, takes the health away and does not give it back") {
+TEST_CASE("a mean that is not finite, or whose divisor is not, clears the healthy flag for good") {
     HostContext context(0, {});
     std::vector<float> values(100, 1);
     const float one = 1, none = not_a_number;
@@ -137,7 +137,7 @@ TEST_CASE("sums of squares, hashes and finiteness are those of the algorithms") 
     CHECK(finite == 0);
 }
 
-TEST_CASE("a queued loss leaves its result, or the label that is no class, in the report") {
+TEST_CASE("a queued loss writes its result, or the label that is not a class, to the report") {
     HostContext context(0, {});
     const std::vector<float> logits = numbers(12, 4);
     std::vector<std::int32_t> labels{0, 2, 1};

@@ -168,7 +168,7 @@ TEST_CASE("a weight gradient in bfloat16 shows a NaN of either operand, in its c
     }
 }
 
-TEST_CASE("a weight gradient is our own where that is the faster one, and oneDNN's elsewhere") {
+TEST_CASE("a weight gradient is computed by Cupola where that is faster, and by oneDNN elsewhere") {
     if (!computes_bfloat16() || !has_amx()) return;
     CHECK(is_ours({128, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
     CHECK(is_ours({64, 12, 12, 64, 64, 5, 5, 1, 2, 2}));
@@ -188,7 +188,7 @@ TEST_CASE("child: a weight gradient in bfloat16 where oneDNN is told to do witho
     CHECK_FALSE(is_ours({32, 8, 8, 64, 64, 3, 3, 1, 1, 1}));
 }
 
-TEST_CASE("a weight gradient in bfloat16 is oneDNN's where oneDNN is told to do without AMX") {
+TEST_CASE("a weight gradient in bfloat16 is computed by oneDNN where AMX is disabled for oneDNN") {
     if (!computes_bfloat16()) return;
     const ChildResult child =
         run_in_child("child: a weight gradient in bfloat16 where oneDNN is told to do without AMX",

@@ -62,7 +62,7 @@ static_assert(window_offsets_inside(window_axis(480'000, 5, 1, Padding::same)) =
 static_assert(window_offsets_inside(window_axis(480'000, 400'000, 1, Padding::valid)) == 80'001LL * 400'000);
 static_assert(Sequential<Input<1, 480'000, 1>, Conv2d<2, 3>, GlobalAvgPool2d, Linear<2>>::layers.size() > 0);
 
-TEST_CASE("the taps inside an image are those that are counted one by one, for every small size and padding") {
+TEST_CASE("the window offsets inside an image are those found one by one, for every small size and padding") {
     const auto counted = [](const WindowAxis& axis) {
         std::int64_t taps = 0;
         for (std::int64_t o = 0; o < axis.output; ++o) {
@@ -110,7 +110,7 @@ TEST_CASE("windows agree with TensorFlow's formulas for every small size") {
     }
 }
 
-TEST_CASE("which inputs a window holds, and which windows an input lies in, are those of plain loops") {
+TEST_CASE("the inputs of a window, and the windows of an input, are those of plain loops") {
     for (const std::int64_t input : {1, 2, 5, 7, 12}) {
         for (const std::int64_t window : {1, 2, 3, 5}) {
             for (const std::int64_t stride : {1, 2, 3, 6}) {

@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution, forward and backward, agrees 
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_agrees, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the two apart", W,
+TEST_CASE_TEMPLATE_DEFINE("a ReLU fused into Winograd's convolution gives the bits of the separate operations", W,
                           winograd_relu) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
@@ -156,7 +156,7 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution gives the same bits with any n
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_threads, AllTiles);
 
-TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients where it is told to", W,
+TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradients if `accumulate` is set", W,
                           winograd_adds) {
     for (const Case& c : cases<W>()) {
         const std::uint64_t seed = reference::fresh_seed();
@@ -175,7 +175,7 @@ TEST_CASE_TEMPLATE_DEFINE("Winograd's convolution adds to its parameters' gradie
 }
 TEST_CASE_TEMPLATE_APPLY(winograd_adds, AllTiles);
 
-TEST_CASE("Winograd's convolution needs less where no gradient or only that of the weights is wanted") {
+TEST_CASE("Winograd's convolution needs less memory without gradients, or with only that of the weights") {
     using W = Tiles<4, 5>;
     const Case c{3, 9, 7, 64, 64, 2, 2};
     Problem problem = problem_of<W>(c, reference::fresh_seed(), 2);
@@ -196,7 +196,7 @@ TEST_CASE("Winograd's convolution needs less where no gradient or only that of t
     CHECK(inference.needs.scratch < full.needs.scratch);
 }
 
-TEST_CASE("Winograd's convolution hands a NaN on to the tiles that see it and to no other image") {
+TEST_CASE("Winograd's convolution propagates a NaN to the tiles that read it and to no other image") {
     using W = Tiles<4, 3>;
     const Case c{2, 6, 6, 16, 16, 1, 1};
     for (const Activation activation : {Activation::none, Activation::relu}) {
@@ -223,7 +223,7 @@ ConvolutionShape same_shape(std::int64_t kernel, std::int64_t stride, std::int64
 
 }  // namespace
 
-TEST_CASE("Winograd's convolution supports which shapes it is for, and refuses the others") {
+TEST_CASE("Winograd's convolution supports which shapes it is for, and rejects the others") {
     using Five = ops::WinogradConvolution<4, 5>;
     CHECK(Five::supports(same_shape(5, 1, 64, 64)));
     CHECK(Five::supports(same_shape(5, 1, 16, 48)));
@@ -243,7 +243,7 @@ TEST_CASE("Winograd's convolution supports which shapes it is for, and refuses t
         "5 x 5 taps, 3 to 64 channels");
 }
 
-TEST_CASE("a device that is asked for Winograd's convolution takes it for the shapes that it is for") {
+TEST_CASE("a device with the Winograd option uses it for the shapes that it supports") {
     struct Asked {
         std::int64_t kernel, stride, in, out;
         bool taken;

@@ -36,8 +36,8 @@ struct Reference {
 }  // namespace
 
 TEST_CASE_TEMPLATE_DEFINE(
-    "twenty steps of Adagrad are PyTorch's, with a decay of the rate, a start of the sums and weight decay", D,
-    adagrad_steps) {
+    "twenty steps of Adagrad are PyTorch's, with a learning-rate decay, an initial accumulator value and weight decay",
+    D, adagrad_steps) {
     for (const std::int64_t size : {1, 4, 37, 5000}) {
         for (const double start : {0.0, 0.1}) {
             for (const double weight_decay : {0.0, 0.05}) {
@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE_DEFINE(
 }
 TEST_CASE_TEMPLATE_APPLY(adagrad_steps, Devices);
 
-TEST_CASE("an element without a gradient stays where it is, with a sum of 0 too") {
+TEST_CASE("an element without a gradient is unchanged, also with a sum of 0") {
     typename AnyDevice::Context context(0, device_options<AnyDevice>(1));
     [[maybe_unused]] const auto team = context.team();
     operation_run::Guarded<AnyDevice> w(context, Floats{1, -2, 0}), sum(context, Floats(3)),

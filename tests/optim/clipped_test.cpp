@@ -39,7 +39,7 @@ TEST_CASE("the norm is over all tensors, with what the regularisers add, in the 
     CHECK(norms[0] == norms[1]);
 }
 
-TEST_CASE("a gradient within the norm is not touched, a longer one keeps its direction and has the norm") {
+TEST_CASE("a gradient within the norm is unchanged, and a longer one keeps its direction and gets the norm") {
     const Sgd plain{.learning_rate = 1.0};
     const std::vector<float> w{1, 2, 3}, gradient{3, 0, 4};  // of norm 5
     const auto moved = [&](const auto& optimizer) {
@@ -58,13 +58,13 @@ TEST_CASE("a gradient within the norm is not touched, a longer one keeps its dir
     CHECK(values[2] == 3 - 1.75F);
 }
 
-TEST_CASE("a gradient of zeros stays one") {
+TEST_CASE("a gradient of zeros stays zero") {
     stepping::Arena arena(Clipped<Sgd>{.optimizer = {.learning_rate = 1.0}, .max_norm = 1, .max_value = 1}, {2});
     arena.scatter(arena.w, std::vector<float>{1, 2});
     CHECK(arena.step(0, std::vector<float>{0, 0}) == std::vector<float>{1, 2});
 }
 
-TEST_CASE("a limit that is no normal float is refused: 0 would be made of it, and switch clipping off") {
+TEST_CASE("a limit that is not a normal float is rejected: it would become 0, which disables clipping") {
     const auto refusal = [](const Clipped<Sgd>& optimizer) {
         return message_of<InvalidArgument>([&] { optimizer.check(); });
     };

@@ -41,7 +41,7 @@ std::vector<OnePass> passes(const std::vector<Segment>& segments, bool keeps_zer
 }  // namespace
 
 TEST_CASE(
-    "a device where each pass is a launch has one for neighbours of one coefficient, the arena's padding between them") {
+    "on a device that launches once per segment, neighbours with one coefficient are one segment, with the arena's padding") {
     const std::vector<Segment> segments{
         {0, 5, 0.0, 1}, {16, 16, 0.0, 2}, {32, 3, 0.5, 2}, {48, 7, 0.5, 2}, {64, 1, 0.0, 1}};
     CHECK(passes<Joining>(segments, true) == std::vector<OnePass>{{0, 32, 0.0}, {32, 23, 0.5}, {64, 1, 0.0}});

@@ -36,7 +36,7 @@ TEST_CASE("350 epochs of images seen are the tutorial's decay steps, by the numb
     }
 }
 
-TEST_CASE("a number of steps that rounding takes below a whole number is that number") {
+TEST_CASE("a number of steps just below a whole number is rounded to it") {
     CHECK(steps_in_epochs(0.29, 50'000, 100) == 145);
     CHECK(steps_in_epochs(2.3, 100, 1) == 230);
     CHECK(steps_in_epochs(8.2, 45'000, 1) == 369'000);
@@ -80,7 +80,7 @@ TEST_CASE("ResNet's rates change after 82, 123 and 300 epochs of 351 steps") {
     CHECK(resnet_epochs(0.1, 256)(82 * 175 - 1) == 0.1);
 }
 
-TEST_CASE("the log says what an epoch is and who counts it") {
+TEST_CASE("the description states the length of an epoch and the batch that it counts") {
     CHECK(epochs_decay(0.1, images, 256).description() ==
           "0.1, times 0.1 every 68359 steps: 350 epochs of 50000 images seen, 256 per step");
     CHECK(
@@ -92,7 +92,7 @@ TEST_CASE("the log says what an epoch is and who counts it") {
         "0.1, 0.01 from step 28782, 0.001 from step 43173, 0.0002 from step 105300: epochs of 351 steps, 45000 images, 128 per step");
 }
 
-TEST_CASE("epochs without steps are refused with a sentence") {
+TEST_CASE("epochs without steps are rejected") {
     CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 0, 128); }) ==
           "an epoch of 0 images in batches of 128 has no steps");
     CHECK(message_of<InvalidArgument>([] { return epochs_decay(0.1, 100, 1000, 1); }) ==

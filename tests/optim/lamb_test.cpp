@@ -87,7 +87,7 @@ TEST_CASE("twenty steps are the paper's: each tensor moves by a fraction of its 
     }
 }
 
-TEST_CASE("a tensor of zeros, and one without a gradient, have a trust of 1 and stay finite") {
+TEST_CASE("a tensor of zeros, and one without a gradient, have a trust ratio of 1 and stay finite") {
     const Lamb lamb{.learning_rate = 0.1};
     stepping::Arena arena(lamb, {3, 3});
     arena.scatter(arena.w, std::vector<float>{0, 0, 0, 1, 2, 3});

@@ -83,7 +83,7 @@ TEST_CASE("twenty steps are the paper's: each tensor's rate by its norm and its 
     }
 }
 
-TEST_CASE("a tensor of zeros, and one without a gradient, have a trust of 1 and stay finite") {
+TEST_CASE("a tensor of zeros, and one without a gradient, have a trust ratio of 1 and stay finite") {
     const Lars lars{.learning_rate = 0.1, .momentum = 0.0, .weight_decay = 0.5};
     stepping::Arena arena(lars, {2, 2});
     arena.scatter(arena.w, std::vector<float>{0, 0, 1, 2});

@@ -46,7 +46,7 @@ TEST_CASE("twenty updates are TensorFlow's") {
     }
 }
 
-TEST_CASE("spans of any size are averaged whole and no further, by any team to the same bits") {
+TEST_CASE("spans of any size are averaged exactly to their end, with the same bits for any team") {
     for (const std::int64_t size : {1, 17, 4095, 4096, 9001}) {
         CAPTURE(size);
         std::vector<float> results[2];
@@ -62,7 +62,7 @@ TEST_CASE("spans of any size are averaged whole and no further, by any team to t
     }
 }
 
-TEST_CASE("averages are off by default, are described, and refuse a decay that means nothing") {
+TEST_CASE("averages are off by default, are described, and reject an invalid decay") {
     CHECK_FALSE(MovingAverage{}.on());
     CHECK(MovingAverage{.decay = 0.9}.on());
     CHECK(MovingAverage{}.description() == "no moving averages");

@@ -117,7 +117,7 @@ TEST_CASE("twenty steps of each optimiser are PyTorch's, in double and in float,
     }
 }
 
-TEST_CASE("tensors of any size are updated whole, the padding between them not at all, by any team to the same bits") {
+TEST_CASE("tensors of any size are updated, and the padding between them is not, with the same bits for any team") {
     with_each_optimizer([](const auto& optimizer) {
         CAPTURE(optimizer.description());
         // One element; less, more and exactly a block of what a thread is given.
@@ -141,7 +141,7 @@ TEST_CASE("tensors of any size are updated whole, the padding between them not a
     });
 }
 
-TEST_CASE("each element is updated as it would be alone: the end of a span is no different from its middle") {
+TEST_CASE("each element is updated as if alone: the end of a span is treated like its middle") {
     // LAMB and LARS are left out: their step depends on the whole tensor.
     const auto check = [](const auto& optimizer) {
         CAPTURE(optimizer.description());
@@ -163,7 +163,7 @@ TEST_CASE("each element is updated as it would be alone: the end of a span is no
     check(RmsProp{.learning_rate = 0.01, .momentum = 0.9});
 }
 
-TEST_CASE("an optimiser names its state as PyTorch does and says what the log needs") {
+TEST_CASE("an optimiser names its state as PyTorch does and describes itself for the log") {
     CHECK(Sgd{.momentum = 0.9}.state_name(0) == "momentum_buffer");
     CHECK(Adam{}.state_name(0) == "exp_avg");
     CHECK(Adam{}.state_name(1) == "exp_avg_sq");
@@ -201,7 +201,7 @@ TEST_CASE("an optimiser names its state as PyTorch does and says what the log ne
           "cosine from 0.1 to 0 over 50 steps");
 }
 
-TEST_CASE("state starts at 0, and RMSProp's mean square at 1, behind clipping too") {
+TEST_CASE("state starts at 0, and RMSProp's mean square at 1, also with clipping") {
     CHECK(state_start_of(Adam{}, 0) == 0.0F);
     CHECK(state_start_of(RmsProp{.momentum = 0.9}, 0) == 1.0F);
     CHECK(state_start_of(RmsProp{.momentum = 0.9}, 1) == 0.0F);
@@ -209,7 +209,7 @@ TEST_CASE("state starts at 0, and RMSProp's mean square at 1, behind clipping to
     CHECK(state_start_of(Clipped<RmsProp>{}, 0) == 1.0F);
 }
 
-TEST_CASE("an optimiser that applies no formula to a segment, or two, is refused") {
+TEST_CASE("an optimiser that applies no formula to a segment, or two, is rejected") {
     for (const int times : {0, 1, 2}) {
         stepping::Arena arena(Applying{times}, {3});
         CHECK(message_of<InvalidArgument>([&] { arena.step(0, std::vector<float>(3, 1.0F)); }) ==
@@ -219,7 +219,7 @@ TEST_CASE("an optimiser that applies no formula to a segment, or two, is refused
     }
 }
 
-TEST_CASE("settings that mean nothing are refused with a sentence") {
+TEST_CASE("invalid settings are rejected") {
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     const auto refusal = [](const auto& optimizer) {
         return message_of<InvalidArgument>([&] { check_optimizer(optimizer); });

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-TEST_CASE("the rate follows the global batch not at all, linearly or with its square root") {
+TEST_CASE("the rate scales with the global batch not at all, linearly or with its square root") {
     CHECK(ScaledRate{.global_batch = 512}(0.1)(7) == 0.1);
     CHECK(ScaledRate{.scaling = RateScaling::linear, .global_batch = 512}(0.1)(7) == doctest::Approx(0.4));
     CHECK(ScaledRate{.scaling = RateScaling::square_root, .global_batch = 512}(0.1)(7) == doctest::Approx(0.2));
@@ -19,7 +19,7 @@ TEST_CASE("the rate follows the global batch not at all, linearly or with its sq
           doctest::Approx(0.2));
 }
 
-TEST_CASE("a warm-up is PyTorch's LinearLR, from the rate as it was chosen to the scaled one") {
+TEST_CASE("a warm-up is PyTorch's LinearLR, from the given rate to the scaled one") {
     std::size_t checked = 0;
     for (const golden::ScheduleCase& golden : golden::schedules_cases) {
         if (golden.kind != "warm_up") continue;
@@ -37,14 +37,14 @@ TEST_CASE("a warm-up is PyTorch's LinearLR, from the rate as it was chosen to th
     CHECK(checked == 2);
 }
 
-TEST_CASE("the schedule beneath goes on during and after a warm-up") {
+TEST_CASE("the underlying schedule continues during and after a warm-up") {
     const Schedule schedule =
         ScaledRate{.scaling = RateScaling::linear, .global_batch = 256, .warm_up = 10}(exponential_decay(0.1, 5, 0.5));
     CHECK(schedule(5) == doctest::Approx(0.05 * 1.5));
     CHECK(schedule(10) == doctest::Approx(0.025 * 2));
 }
 
-TEST_CASE("the log says what is scaled and by how much, also where nothing is") {
+TEST_CASE("the description states the scaling and its factor, also without scaling") {
     CHECK(ScaledRate{.global_batch = 256}.description() ==
           "learning rate not scaled: a global batch of 256 where 128 is the base");
     CHECK(ScaledRate{.scaling = RateScaling::square_root, .global_batch = 512}.description() ==
@@ -64,7 +64,7 @@ TEST_CASE("a scaling has a name on the command line") {
           "the scaling of a learning rate must be none, linear or square-root, not \"cube\"");
 }
 
-TEST_CASE("scalings that mean nothing are refused with a sentence") {
+TEST_CASE("invalid scalings are rejected") {
     const auto refusal = [](const ScaledRate& scaled) {
         return message_of<InvalidArgument>([&] { return scaled(0.1); });
     };

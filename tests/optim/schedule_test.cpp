@@ -32,7 +32,7 @@ Schedule schedule_of(const golden::ScheduleCase& golden) {
 
 }  // namespace
 
-TEST_CASE("rates are PyTorch's and the tutorial's, on both sides of each edge") {
+TEST_CASE("rates are PyTorch's and the tutorial's, on both sides of each boundary") {
     REQUIRE(std::size(golden::schedules_cases) >= 4);
     for (const golden::ScheduleCase& golden : golden::schedules_cases) {
         CAPTURE(golden.name);
@@ -53,12 +53,12 @@ TEST_CASE("any function of the step is a schedule, and a number is a constant on
     CHECK(exponential_decay(1.0, 10, 0.5, false)(5) == doctest::Approx(0.7071067811865476));
 }
 
-TEST_CASE("a decay in steps and a smooth one have different descriptions, for a checkpoint compares them") {
+TEST_CASE("a stepwise decay and a smooth one have different descriptions, which a checkpoint compares") {
     CHECK(exponential_decay(0.1, 10, 0.5).description() == "0.1, times 0.5 every 10 steps");
     CHECK(exponential_decay(0.1, 10, 0.5, false).description() == "0.1, times 0.5 every 10 steps, smoothly");
 }
 
-TEST_CASE("schedules that mean nothing are refused with a sentence") {
+TEST_CASE("invalid schedules are rejected") {
     CHECK_THROWS_WITH_AS(Schedule(-0.5), "a learning rate must be at least 0, not -0.5", InvalidArgument);
     CHECK_THROWS_AS(Schedule{std::numeric_limits<double>::quiet_NaN()}, InvalidArgument);
     CHECK_THROWS_WITH_AS(exponential_decay(0.1, 0, 0.1), "a schedule must decay every 1 or more steps, not every 0",
