@@ -17,7 +17,7 @@
 
 using namespace cupola;
 
-TEST_CASE("the counter sees our allocations, in any thread") {
+TEST_CASE("the counter sees Cupola's allocations, in any thread") {
     start_counting();
     std::thread([] {
         std::vector<int> numbers(1000, 1);
@@ -30,7 +30,7 @@ TEST_CASE("the counter sees our allocations, in any thread") {
     CHECK(stop_counting().ours >= 1);
 }
 
-TEST_CASE("after the first step we allocate nothing, and nobody more than 4 KiB at a time where oneDNN has AVX-512") {
+TEST_CASE("after the first step Cupola allocates nothing, and oneDNN with AVX-512 at most 4 KiB at a time") {
     struct Setting {
         int devices, threads, workers;
     };

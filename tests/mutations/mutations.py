@@ -51,7 +51,7 @@ MUTATIONS = [
         ENGINE,
         "state.attempt([&] { «wait_for(device, step_ - (D::max_steps_in_flight - 1));» });",
         "",
-        ["emulated/training: batches may be written again*"],
+        ["emulated/training: batches may be overwritten two*"],
     ),
     Mutation(
         "gradients_not_zeroed",
@@ -67,7 +67,7 @@ MUTATIONS = [
         BATCHES,
         "«counts_.of(step, part, replica) = given.size;»",
         "if (part == 0 || part + 1 < options_.gradient_accumulation_steps) counts_.of(step, part, replica) = given.size;",
-        ["parallel/training_state: batches of unequal sizes*"],
+        ["parallel/training_state: accumulated batches of unequal*"],
     ),
     Mutation(
         "marked_not_reset",
@@ -83,7 +83,7 @@ MUTATIONS = [
         BATCHES,
         ".first_sample = «(first_replica_ + replica) * options_.batch_size»}",
         "first_replica_ * options_.batch_size",
-        ["parallel/equality: the samples of all replicas*"],
+        ["parallel/equality: dropout is independent for the*"],
     ),
     Mutation(
         "random_numbers_per_step",
@@ -91,7 +91,7 @@ MUTATIONS = [
         BATCHES,
         ".step = static_cast<std::uint32_t>(«place_of(step, part)»),",
         "step",
-        ["parallel/equality: the samples of all replicas*"],
+        ["parallel/equality: dropout is independent for the*"],
     ),
     Mutation(
         "loss_not_poisoned",
@@ -99,7 +99,7 @@ MUTATIONS = [
         PASSES,
         "«poison(device, replica, begun);» if (marks)",
         "",
-        ["parallel/every_device: a label that is no class*"],
+        ["parallel/every_device: a label that is not a class*"],
     ),
     Mutation(
         "loss_not_poisoned_together",
@@ -115,7 +115,7 @@ MUTATIONS = [
         PASSES,
         "if («options_.gradient_accumulation_steps == 1 || samples == 0») return 1;",
         "true",
-        ["parallel/training_state: batches of unequal sizes*"],
+        ["parallel/training_state: accumulated batches of unequal*"],
     ),
     Mutation(
         "stale_update_constants",
@@ -155,7 +155,7 @@ MUTATIONS = [
         RECORDINGS,
         "known.packs == batch.packs && «known.accumulates == batch.accumulates»)",
         "true",
-        ["emulated/training: batches that are added up"],
+        ["emulated/training: gradients are accumulated over batches"],
     ),
     Mutation(
         "report_too_early",
@@ -203,7 +203,7 @@ MUTATIONS = [
         STATISTICS,
         "if («rows_.rows().empty()») continue;",
         "rows_.rows().empty() || part + 1 < set_.gradient_accumulation_steps()",
-        ["parallel/statistics: every batch that a step adds up*"],
+        ["parallel/statistics: every accumulated batch of a step updates*"],
     ),
     Mutation(
         "check_one_step_late",
@@ -211,7 +211,7 @@ MUTATIONS = [
         ENGINE,
         "«(step + 1) % options_.check_every == 0»;",
         "step > 0 && step % options_.check_every == 0",
-        ["parallel/data_parallel: devices whose parameters part*"],
+        ["parallel/data_parallel: devices whose parameters differ*"],
     ),
     Mutation(
         "healthy_not_set_again",
@@ -239,11 +239,11 @@ MUTATIONS = [
     ),
     Mutation(
         "label_not_checked",
-        "a label that is no class is not looked for",
+        "a label that is not a class is not looked for",
         "parallel/impl/step_reports.hpp",
         "const LossResult result = «functions.result_of_loss(landed(step, part, replica))»;",
         "LossResult{.sum = landed(step, part, replica).sum}",
-        ["parallel/every_device: a label that is no class*"],
+        ["parallel/every_device: a label that is not a class*"],
     ),
     Mutation(
         "inspector_keeps_its_error",
@@ -267,7 +267,7 @@ MUTATIONS = [
         ENGINE,
         "«state.updating = true;» // from here on",
         "",
-        ["parallel/data_parallel: a training whose update was broken off*"],
+        ["parallel/data_parallel: a training whose update was aborted on*"],
     ),
     # Agreement by a function of the rows.
     Mutation(
@@ -366,7 +366,7 @@ MUTATIONS = [
         BUCKETS,
         "auto& state = set_.at(device); «if (!set_.arrive_and_wait(device)) return false;»",
         "if (state.error) return false;",
-        ["parallel/every_device: a device that has no batch*"],
+        ["parallel/every_device: a device without a batch ends*"],
     ),
     # Agreement by the parameters.
     Mutation(
@@ -375,7 +375,7 @@ MUTATIONS = [
         PARAMETERS,
         "if («(step + 1) % policy_.every() != 0») return;",
         "step == 0 || step % policy_.every() != 0",
-        ["parallel/every_device: local SGD*"],
+        ["parallel/every_device: local SGD: replicas continue*"],
     ),
     Mutation(
         "parameters_move_before_all_updates",
@@ -408,7 +408,7 @@ MUTATIONS = [
         "parallel/impl/agreement_check.hpp",
         "if («*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))») continue;",
         "true",
-        ["parallel/data_parallel: devices whose parameters part*"],
+        ["parallel/data_parallel: devices whose parameters differ*"],
     ),
     Mutation(
         "parameters_not_checked",
@@ -465,7 +465,7 @@ MUTATIONS = [
         "parallel/impl/device_worker.hpp",
         "|| «found->packed_from != parameters»;",
         "false",
-        ["parallel/every_device: local SGD*"],
+        ["parallel/every_device: local SGD: replicas continue*"],
     ),
     Mutation(
         "optimiser_state_kept",
@@ -481,7 +481,7 @@ MUTATIONS = [
         "parallel/impl/state_transfer.hpp",
         "const int replica = «set_.replica_of_copy(device, copy)»;",
         "0",
-        ["parallel/every_device: local SGD*"],
+        ["parallel/every_device: local SGD: replicas continue*"],
     ),
     Mutation(
         "samples_of_an_older_step",
@@ -561,7 +561,7 @@ MUTATIONS = [
         "parallel/statistics.hpp",
         "u.take(«u.rows.size() - 1»);",
         "0",
-        ["parallel/statistics: each policy*"],
+        ["parallel/statistics: each policy keeps the*"],
     ),
     # Buckets in the plan.
     Mutation(
@@ -570,7 +570,7 @@ MUTATIONS = [
         "net/impl/plan_passes.hpp",
         "bucket < buckets_.size() && «bucket_nodes_[bucket] == i»;",
         "bucket_nodes_[bucket] + 1 >= i",
-        ["parallel/buckets: what backward calls final*"],
+        ["parallel/buckets: a bucket that backward*"],
     ),
     Mutation(
         "bucket_without_its_first_elements",
@@ -611,7 +611,7 @@ MUTATIONS = [
         QUEUE,
         "if («recording.seen» && may_repeat",
         "true",
-        ["emulated/training: what is captured computes*"],
+        ["emulated/training: a captured step computes*"],
     ),
     Mutation(
         "kept_batch_overwritten",
@@ -619,7 +619,7 @@ MUTATIONS = [
         QUEUE,
         "samples(replica), labels(replica), «impl::StatusBlock::healthy(status())»);",
         "nullptr",
-        ["emulated/training: a NaN in a batch is named*"],
+        ["emulated/training: a NaN in a batch is reported*"],
     ),
     Mutation(
         "batches_of_all_replicas_in_one_place",
@@ -708,7 +708,7 @@ MUTATIONS = [
         NCCL,
         "if («polled_ != step») {",
         "true",
-        ["emulated/bucket_all_reduce: a rank that is late*"],
+        ["emulated/bucket_all_reduce: a late rank is waited*"],
     ),
     Mutation(
         "divisor_not_summed",

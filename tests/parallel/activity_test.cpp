@@ -34,7 +34,7 @@ std::string refused(const auto& call) { return message_of<InvalidArgument>(call)
 
 }  // namespace
 
-TEST_CASE("a call from inside another is refused, and the training goes on") {
+TEST_CASE("a call from inside another is rejected, and the training continues") {
     const Samples samples;
     for (const int devices : {1, 2}) {
         Training training({.replicas = 2, .devices = devices, .batch_size = 4});
@@ -67,7 +67,7 @@ TEST_CASE("a call from inside another is refused, and the training goes on") {
     }
 }
 
-TEST_CASE("a call from a second thread is refused while one is in progress") {
+TEST_CASE("a call from a second thread is rejected while one is in progress") {
     const Samples samples;
     Training training({.batch_size = 4});
     std::atomic<bool> inside = false, go_on = false;
@@ -94,7 +94,7 @@ TEST_CASE("a call from a second thread is refused while one is in progress") {
 #endif
 #endif
 #ifndef CUPOLA_TEST_FORKS
-TEST_CASE("a child of fork() is refused, and ends") {
+TEST_CASE("a call in a child of fork() is rejected, and the child ends") {
     const Samples samples;
     Training training({.batch_size = 4});
     const auto batches = [&](std::int64_t, int, HostContext&) { return samples.view(); };

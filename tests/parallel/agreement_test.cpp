@@ -62,7 +62,7 @@ std::string_view shown(const CompileTimeMessage& message) { return {message.char
 
 }  // namespace
 
-TEST_CASE("what a device or a policy lacks is said in one message") {
+TEST_CASE("the member that a device or a policy lacks is reported in one message") {
     constexpr CompileTimeMessage queue = queue_diagnostic<WithoutQueue>(),
                                  policy = agreement_diagnostic<Nothing, Host>();
     CHECK(shown(queue) ==

@@ -85,7 +85,7 @@ std::vector<std::string> step_without_last(std::size_t buckets) {
 
 }  // namespace
 
-TEST_CASE("the buckets of a plan are ranges from the last element down to the first, each as large as was asked for") {
+TEST_CASE("the buckets of a plan are ranges from the last element down to the first, each of the requested size") {
     HostContext context(0, {});
     for (const std::int64_t least : {0, 1, 64, 200, 1 << 20}) {
         CAPTURE(least);
@@ -104,7 +104,7 @@ TEST_CASE("the buckets of a plan are ranges from the last element down to the fi
     }
 }
 
-TEST_CASE("what backward calls final has its last value, and the rest comes later") {
+TEST_CASE("a bucket that backward marks as final has its last value, and the rest is computed later") {
     HostContext context(0, {});
     auto plan = Plan<Host>::make<Net>(context, {.batch = 4, .bucket_elements = 1});
     HostArena arena(plan.bytes().total(), "a plan");
@@ -133,7 +133,7 @@ TEST_CASE("what backward calls final has its last value, and the rest comes late
     CHECK(called == plan.buckets().size());
 }
 
-TEST_CASE("each step marks and gives every bucket once, also a step that is made again or has no last batch") {
+TEST_CASE("each step marks and passes every bucket once, also a repeated step or one without a last batch") {
     for (const int replicas : {1, 3}) {
         for (const int parts : {1, 2}) {
             CAPTURE(replicas);

@@ -51,7 +51,7 @@ struct BreakingOff : Sgd {
 
 }  // namespace
 
-TEST_CASE("what cannot be trained is refused with a sentence that has the numbers") {
+TEST_CASE("invalid training options are rejected with their numbers") {
     const auto message = [](const Training::Options& options) {
         return message_of<InvalidArgument>([&] { Training training(options); });
     };
@@ -66,7 +66,7 @@ TEST_CASE("what cannot be trained is refused with a sentence that has the number
           "there is an initialiser for conv9.weight, which the network does not have");
 }
 
-TEST_CASE("more replicas than fit in memory are refused before anything is allocated, with what was needed") {
+TEST_CASE("more replicas than fit in memory are rejected before any allocation, with the needed memory") {
     const std::string message = message_of<OutOfMemory>([] { tutorial::Training<> training({.replicas = 1 << 20}); });
     CHECK(contains(message, "1048576 replicas on 1 device do not fit"));
     CHECK(contains(message, "gradients of 1048576 replicas"));
@@ -74,7 +74,7 @@ TEST_CASE("more replicas than fit in memory are refused before anything is alloc
                    "activations"));
 }
 
-TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica, and no parameter has changed") {
+TEST_CASE("a NaN in a batch and a non-finite loss are reported with step and replica, and no parameter has changed") {
     const Images images;
     Images bad;
     bad.pixels[5] = std::numeric_limits<float>::quiet_NaN();
@@ -108,7 +108,7 @@ TEST_CASE("a NaN in a batch and a loss that is not finite name step and replica,
     }
 }
 
-TEST_CASE("devices whose parameters part are found, and named with the step") {
+TEST_CASE("devices whose parameters differ are found, and reported with the step") {
     const Images images;
     const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
     tutorial::SmallTraining<ConcatMean, Faulty> training(
@@ -136,7 +136,7 @@ TEST_CASE("an error on one device's thread reaches the caller and stops no other
     CHECK(training.step(batches).samples == 8);
 }
 
-TEST_CASE("a training whose update was broken off on one device is not healthy until it is restored") {
+TEST_CASE("a training whose update was aborted on one device is not healthy until it is restored") {
     const Images images;
     const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
     tutorial::SmallTraining<ConcatMean, BreakingOff> training({.replicas = 2, .devices = 2, .batch_size = 4});
@@ -212,7 +212,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("training goes on with the same bits after an evaluation and after predictions in between") {
+TEST_CASE("training continues with the same bits after an evaluation and after predictions in between") {
     const Images images;
     const BatchView batches[] = {images.view(0, 4), images.view(4, 4)};
     Training plain({.replicas = 2, .batch_size = 4}), disturbed({.replicas = 2, .batch_size = 4});

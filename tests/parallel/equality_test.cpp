@@ -100,7 +100,7 @@ TEST_CASE("with unequal batches the gradient is that of all samples together, wh
     CHECK(tutorial::difference(mean_of_means, one.averaged_gradient()) > 1e-2);
 }
 
-TEST_CASE("the samples of all replicas and of all batches that are added up are dropped out independently") {
+TEST_CASE("dropout is independent for the samples of all replicas and of all accumulated batches") {
     struct Dropped : Sequential<Input<24, 24, 3>, Flatten, Dropout<0.5>, Linear<10>> {};
     using Dropping = DataParallel<Dropped, CrossEntropy<10>, Sgd, ConcatMean, Host>;
     const Samples samples(16);
@@ -116,7 +116,7 @@ TEST_CASE("the samples of all replicas and of all batches that are added up are 
     CHECK(tutorial::difference(twice.averaged_gradient(), one.averaged_gradient()) > 1e-2);
 }
 
-TEST_CASE("a replica without samples changes nothing, even where its gradient row holds a NaN") {
+TEST_CASE("a replica without samples changes nothing, even if its gradient row contains a NaN") {
     const Samples samples(16);
     const BatchView both[] = {samples.view(0, 8), samples.view(8, 8)};
     const BatchView first_only[] = {samples.view(0, 8), {}};

@@ -133,7 +133,7 @@ struct OnDevice {
 
 }  // namespace
 
-TEST_CASE("a device that computes later ends with the bits of one that computes at once") {
+TEST_CASE("a device that computes later has the same bits as one that computes at once") {
     for (const int devices : {1, 2, 4}) {
         CAPTURE(devices);
         const Ended host = run<TrainingOn<Host>>(options_for<TrainingOn<Host>>(devices), 12);
@@ -159,7 +159,7 @@ TEST_CASE("the operations of a step are queued in the same order on every device
     CHECK(host == trace(static_cast<TrainingOn<Delayed>*>(nullptr)));
 }
 
-TEST_CASE_TEMPLATE("a policy of each kind", D, Host, Delayed) {
+TEST_CASE_TEMPLATE("a policy of each kind trains with the expected gradient", D, Host, Delayed) {
     const Ended mean = run<TrainingOn<D>>(options_for<TrainingOn<D>>(1), 8);
     for (const int devices : {1, 2, 4}) {
         CAPTURE(devices);
@@ -228,8 +228,8 @@ TEST_CASE("a policy that throws leaves the running statistics as they were") {
     CHECK(buffers_after_two_steps() == expected);
 }
 
-TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, with the same bits for every placement", D,
-                   Host, Delayed) {
+TEST_CASE_TEMPLATE("local SGD: replicas continue from their mean every K steps, with the same bits for every placement",
+                   D, Host, Delayed) {
     using T = TrainingOn<D, LocalSgd>;
     Source even;
     even.short_size = 4;
@@ -297,8 +297,8 @@ TEST_CASE_TEMPLATE("local SGD: replicas go on from their mean every K steps, wit
           "replica 0's part of the state: this training keeps moving averages, and the state has none");
 }
 
-TEST_CASE_TEMPLATE("a step that is not finite is named, and the steps behind it come to nothing", T, TrainingOn<Host>,
-                   TrainingOn<Delayed>, OnHost<DeviceSum>, OnDelayed<DeviceSum>, OnHost<LocalSgd>,
+TEST_CASE_TEMPLATE("a step that is not finite is reported, and the queued steps after it are discarded", T,
+                   TrainingOn<Host>, TrainingOn<Delayed>, OnHost<DeviceSum>, OnDelayed<DeviceSum>, OnHost<LocalSgd>,
                    OnDelayed<LocalSgd>) {
     for (const int devices : {1, 2}) {
         CAPTURE(devices);
@@ -383,7 +383,7 @@ TEST_CASE_TEMPLATE("a device that has no batch ends the step of every device, an
     }
 }
 
-TEST_CASE_TEMPLATE("a label that is no class is an error when the step's report is read", D, Host, Delayed) {
+TEST_CASE_TEMPLATE("a label that is not a class is an error when the step's report is read", D, Host, Delayed) {
     using T = TrainingOn<D>;
     Source source;
     T training(options_for<T>(2));

@@ -185,7 +185,7 @@ TEST_CASE("ranks start in one group, each on its GPU, and are waited for") {
     CHECK(training.beats.count(1) > 0);
 }
 
-TEST_CASE("a sum is settled before anything else is called, and its event waited for") {
+TEST_CASE("a sum is complete before anything else is called, and its event is waited for") {
     Training training;
     training.start();
     training.script.in_progress[handle<ncclComm_t>(102)] = 2;
@@ -198,7 +198,7 @@ TEST_CASE("a sum is settled before anything else is called, and its event waited
     CHECK_FALSE(training.communicators.failed());
 }
 
-TEST_CASE("a wait asks a thousand times before it sleeps") {
+TEST_CASE("a wait polls a thousand times before it sleeps") {
     Training training;
     training.script.in_progress[handle<ncclComm_t>(101)] = 100;
     training.start();
@@ -256,7 +256,7 @@ TEST_CASE(
     CHECK(training.script.calls.size() == 5);
 }
 
-TEST_CASE("a deadline of ranks that all go on says so") {
+TEST_CASE("a deadline with all heartbeats continuing is reported as such") {
     Training training;
     training.start();
     const auto event = handle<cudaEvent_t>(9);
@@ -265,7 +265,7 @@ TEST_CASE("a deadline of ranks that all go on says so") {
                    "; the heartbeats of all ranks continue: one rank is late, or waits for another collective"));
 }
 
-TEST_CASE("a start whose other ranks never come ends at its own deadline") {
+TEST_CASE("a start whose other ranks are missing ends at its own deadline") {
     Training training;
     training.script.in_progress[handle<ncclComm_t>(101)] = 1'000'000;
     training.script.each_turn = [] {};
@@ -277,7 +277,7 @@ TEST_CASE("a start whose other ranks never come ends at its own deadline") {
     CHECK(training.script.count("abort 2") == 1);
 }
 
-TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's own last words") {
+TEST_CASE("an error of NCCL is reported with the call, its meaning, and NCCL's last error text") {
     Training training;
     training.start();
     training.script.last_error = "peer 3 closed the connection";
@@ -300,7 +300,7 @@ TEST_CASE("an error of NCCL's is named with the call, what it means, and NCCL's 
 }
 
 TEST_CASE(
-    "an error that a dead rank brings about names that rank: its heartbeat is looked for first, while this process's go on") {
+    "an error that is caused by a dead rank names that rank: its heartbeat is checked first, while this process's continue") {
     Training training;
     training.start();
     const auto event = handle<cudaEvent_t>(9);
@@ -322,7 +322,7 @@ TEST_CASE(
     CHECK(training.communicators.failed());
 }
 
-TEST_CASE("an error of this rank's own says nothing of the others' heartbeats") {
+TEST_CASE("an error of this rank itself does not mention the heartbeats of the others") {
     Training training;
     training.start();
     training.script.statuses["sum 1 of 5"] = ncclInvalidUsage;
@@ -344,7 +344,7 @@ TEST_CASE("a start that fails closes its group before anything is aborted") {
     CHECK(training.script.device == 7);
 }
 
-TEST_CASE("a GPU that is not there ends the start") {
+TEST_CASE("a missing GPU ends the start") {
     Script script;
     Heartbeats beats(1);
     NcclCommunicators<FakeCalls> communicators(1, {NcclRank{0, 100, 0}}, beats, {}, FakeCalls{&script});
@@ -368,7 +368,7 @@ TEST_CASE("an abort that does not return ends the process at its deadline, with 
     CHECK(training.script.count("abort 1") == 0);
 }
 
-TEST_CASE("a call that another thread does not return from does not hold up the end of the process") {
+TEST_CASE("a call that does not return in another thread does not delay the end of the process") {
     struct Calls : FakeCalls {
         std::atomic<bool>*hangs, *released;
         std::atomic<double>* time;
@@ -462,7 +462,7 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
     }
 }
 
-TEST_CASE("the number goes through a file whole, and a file that is there is refused") {
+TEST_CASE("the id is passed through a file completely, and an existing file is rejected") {
     CommunicatorId id{};
     for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<char>(i * 37 + 200);
     CHECK(impl::communicator_id_of(impl::communicator_id_text(id)) == id);
@@ -482,7 +482,7 @@ TEST_CASE("the number goes through a file whole, and a file that is there is ref
           "NCCL's id could not be written to /nowhere/id: No such file or directory");
 }
 
-TEST_CASE("a rank waits for the number, and gives up at its deadline") {
+TEST_CASE("a rank waits for the id until its deadline") {
     const std::string path = fresh_path("late-id");
     double time = 0;
     CommunicatorId id{};
@@ -504,7 +504,7 @@ TEST_CASE("a rank waits for the number, and gives up at its deadline") {
     CHECK(time == 130);
 }
 
-TEST_CASE("ranks agree on a number by the environment, by a file, or alone") {
+TEST_CASE("ranks agree on an id by the environment, by a file, or alone") {
     Training training;
     const std::string path = fresh_path("agreed");
     const CommunicatorId made = impl::agree_on_id(training.communicators, 0, path, 1, FakeCalls{&training.script});
@@ -543,7 +543,7 @@ TEST_CASE("heartbeats of other processes are seen through a file") {
           "the file of heartbeats /nowhere/beats could not be opened: No such file or directory");
 }
 
-TEST_CASE("a heartbeat has stopped when it was not seen to go on for so long") {
+TEST_CASE("a heartbeat has stopped when it did not change for the given time") {
     Heartbeats beats(3);
     HeartbeatWatch watch(beats, 10);
     CHECK(watch.stopped(10, 5).empty());
@@ -559,7 +559,7 @@ TEST_CASE("a heartbeat has stopped when it was not seen to go on for so long") {
     CHECK(impl::stopped_text(watch, 30, 5) == "the heartbeats of ranks 0, 1 and 2 have stopped");
 }
 
-TEST_CASE("a rank that never beat is said to be unseen, beside those that stopped") {
+TEST_CASE("a rank without any heartbeat is reported as never seen, beside those that stopped") {
     Heartbeats beats(4);
     HeartbeatWatch watch(beats, 0);
     CHECK(impl::stopped_text(watch, 1, 5) ==

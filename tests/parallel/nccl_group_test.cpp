@@ -172,7 +172,7 @@ static_assert(Gpu::name == "Gpu");
 
 }  // namespace
 
-TEST_CASE("numbers that no training over processes can have are refused") {
+TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     const auto wrong = [](const NcclAllReduce& policy, int devices = 1) {
         return message_of<InvalidArgument>([&] { policy.check(devices); });
     };
@@ -244,7 +244,7 @@ TEST_CASE("one process has a rank on each of its devices, and needs no file and 
 }
 
 TEST_CASE(
-    "a device that failed elsewhere breaks all sums off, once, in one group, though each abort waits for the other") {
+    "a device that failed elsewhere aborts all sums, once, in one group, although each abort waits for the other") {
     const NcclBehaves behaves({.abort = NcclAbort::waits_for_all_ranks});
     const Calls calls;
     Devices devices(2);
@@ -269,7 +269,7 @@ TEST_CASE(
     CHECK(cudaEventQuery(devices[0].event) == cudaSuccess);
 }
 
-TEST_CASE("a rank that calls for another sum than the others is an error that says which, and no hang") {
+TEST_CASE("a rank that starts another sum than the others causes an error that names it, not a hang") {
     Devices devices(2);
     Group group(NcclAllReduce{.step_seconds = 60}, 2, {0, 1});
     group.start();
@@ -282,7 +282,7 @@ TEST_CASE("a rank that calls for another sum than the others is an error that sa
     CHECK(contains(emulator::take_nccl_misuse(), "and that of rank 0 is an all-reduce of 5 elements"));
 }
 
-TEST_CASE("a rank whose death NCCL notices ends the others with what NCCL says of it") {
+TEST_CASE("a rank whose death NCCL notices ends the others with NCCL's message") {
     Devices devices(2);
     Group group(NcclAllReduce{.step_seconds = 60, .heartbeat_seconds = 0.2}, 2, {0, 1});
     group.start();
@@ -303,7 +303,7 @@ TEST_CASE("child: a process whose abort hangs" * doctest::skip()) {
     CHECK(false);  // it has ended
 }
 
-TEST_CASE("a process whose abort hangs ends by itself, with the error, and runs no destructor") {
+TEST_CASE("a process whose abort hangs ends itself, with the error, and runs no destructor") {
     const ChildResult child = run_in_child("child: a process whose abort hangs", {});
     CHECK_FALSE(child.passed);
     CHECK(contains(
@@ -361,7 +361,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("two processes meet by a file, add their numbers, and leave no file behind") {
+TEST_CASE("two processes connect through a file, add their numbers, and leave no file") {
     for (const int process : {0, 1}) {
         for (const int devices : {1, 2}) {
             const Calls calls;
@@ -382,7 +382,7 @@ TEST_CASE("two processes meet by a file, add their numbers, and leave no file be
     }
 }
 
-TEST_CASE("a process is killed: the other ends within its deadline, and says which rank it was") {
+TEST_CASE("a process is killed: the other ends within its deadline, and names the rank") {
     for (const int process : {0, 1}) {
         for (const int devices : {process + 1}) {
             const Calls calls;
@@ -426,7 +426,7 @@ TEST_CASE("a process is killed: the other ends within its deadline, and says whi
     }
 }
 
-TEST_CASE("without a file of heartbeats the error says that the other process cannot be seen") {
+TEST_CASE("without a file of heartbeats the error states that the other process was never seen") {
     const Calls calls;
     const impl::CommunicatorId digits = made_id();
     setenv(NcclAllReduce::id_variable, impl::communicator_id_text(digits).c_str(), 1);
@@ -444,8 +444,7 @@ TEST_CASE("without a file of heartbeats the error says that the other process ca
 }
 
 TEST_CASE(
-    "a file of an earlier start is refused by process 0 and left alone; process 1, which believes it, ends at its "
-    "deadline") {
+    "a file of an earlier start is rejected by process 0 and kept; process 1, which uses it, ends at its deadline") {
     const Calls calls;
     const std::string id_file = fresh_path("id");
     const impl::CommunicatorId digits = made_id();
@@ -475,7 +474,7 @@ TEST_CASE(
     std::filesystem::remove(id_file);
 }
 
-TEST_CASE("a process that comes alone gives up, and takes its files away") {
+TEST_CASE("a process without the other one ends at its deadline, and removes its files") {
     const Calls calls;
     const std::string id_file = fresh_path("id");
     NcclAllReduce policy = of_two(1, id_file);

@@ -70,7 +70,7 @@ std::size_t place(std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("a state with a number that is not finite is refused by the name of its part, and nothing has changed") {
+TEST_CASE("a state with a non-finite number is rejected by the name of its part, and nothing has changed") {
     TrainingOf<Net> training(
         {.batch_size = batch_size, .seed = 3, .optimizer = {.momentum = 0.9}, .moving_average = {.decay = 0.9}});
     training.step(Batches{});
@@ -102,7 +102,7 @@ TEST_CASE("a state with a number that is not finite is refused by the name of it
     CHECK(training.step() == 7);
 }
 
-TEST_CASE("parameters that are set, and initial ones, are refused by name") {
+TEST_CASE("non-finite parameters, set or initial, are rejected by name") {
     TrainingOf<Perceptron> training({.batch_size = batch_size});
     const std::vector<float> before = training.parameters();
     std::vector<float> parameters = before;

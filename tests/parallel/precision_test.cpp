@@ -85,7 +85,7 @@ TEST_CASE("a step in bfloat16 has the loss and the gradient of float to bfloat16
     CHECK(tutorial::difference(narrow.parameters(), wide.parameters()) < 1e-3);
 }
 
-TEST_CASE("the losses of a training in bfloat16 are those of float's") {
+TEST_CASE("the losses of a training in bfloat16 are close to those in float") {
     if (!has_bfloat16()) return;
     std::vector<double> narrow, wide;
     (void)trained<Training<Narrow>>(1, 1, &narrow);
@@ -96,7 +96,7 @@ TEST_CASE("the losses of a training in bfloat16 are those of float's") {
     }
 }
 
-TEST_CASE("in bfloat16 too, the number of devices changes no bit, and a state goes on where it stood") {
+TEST_CASE("in bfloat16 too, the number of devices changes no bit, and a restored training continues") {
     if (!has_bfloat16()) return;
     using T = Training<Narrow>;
     const TrainingState one = trained<T>(4, 1), two = trained<T>(4, 2);
@@ -183,7 +183,7 @@ TEST_CASE("replicas that share their statistics do so in bfloat16 too") {
     CHECK(tutorial::difference(gradient, whole) < 2e-1);  // eight samples: normalising amplifies the rounding
 }
 
-TEST_CASE("evaluation fits the arena where folding a normalisation takes more memory than a step") {
+TEST_CASE("evaluation fits the arena if folding a normalisation needs more memory than a step") {
     if (!has_bfloat16()) return;
     struct Wide : Sequential<Input<1, 1, 64>, Conv2d<256, 1>, BatchNorm2d<>, Conv2d<256, 1>, BatchNorm2d<>,
                              Conv2d<256, 1>, BatchNorm2d<>, Flatten, Linear<10>> {};

@@ -54,7 +54,7 @@ std::string refusal(Act&& act) {
 
 }  // namespace
 
-TEST_CASE("fit, step and evaluate refuse batches of samples of other extents") {
+TEST_CASE("fit, step and evaluate reject batches with samples of other extents") {
     for (const std::int64_t channels : {1, 4}) {
         const Images images(channels);
         const std::string expected = text("samples of 6 x 6 x ", channels, ", and the network takes 6 x 6 x 3"),
@@ -82,7 +82,7 @@ TEST_CASE("fit, step and evaluate refuse batches of samples of other extents") {
     }
 }
 
-TEST_CASE("batches that were made for another number of replicas are refused") {
+TEST_CASE("batches that were made for another number of replicas are rejected") {
     const Images images(3);
     InMemoryBatches two(images.data, {.batch_size = 4, .replicas = 2}), one(images.data, {.batch_size = 4});
     Prefetch prefetched_two(TrainingBatches(images.data, IdentityTransform{}, {.batch_size = 4, .replicas = 2}));
@@ -100,7 +100,7 @@ TEST_CASE("batches that were made for another number of replicas are refused") {
     CHECK(fit(of_two, two, {.steps = 1}, callback) == 1);
 }
 
-TEST_CASE("a batch with samples and a null pointer is refused in a step and in an evaluation") {
+TEST_CASE("a batch with samples and a null pointer is rejected in a step and in an evaluation") {
     const Images images(3);
     Training training({.batch_size = 4});
     const Shape shape = images.data.sample_shape();
@@ -115,7 +115,7 @@ TEST_CASE("a batch with samples and a null pointer is refused in a step and in a
     CHECK(training.step(Silent{images.view(4)}).samples == 4);
 }
 
-TEST_CASE("an evaluation's batch may be larger than training's where the options say so, and is refused otherwise") {
+TEST_CASE("an evaluation's batch may be larger than training's if the options allow it, and is rejected otherwise") {
     const Images images(3);
     const EvaluationBatches large(images.data, IdentityTransform{}, 16), small(images.data, IdentityTransform{}, 4);
     Training training({.batch_size = 4, .seed = 1}),

@@ -64,7 +64,7 @@ struct SmallNormalized : Sequential<Input<4, 4, 3>, BatchNorm2d<>, Flatten, Line
 
 }  // namespace
 
-TEST_CASE("each policy takes the statistics that its name says, the variance unbiased") {
+TEST_CASE("each policy keeps the statistics of its name, with the unbiased variance") {
     CHECK(updated(FirstReplica{}) == std::vector<float>{5.5F, 12.0F});                        // 2 * 2/1
     CHECK(updated(LastReplica{}) == std::vector<float>{6.5F, static_cast<float>(10 + 2.4)});  // 4 * 6/5
     CHECK(updated(AllReplicas{}) == std::vector<float>{4.25F, static_cast<float>(0.5 * 12 + 2.4)});
@@ -159,7 +159,7 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
     CHECK(tutorial::difference(many.state().buffers, one.state().buffers) < 1e-5);
 }
 
-TEST_CASE("every batch that a step adds up goes into the running statistics, in their order") {
+TEST_CASE("every accumulated batch of a step updates the running statistics, in order") {
     std::vector<float> images(static_cast<std::size_t>(3 * batch_size * 24 * 24 * 3));
     initialize(images, normal(1.0), 1, 1, 9, 0);
     const std::vector<std::int32_t> labels(static_cast<std::size_t>(3 * batch_size), 1);
@@ -177,7 +177,7 @@ TEST_CASE("every batch that a step adds up goes into the running statistics, in 
     CHECK(added_up.state().buffers == one_by_one.state().buffers);
 }
 
-TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
+TEST_CASE("synchronised replicas that accumulate batches reject unequal ones") {
     const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 8, .replicas = 1, .seed = 9});
     std::vector<float> images(8 * 24 * 24 * 3);
@@ -198,7 +198,8 @@ TEST_CASE("synchronised replicas that add up batches refuse unequal ones") {
     CHECK(training.parameters() == before);
 }
 
-TEST_CASE("what is seen in a step of synchronised replicas was normalised by the statistics of the whole batch") {
+TEST_CASE(
+    "an inspector of synchronised replicas sees values that are normalised by the statistics of the whole batch") {
     const auto logits_of = [](auto& training, int replicas, std::int64_t batch) {
         auto batches = batches_of(replicas, batch);
         std::vector<std::vector<float>> outputs;

@@ -102,7 +102,7 @@ TEST_CASE("evaluation runs with the moving averages when asked") {
                    "keeps no moving averages"));
 }
 
-TEST_CASE("a state of another network, optimiser or average is refused by its numbers") {
+TEST_CASE("a state of another network, optimiser or average is rejected with its numbers") {
     Training training(options());
     TrainingState state = training.state();
     state.parameters.pop_back();
@@ -137,7 +137,7 @@ TEST_CASE("a state of another network, optimiser or average is refused by its nu
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "step 0 or later, not -1"));
 }
 
-TEST_CASE("a state of another network is refused with the first parameter that differs, and both extents") {
+TEST_CASE("a state of another network is rejected with the first parameter that differs, and both extents") {
     struct Net : Sequential<Input<2, 2, 2>, Named<"conv1", Conv2d<3, 1>>, BatchNorm2d<>, ReLU, Flatten,
                             Named<"fc", Linear<2>>> {};
     // Arenas are padded: with so few elements these have the same sizes.
@@ -184,7 +184,7 @@ TEST_CASE("a state of another network is refused with the first parameter that d
     CHECK(refusal(state) == "(no exception)");
 }
 
-TEST_CASE("a step that adds up k batches has the gradient of all their samples together") {
+TEST_CASE("a step that accumulates k batches has the gradient of all their samples together") {
     constexpr int parts = 3;
     Training::Options many = options();
     many.gradient_accumulation_steps = parts;
@@ -200,7 +200,7 @@ TEST_CASE("a step that adds up k batches has the gradient of all their samples t
     }
 }
 
-TEST_CASE("batches of unequal sizes count by their samples when they are added up") {
+TEST_CASE("accumulated batches of unequal sizes are weighted by their samples") {
     const TrainingBatches source(tutorial::sample().train, TutorialAugmentation{},
                                  {.batch_size = 2 * batch_size, .replicas = 1, .seed = 9});
     std::vector<float> images(static_cast<std::size_t>(2 * batch_size * 24 * 24 * 3));
@@ -220,7 +220,7 @@ TEST_CASE("batches of unequal sizes count by their samples when they are added u
     CHECK(tutorial::difference(accumulating.averaged_gradient(), whole.averaged_gradient()) < 1e-5);
 }
 
-TEST_CASE("divergence names the step, the replica and the first layer whose output is not finite") {
+TEST_CASE("divergence is reported with the step, the replica and the first layer whose output is not finite") {
     tutorial::SmallTraining<ConcatMean, Ruining> training({.replicas = 2, .batch_size = batch_size, .seed = 4});
     auto batches = batches_of(2, batch_size);
     training.step(batches);
@@ -278,7 +278,7 @@ TEST_CASE("an inspector sees the parameters before the update, the gradient, the
     CHECK(blind.parameters() == training.parameters());
 }
 
-TEST_CASE("what an inspector throws comes out of the step, which all devices have made") {
+TEST_CASE("an exception of an inspector is thrown by the step, which all devices have completed") {
     Training training({.replicas = 2, .devices = 2, .batch_size = batch_size, .seed = 4, .check_every = 1}),
         blind(training.options);
     auto batches = batches_of(2, batch_size), batches_of_blind = batches_of(2, batch_size);

@@ -94,7 +94,7 @@ TEST_CASE("parallel_for runs on the device's team, no more and no fewer") {
     }
 }
 
-TEST_CASE("for_each_block covers the range with whole blocks and one rest") {
+TEST_CASE("for_each_block covers the range with whole blocks and one remainder") {
     const HostContext context(0, {.threads = 2});
     for (const std::int64_t count : sizes) {
         CAPTURE(count);
@@ -256,7 +256,7 @@ TEST_CASE("a hash changes with every single bit, with the sign of a zero and wit
     CHECK(hash_of(context, positive) != hash_of(context, negative));
 }
 
-TEST_CASE("a hash tells arrays of zeros of different lengths apart") {
+TEST_CASE("a hash differs for arrays of zeros of different lengths") {
     const HostContext context(0, {.threads = 1});
     const std::vector<float> zeros(100, 0.0F);
     CHECK(hash_of(context, zeros) != hash_of(context, std::span(zeros).first(99)));

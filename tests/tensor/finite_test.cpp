@@ -16,7 +16,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity(),
                 not_a_number = std::numeric_limits<float>::quiet_NaN();
 }
 
-TEST_CASE("a number that is not finite is found at every place") {
+TEST_CASE("a non-finite number is found at every position") {
     CHECK(all_finite(std::vector<float>{}));
     for (const std::size_t size : {1, 7, 16, 33}) {
         std::vector<float> values(size, std::numeric_limits<float>::max());
@@ -32,7 +32,7 @@ TEST_CASE("a number that is not finite is found at every place") {
     }
 }
 
-TEST_CASE("an element is named by one index per extent, and the first one counts") {
+TEST_CASE("an element is reported with one index per extent, and only the first one") {
     const Shape shape{2, 3, 4};
     std::vector<float> values(24, 1.0F);
     CHECK(non_finite_element("weight", shape, values) == "");
@@ -43,7 +43,7 @@ TEST_CASE("an element is named by one index per extent, and the first one counts
     CHECK(non_finite_element("bias", Shape{24}, values) == "bias is nan at [14]");
 }
 
-TEST_CASE("a sample is named by its number in the batch") {
+TEST_CASE("a sample is reported with its number in the batch") {
     const Shape shape{2, 3};
     std::vector<float> samples(24, 1.0F);
     CHECK(non_finite_sample(shape, samples) == "");

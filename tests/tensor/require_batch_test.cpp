@@ -33,7 +33,7 @@ std::string refusal(const BatchView& batch) {
 
 }  // namespace
 
-TEST_CASE("a batch of other extents is refused with both") {
+TEST_CASE("a batch of other extents is rejected with both") {
     CHECK_NOTHROW(require_batch({samples, labels, 2, Shape{6, 6, 3}}, wanted));
     CHECK(refusal({samples, labels, 2, Shape{6, 6, 1}}) ==
           "a batch has samples of 6 x 6 x 1, and the network takes 6 x 6 x 3");
@@ -50,7 +50,7 @@ TEST_CASE("a batch of other extents is refused with both") {
           }) == "a batch has samples of 6 x 6 x 1, and their source declared 6 x 6 x 3");
 }
 
-TEST_CASE("a batch with samples and a null pointer is refused, and an empty one is none") {
+TEST_CASE("a batch with samples and a null pointer is rejected, and an empty batch with one is accepted") {
     CHECK(refusal({nullptr, labels, 2, wanted}) == "a batch of 2 samples has a null pointer to the samples");
     CHECK(refusal({samples, nullptr, 2, wanted}) == "a batch of 2 samples has a null pointer to the labels");
     CHECK(refusal({samples, labels, -1, wanted}) == "a batch must have 0 or more samples, not -1");
@@ -58,7 +58,7 @@ TEST_CASE("a batch with samples and a null pointer is refused, and an empty one 
     CHECK_NOTHROW(require_batch({samples, labels, 0, Shape{6, 6, 1}}, wanted));
 }
 
-TEST_CASE("what gives batches is refused for other extents and for other replicas, as far as it says them") {
+TEST_CASE("a batch source that declares other extents or another number of replicas is rejected") {
     CHECK_NOTHROW(require_batches(TrainingSource{}, wanted, 1));
     CHECK_NOTHROW(require_batches(ShapedBatches{}, wanted, 7));
     CHECK_NOTHROW(require_batches(Unknown{}, wanted, 7));

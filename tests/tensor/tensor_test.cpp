@@ -16,7 +16,7 @@ static_assert(std::convertible_to<TensorView<float, Extents<2>>, TensorView<cons
 static_assert(!std::convertible_to<TensorView<const float, Extents<2>>, TensorView<float, Extents<2>>>);
 static_assert(!std::is_invocable_v<TensorView<float, Extents<2>>, int>);  // one index an extent, and the sample's
 
-TEST_CASE_TEMPLATE_DEFINE("a tensor comes back from a device as it went", D, copies) {
+TEST_CASE_TEMPLATE_DEFINE("a tensor is copied to a device and back unchanged", D, copies) {
     typename D::Context context(0, device_options<D>(1));
     std::vector<float> numbers(5 * 24);
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
@@ -46,7 +46,7 @@ TEST_CASE("elements are addressed by sample, row, column and channel, channels l
     CHECK(reinterpret_cast<std::uintptr_t>(images.data()) % alignment == 0);
 }
 
-TEST_CASE("sizes that fit no tensor are refused with their numbers") {
+TEST_CASE("sizes that fit no tensor are rejected with their numbers") {
     std::vector<float> seven(7);
     CHECK(message_of<InvalidArgument>([&] { TensorView<float, Extents<3>> view{std::span<float>(seven)}; }) ==
           "7 elements are not a whole number of samples of 3");

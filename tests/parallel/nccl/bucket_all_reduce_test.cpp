@@ -204,7 +204,7 @@ bool within(double seconds, const std::function<bool()>& done) {
 }  // namespace
 
 TEST_CASE(
-    "sums and divisor are plain sums over 1 to 4 ranks, however the gradient is split and however NCCL takes its time") {
+    "sums and divisor are plain sums over 1 to 4 ranks, for every split of the gradient and every delay of NCCL") {
     for (const int ranks : {1, 2, 3, 4}) {
         for (const auto& buckets : splits) {
             for (const bool slow : {false, true}) {
@@ -220,7 +220,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("buckets reach NCCL in the order of the backward pass, with the weight before element 0 in the last") {
+TEST_CASE(
+    "buckets are passed to NCCL in the order of the backward pass, with the weight before element 0 in the last") {
     Process process(2);
     std::vector<std::string> names;
     std::mutex lock;
@@ -240,7 +241,7 @@ TEST_CASE("buckets reach NCCL in the order of the backward pass, with the weight
     CHECK(emulator::take_nccl_misuse().empty());
 }
 
-TEST_CASE("steps are queued ahead, and each is polled until it is there") {
+TEST_CASE("steps are queued ahead, and each is polled until it is complete") {
     Process process(2);
     CHECK(run_steps(process, 2, 3, splits[1]) == 6);
     const std::vector<std::string> thrown = process.run([&](std::size_t device) {
@@ -255,7 +256,7 @@ TEST_CASE("steps are queued ahead, and each is polled until it is there") {
     CHECK(thrown == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("a bucket is summed while the step's stream still computes the next, and not in the first steps") {
+TEST_CASE("a bucket is summed while the step's stream computes the next one, except in the first steps") {
     Process process(2);
     for (std::int64_t step = 0; step < 4; ++step) {
         std::atomic<bool> goes_on = false;
@@ -319,7 +320,7 @@ TEST_CASE("the update's stream waits for every bucket") {
 }
 
 TEST_CASE(
-    "a NaN that a rank writes to its weight behind the first bucket reaches every rank's divisor, of that step alone") {
+    "a NaN that a rank writes to its weight after the first bucket reaches every rank's divisor, in that step only") {
     Process process(3);
     float* const pinned = process.devices[1]->local(15);
     pinned[0] = std::numeric_limits<float>::quiet_NaN();
@@ -344,7 +345,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("with more than two ranks a ring's last bits depend on the split, and not where it is the same") {
+TEST_CASE("with more than two ranks a ring's last bits depend on the split, and are equal for the same split") {
     const auto bits = [](const std::vector<GradientBucket>& buckets) {
         const NcclBehaves behaves({.ring_order = true});
         Process process(3);
@@ -358,7 +359,7 @@ TEST_CASE("with more than two ranks a ring's last bits depend on the split, and 
     CHECK(bits(splits[0]) != bits(splits[1]));
 }
 
-TEST_CASE("a bucket that does not belong where it is given is an error at once, and ends the other rank's step") {
+TEST_CASE("a bucket in the wrong order is an error at once, and ends the other rank's step") {
     const auto diagnostic = [](const std::function<void(Process&)>& wrong) {
         Process process(2, {.step_seconds = 60});
         std::string message;
@@ -450,7 +451,7 @@ TEST_CASE("a fifth step in flight is an error at once") {
     CHECK(thrown[0] == "device 0: step 7 begins before step 3 is complete: at most 4 are in flight");
 }
 
-TEST_CASE("ranks that split the gradient differently are told so") {
+TEST_CASE("ranks that split the gradient differently get an error") {
     Process process(2, {.step_seconds = 60});
     const std::vector<std::string> thrown =
         process.run([&](std::size_t device) { queue_step(process, device, 0, splits[device]); });
@@ -460,7 +461,7 @@ TEST_CASE("ranks that split the gradient differently are told so") {
     CHECK(contains(emulator::take_nccl_misuse(), "of type 7, and that of rank"));
 }
 
-TEST_CASE("a rank that is late is waited for; one that does not come is named at the deadline, whoever asks") {
+TEST_CASE("a late rank is waited for; a missing rank is reported at the deadline, on every thread") {
     for (const bool polls : {false, true}) {
         Process process(3, {.step_seconds = 1, .heartbeat_seconds = 0.2});
         CHECK(run_steps(process, 3, 3, splits[1]) == 9);
@@ -492,7 +493,7 @@ TEST_CASE("a rank that is late is waited for; one that does not come is named at
     }
 }
 
-TEST_CASE("a rank that NCCL notices to be dead ends the others") {
+TEST_CASE("a rank that NCCL reports as dead ends the others") {
     Process process(2, {.step_seconds = 60});
     CHECK(run_steps(process, 2, 3, splits[1]) == 6);
     emulator::nccl_rank_dies(1, emulator::NcclDeath::noticed);
@@ -502,8 +503,7 @@ TEST_CASE("a rank that NCCL notices to be dead ends the others") {
     CHECK(contains(thrown[0], "of step 3: NCCL's ncclAllReduce failed with remote process exited"));
 }
 
-TEST_CASE(
-    "a device that breaks off ends every wait at once, with what it says, though each abort waits for all ranks") {
+TEST_CASE("a device that aborts ends every wait at once, with its message, although each abort waits for all ranks") {
     const NcclBehaves behaves({.abort = NcclAbort::waits_for_all_ranks});
     Process process(2, {.step_seconds = 60});
     CHECK(run_steps(process, 2, 3, splits[1]) == 6);
@@ -532,7 +532,7 @@ TEST_CASE("child: the other process that gives buckets" * doctest::skip()) {
     if (die_at >= 0) std::raise(SIGKILL);
 }
 
-TEST_CASE("four ranks in two processes have the same sums, and one process's death is seen by the other") {
+TEST_CASE("four ranks in two processes have the same sums, and the death of one process is noticed by the other") {
     for (const int die_at : {-1, 4}) {
         const std::string id_file = fresh_path();
         ChildResult other;
