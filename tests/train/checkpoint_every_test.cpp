@@ -101,7 +101,7 @@ Steps saved_steps(std::int64_t every, std::int64_t steps) {
 
 }  // namespace
 
-TEST_CASE("a checkpoint is of whole steps: after every so many, counted from step 0, and at the end") {
+TEST_CASE("checkpoints are written after whole steps: every N steps, counted from step 0, and at the end") {
     CHECK(saved_steps(3, 7) == Steps{3, 6, 7});
     CHECK(saved_steps(3, 6) == Steps{3, 6});
     CHECK(saved_steps(1, 3) == Steps{1, 2, 3});
@@ -109,14 +109,14 @@ TEST_CASE("a checkpoint is of whole steps: after every so many, counted from ste
     CHECK(saved_steps(0, 7) == Steps{7});
 }
 
-TEST_CASE("a run that goes on keeps the places of its checkpoints, and writes none of a step that it did not make") {
+TEST_CASE("a resumed run keeps the interval of its checkpoints, and writes none for a step that it did not make") {
     Training training{.made = 4, .reported = 4};
     CHECK(saved_steps(training, 3, 4) == Steps{6, 8});
     CHECK(saved_steps(training, 3, 0).empty());
     CHECK(saved_steps(training, 0, 0).empty());
 }
 
-TEST_CASE("a directory whose best checkpoint is of another network is refused before the first step") {
+TEST_CASE("a directory whose best checkpoint is of another network is rejected before the first step") {
     struct OfAnotherNetwork : Directory {
         static void require_best_of(std::span<const LayerInfo>) { throw DataError("of another network"); }
     };
@@ -149,7 +149,7 @@ TEST_CASE("a run that is stopped or that diverges leaves the parameters after it
     CHECK(directory.steps().empty());
 }
 
-TEST_CASE("parameters of half a step are not kept") {
+TEST_CASE("parameters of an incomplete step are not kept") {
     Training training{.diverges_at = 5};
     Directory directory;
     training.whole = false;
@@ -158,7 +158,7 @@ TEST_CASE("parameters of half a step are not kept") {
     CHECK(directory.steps().empty());
 }
 
-TEST_CASE("a checkpoint that cannot be written ends the run with the directory's sentence") {
+TEST_CASE("a checkpoint that cannot be written ends the run with the directory's error") {
     Training training;
     Directory directory;
     directory.full = true;
@@ -168,7 +168,7 @@ TEST_CASE("a checkpoint that cannot be written ends the run with the directory's
     CHECK(training.step() == 3);
 }
 
-TEST_CASE("a checkpoint has the training's state, what the run says of itself, and how far it has come") {
+TEST_CASE("a checkpoint has the training's state, the run's settings and its progress") {
     Training training;
     Directory directory;
     CheckpointOptions options{.every = 2};
@@ -186,7 +186,8 @@ TEST_CASE("a checkpoint has the training's state, what the run says of itself, a
     CHECK(directory.metrics == std::vector<std::pair<std::int64_t, double>>{{2, 0.75}, {4, 1.0}});
 }
 
-TEST_CASE("a checkpoint is there before its metric is asked for, and without one it is not offered as the best") {
+TEST_CASE(
+    "a checkpoint is written before its metric is computed, and without a metric it is no candidate for the best") {
     Training training;
     Directory directory;
     std::size_t asked = 0;
@@ -199,7 +200,7 @@ TEST_CASE("a checkpoint is there before its metric is asked for, and without one
     CHECK(directory.metrics.empty());
 }
 
-TEST_CASE("smoothed losses go through a checkpoint with every digit") {
+TEST_CASE("smoothed losses are restored from a checkpoint with every digit") {
     Training training;
     training.report.samples = 8;
     LossAverages losses;
@@ -218,7 +219,7 @@ TEST_CASE("smoothed losses go through a checkpoint with every digit") {
     }
 }
 
-TEST_CASE("a callback that throws leaves out no step of the smoothed losses in the checkpoint at the end") {
+TEST_CASE("a callback that throws omits no step from the smoothed losses in the final checkpoint") {
     struct FullDisk {
         std::int64_t at;
         void on_step(const StepReport& report, Run&) const {
@@ -275,7 +276,7 @@ TEST_CASE("steps that were queued when a callback threw are reported, too") {
     CHECK(seen.steps == Steps{0, 1, 2, 3});
 }
 
-TEST_CASE("without smoothed losses in a checkpoint they begin anew, and losses that are none are refused") {
+TEST_CASE("without smoothed losses in a checkpoint smoothing starts again, and invalid losses are rejected") {
     LossAverages losses;
     restore_losses({}, losses);
     CHECK(losses.parts().empty());
@@ -287,7 +288,7 @@ TEST_CASE("without smoothed losses in a checkpoint they begin anew, and losses t
     }
 }
 
-TEST_CASE("a checkpoint every less than 0 steps is refused") {
+TEST_CASE("a negative interval of checkpoints is rejected") {
     Training training;
     Directory directory;
     CHECK(message_of<InvalidArgument>([&] { CheckpointEvery checkpoints(training, directory, {.every = -1}); }) ==

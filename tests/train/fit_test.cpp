@@ -57,7 +57,7 @@ std::string written(std::FILE* file) {
 
 }  // namespace
 
-TEST_CASE("callbacks are called in order with the hooks they have, and keep what they gather") {
+TEST_CASE("callbacks are called in order with the hooks they have, and keep their state") {
     const Points points;
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 2, .seed = 1});
@@ -72,7 +72,7 @@ TEST_CASE("callbacks are called in order with the hooks they have, and keep what
     CHECK(everything.seen == std::vector<std::string>{"begin 3", "step 2", "end"});
 }
 
-TEST_CASE("a callback stops the run, and what a step throws is thrown after the callbacks have ended") {
+TEST_CASE("a callback stops the run, and an exception of a step is thrown after the callbacks have ended") {
     const Points points;
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 1, .seed = 1});
@@ -86,7 +86,7 @@ TEST_CASE("a callback stops the run, and what a step throws is thrown after the 
                          InvalidArgument);
 }
 
-TEST_CASE("training on data in memory learns it") {
+TEST_CASE("training on data in memory learns them") {
     const Points points;
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 2, .seed = 1});
@@ -96,7 +96,7 @@ TEST_CASE("training on data in memory learns it") {
     CHECK(evaluate(training, EvaluationBatches(data, IdentityTransform{}, 16)).accuracy() > 0.95);
 }
 
-TEST_CASE("the log line has the tutorial's shape, every so many steps from step 0") {
+TEST_CASE("the log line has the tutorial's format, every N steps from step 0") {
     const Points points;
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 2, .seed = 1});
@@ -115,7 +115,7 @@ TEST_CASE("the log line has the tutorial's shape, every so many steps from step 
     CHECK(std::regex_replace(log, line, "").empty());
 }
 
-TEST_CASE("a log that cannot be written is an error with a sentence") {
+TEST_CASE("a log that cannot be written is an error with its reason") {
     std::FILE* full = std::fopen("/dev/full", "w");
     REQUIRE(full != nullptr);
     LogEvery log(1, full);
@@ -128,7 +128,7 @@ TEST_CASE("a log that cannot be written is an error with a sentence") {
           "a line must be logged every 0 (never) or more steps, not -1");
 }
 
-TEST_CASE("progress is written over on a terminal and silent elsewhere") {
+TEST_CASE("progress is overwritten in place on a terminal and not printed elsewhere") {
     Run run{.first_step = 0, .last_step = 4, .started = monotonic_seconds() - 30.5};
     StepReport report;
     report.step = 2;

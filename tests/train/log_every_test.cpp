@@ -66,14 +66,14 @@ TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's a
     CHECK(log_of({.loss = LossReduction::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
 }
 
-TEST_CASE("the learning rate and the parts of the loss follow on the line when they are asked for") {
+TEST_CASE("the learning rate and the parts of the loss follow on the line if requested") {
     CHECK(log_of({.learning_rate = true}, 1) == "T: step 0, loss = 3.00 (R), learning_rate = 0.0125\n");
     CHECK(log_of({.learning_rate = true, .parts = true}, 1) ==
           "T: step 0, loss = 3.00 (R), learning_rate = 0.0125, cross_entropy = 2.5000 (smoothed 0.2500), "
           "weight_decay/local3 = 0.5000 (smoothed 0.0500), total_loss = 3.0000 (smoothed 0.3000)\n");
 }
 
-TEST_CASE("a line every so many steps smooths over those between too") {
+TEST_CASE("a line every N steps smooths over the steps in between too") {
     CHECK(log_of({.every = 2, .parts = true}, 3) ==
           "T: step 0, loss = 3.00 (R), cross_entropy = 2.5000 (smoothed 0.2500), weight_decay/local3 = 0.5000 "
           "(smoothed 0.0500), "
@@ -84,7 +84,7 @@ TEST_CASE("a line every so many steps smooths over those between too") {
     CHECK(log_of({.every = 0}, 3).empty());
 }
 
-TEST_CASE("smoothed losses go on where they are set") {
+TEST_CASE("smoothed losses continue from the values that are set") {
     LossAverages before;
     for (int step = 0; step < 2; ++step) before.update(report_of(step));
     const std::string line = log_of({.parts = true}, 1, [&](LogEvery& log) { log.losses() = before; });
@@ -99,7 +99,7 @@ TEST_CASE("as JSON a line is one object with everything in it") {
           "\n");
 }
 
-TEST_CASE("what is not finite is null in JSON, which has no such number") {
+TEST_CASE("a non-finite number is null in JSON") {
     std::FILE* file = std::tmpfile();
     REQUIRE(file != nullptr);
     LogEvery log({.file = file, .json = true});
@@ -115,7 +115,7 @@ TEST_CASE("what is not finite is null in JSON, which has no such number") {
     CHECK(line.find("nan") == std::string::npos);
 }
 
-TEST_CASE("examples per second count all replicas since the last line, seconds a whole step") {
+TEST_CASE("examples per second count all replicas since the last line, and seconds a whole step") {
     std::FILE* file = std::tmpfile();
     REQUIRE(file != nullptr);
     LogEvery log({.every = 4, .file = file, .json = true});
@@ -138,8 +138,7 @@ TEST_CASE("examples per second count all replicas since the last line, seconds a
     CHECK(rate * time == doctest::Approx(16).epsilon(1e-6));
 }
 
-TEST_CASE(
-    "a log that may grow no further is an error with the step, and no signal ends the process, then or at its end") {
+TEST_CASE("a log that reaches the limit on file sizes is an error with the step, and no signal ends the process") {
     char name[] = "/tmp/cupola_log_XXXXXX";
     close(mkstemp(name));
     std::fflush(nullptr);  // or the child would print again what is waiting here

@@ -71,7 +71,7 @@ struct TemporaryFile {
 
 }  // namespace
 
-TEST_CASE("a checkpoint gives the outputs that its training gave, of the averages unless told otherwise") {
+TEST_CASE("a checkpoint gives the outputs of its training, by default those of the averages") {
     Trained trained;
     const TemporaryFile file;
     write_checkpoint(file.path, Net::layers, trained.checkpoint);
@@ -91,7 +91,7 @@ TEST_CASE("a checkpoint gives the outputs that its training gave, of the average
     CHECK(difference(outputs_of(plain, 0, 8), parameters) < 1e-6);
 }
 
-TEST_CASE("without averages the trained parameters are run, and averages cannot be asked for") {
+TEST_CASE("without averages the trained parameters are used, and a request for averages is rejected") {
     Trained trained;
     trained.checkpoint.state.averages.clear();
     CHECK(Predictor<Net>(trained.checkpoint, "x").weights() == Weights::trained);
@@ -102,7 +102,7 @@ TEST_CASE("without averages the trained parameters are run, and averages cannot 
           "training");
 }
 
-TEST_CASE("a batch of every size up to the largest gives what its samples give one by one") {
+TEST_CASE("a batch of every size up to the largest gives the outputs of its samples one by one") {
     Trained trained;
     const Predictor<Net> one(trained.checkpoint, "x");
     CHECK(one.max_batch() == 1);
@@ -123,7 +123,7 @@ TEST_CASE("a batch of every size up to the largest gives what its samples give o
     }
 }
 
-TEST_CASE("any number of threads may predict at once, whatever the streams") {
+TEST_CASE("any number of threads may predict at the same time, with any number of streams") {
     Trained trained;
     for (const int streams : {1, 3}) {
         CAPTURE(streams);
@@ -159,7 +159,7 @@ namespace {
 struct Normalized : Sequential<Input<1, 1, 2>, Named<"bn", BatchNorm2d<>>> {};
 }  // namespace
 
-TEST_CASE("batch normalisation takes the running statistics of the checkpoint") {
+TEST_CASE("batch normalisation uses the running statistics of the checkpoint") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
     checkpoint.state.buffers = initial_buffers(Normalized::layers);
@@ -180,7 +180,7 @@ TEST_CASE("batch normalisation takes the running statistics of the checkpoint") 
     CHECK(outputs[1] == doctest::Approx(3 * (8 + 1) / 3.0 + 20).epsilon(1e-4));
 }
 
-TEST_CASE("sizes that do not fit are refused in one sentence, and the next call is as before") {
+TEST_CASE("sizes that do not fit are rejected, and the next call works as before") {
     Trained trained;
     const Predictor<Net> predictor(trained.checkpoint, "x", {.max_batch = 2});
     const std::vector<float> expected = outputs_of(predictor, 0, 2);
@@ -232,7 +232,7 @@ void check_non_finite_inputs(const HostOptions& device) {
 
 }  // namespace
 
-TEST_CASE("a sample that holds a NaN or an infinity is refused on every path") {
+TEST_CASE("a sample with a NaN or an infinity is rejected on every path") {
     check_non_finite_inputs<Convolved>({});
     check_non_finite_inputs<Wide>({.convolution = &winograd});
     check_non_finite_inputs<Perceptron>({});
@@ -240,7 +240,7 @@ TEST_CASE("a sample that holds a NaN or an infinity is refused on every path") {
     if (Host::library_isa().starts_with("avx512")) check_non_finite_inputs<Narrow>({});
 }
 
-TEST_CASE("a checkpoint with a number that is not finite, or of another size, is refused by name") {
+TEST_CASE("a checkpoint with a non-finite number, or of another size, is rejected by name") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(Normalized::parameter_elements));
     checkpoint.state.buffers = initial_buffers(Normalized::layers);
@@ -261,7 +261,7 @@ TEST_CASE("a checkpoint with a number that is not finite, or of another size, is
     CHECK(Predictor<Normalized>(good, "x").max_batch() == 1);
 }
 
-TEST_CASE("a training refuses samples that are not finite in predict and in evaluate") {
+TEST_CASE("a training rejects non-finite samples in predict and in evaluate") {
     Trained trained;
     std::vector<float> samples(Trained::samples().begin(), Trained::samples().begin() + 8 * sample_size);
     samples[3 * sample_size + 1] = std::numeric_limits<float>::infinity();
@@ -275,7 +275,7 @@ TEST_CASE("a training refuses samples that are not finite in predict and in eval
           }) == "the input of a network must be finite, but in batch 1 sample 1 is inf at [0, 0, 1]");
 }
 
-TEST_CASE("options that cannot be, files that are not there and other networks are refused in one sentence") {
+TEST_CASE("invalid options, missing files and checkpoints of other networks are rejected") {
     Trained trained;
     const auto refused = [&](const PredictorOptions<Host>& options) {
         return message_of<InvalidArgument>([&] { (void)Predictor<Net>(trained.checkpoint, "x", options); });
@@ -294,7 +294,7 @@ TEST_CASE("options that cannot be, files that are not there and other networks a
     CHECK(contains(message_of<DataError>([&] { (void)Predictor<Net>(file.path); }), file.path));
 }
 
-TEST_CASE("memory that is not there is refused with the numbers") {
+TEST_CASE("a lack of memory is reported with the numbers") {
     Checkpoint checkpoint;
     checkpoint.state.parameters.resize(static_cast<std::size_t>(tutorial::Net::parameter_elements));
     const std::string refused = message_of<OutOfMemory>(

@@ -123,7 +123,7 @@ TEST_CASE("the work of a part is what its layer computes, reads and writes") {
     CHECK(part.roofline({.operations = 5, .bytes = 10}) == 4.0);
 }
 
-TEST_CASE("the first device's share of the replicas is profiled, and its waiting for the others") {
+TEST_CASE("the replicas of the first device are profiled, and its wait for the others") {
     Numbers numbers;
     Training training(
         {.replicas = 4, .devices = 2, .device = {.threads = 1}, .batch_size = batch, .gradient_accumulation_steps = 2});
@@ -156,7 +156,7 @@ TEST_CASE("a training that is profiled is the same training, bit for bit") {
     CHECK(profiled.parameters() == plain.parameters());
 }
 
-TEST_CASE("what a step throws comes out of the profile, and the training can go on") {
+TEST_CASE("an exception of a step is thrown by the profile, and the training can continue") {
     Numbers numbers;
     numbers.broken = 3;
     Training training({.device = {.threads = 1}, .batch_size = batch});
@@ -166,7 +166,7 @@ TEST_CASE("what a step throws comes out of the profile, and the training can go 
     CHECK_NOTHROW(training.step(healthy));
 }
 
-TEST_CASE("a profile of no steps is refused") {
+TEST_CASE("a profile of no steps is rejected") {
     Numbers numbers;
     Training training({.device = {.threads = 1}, .batch_size = batch});
     CHECK(message_of<InvalidArgument>([&] { static_cast<void>(profile(training, numbers, {.steps = 0})); }) ==
@@ -176,7 +176,7 @@ TEST_CASE("a profile of no steps is refused") {
     CHECK(training.step() == 0);
 }
 
-TEST_CASE("the table has milliseconds, shares, rates and bounds, and leaves out what says nothing") {
+TEST_CASE("the table has milliseconds, fractions, rates and bounds, and empty cells where they have no meaning") {
     const StepProfile profile{.steps = 20,
                               .samples_per_step = 128,
                               .seconds = 0.01,

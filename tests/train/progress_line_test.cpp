@@ -26,7 +26,7 @@ std::string shown(bool terminal, Use&& use) {
 
 }  // namespace
 
-TEST_CASE("a progress line says what is done, of how much, and the time left, and goes at the end") {
+TEST_CASE("a progress line shows the work done, the total and the time left, and is erased at the end") {
     const auto use = [](ProgressLine& line) {
         line.show(100, 400, "images", monotonic_seconds() - 1234.5);
         line.clear();

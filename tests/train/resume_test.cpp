@@ -99,17 +99,17 @@ struct Case {
 }  // namespace
 
 TEST_CASE(
-    "a run that is stopped after any step and goes on has the bits of one that is not, with momentum and merged "
-    "statistics") {
+    "a run that is stopped after any step and resumed has the bits of one that is not, with momentum and pooled statistics") {
     Case<Sgd, Pooled>{.samples = {}, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}}.check();
 }
 
-TEST_CASE("so it has with Adam, several batches a step and synchronised statistics") {
+TEST_CASE("a resumed run has the same bits with Adam, several batches per step and synchronised statistics") {
     Case<Adam, Synchronized>{.samples = {}, .optimizer = {.learning_rate = 0.01}, .gradient_accumulation_steps = 2}
         .check();
 }
 
-TEST_CASE("so it has with Adagrad, whose sums start above 0 and are in the checkpoint under PyTorch's name") {
+TEST_CASE(
+    "a resumed run has the same bits with Adagrad, whose sums start above 0 and are stored under PyTorch's name") {
     const Case<Adagrad, FirstReplica> adagrad{.samples = {},
                                               .optimizer = {.learning_rate = 0.1, .initial_accumulator_value = 0.1}};
     adagrad.check();
@@ -119,7 +119,7 @@ TEST_CASE("so it has with Adagrad, whose sums start above 0 and are in the check
     CHECK(file.find("optimizer.sum.fc.weight") != std::string::npos);
 }
 
-TEST_CASE("so it has with Adamax, whose largest gradients are in the checkpoint under PyTorch's name") {
+TEST_CASE("a resumed run has the same bits with Adamax, whose largest gradients are stored under PyTorch's name") {
     const Case<Adamax, FirstReplica> adamax{.samples = {}, .optimizer = {.learning_rate = 0.01}};
     adamax.check();
     const io_tests::TemporaryFolder folder;
@@ -128,7 +128,7 @@ TEST_CASE("so it has with Adamax, whose largest gradients are in the checkpoint 
     CHECK(file.find("optimizer.exp_inf.fc.weight") != std::string::npos);
 }
 
-TEST_CASE("so it has with a schedule, clipped gradients and the first replica's statistics") {
+TEST_CASE("a resumed run has the same bits with a schedule, clipped gradients and the first replica's statistics") {
     using Optimizer = Clipped<RmsProp>;
     const Optimizer optimizer{.optimizer = {.learning_rate = exponential_decay(0.01, 5, 0.5)}, .max_norm = 0.5};
     Case<Optimizer, FirstReplica>{.samples = {}, .optimizer = optimizer}.check();

@@ -31,7 +31,7 @@ int status_of(Work&& work) {
 
 }  // namespace
 
-TEST_CASE("the first SIGINT or SIGTERM stops the run after the step, and is told") {
+TEST_CASE("the first SIGINT or SIGTERM stops the run after the step, and is reported") {
     for (const int signal : {SIGINT, SIGTERM}) {
         StopOnSignal signals;
         Run run{};
@@ -97,7 +97,7 @@ TEST_CASE("a signal is that of this object, not of one before it") {
     CHECK(signals.signal() == 0);
 }
 
-TEST_CASE("two objects at once are refused, one after the other are not") {
+TEST_CASE("two objects at the same time are rejected, one after the other are not") {
     {
         const StopOnSignal signals;
         CHECK(message_of<InvalidArgument>([] { StopOnSignal second; }) ==

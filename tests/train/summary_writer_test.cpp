@@ -180,7 +180,7 @@ TEST_CASE("batch normalisation has TensorFlow's names, and layers inside a resid
     CHECK(histograms["conv2/activations"].maximum == 9.0);  // the ReLU after it is the shortcut's
 }
 
-TEST_CASE("the tags of a normalisation go by its kind, not by its type's name") {
+TEST_CASE("the tags of a normalisation depend on its kind, not on its type's name") {
     Kept kept;
     SummaryWriter writer(kept, OwnNormalized::layers);
     writer.inspect(FakeInspection<OwnNormalized>{});
@@ -237,7 +237,7 @@ TEST_CASE("with several replicas the parts are means over them, and each one's t
     CHECK(kept.scalars[0]["total_loss (replica 1)"] == 3.5);
 }
 
-TEST_CASE("the smoothed losses go on from a checkpoint as if the run had not stopped") {
+TEST_CASE("the smoothed losses continue from a checkpoint as if the run had not stopped") {
     Run run{};
     Kept whole, first, second;
     SummaryWriter undisturbed(whole, Small::layers, {.every = 1});
@@ -256,7 +256,7 @@ TEST_CASE("the smoothed losses go on from a checkpoint as if the run had not sto
     }
 }
 
-TEST_CASE("a run that continues says at which step it begins") {
+TEST_CASE("a resumed run records its first step") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers);
     Run run{.first_step = 1000};
@@ -264,7 +264,7 @@ TEST_CASE("a run that continues says at which step it begins") {
     CHECK(kept.order.front() == "start 1000");
 }
 
-TEST_CASE("summaries are taken every so many steps, or never") {
+TEST_CASE("summaries are written every N steps, or never") {
     Kept kept;
     const SummaryWriter every(kept, Small::layers, {.every = 100});
     CHECK(every.should_inspect(0));
@@ -284,7 +284,7 @@ TEST_CASE("summaries are taken every so many steps, or never") {
           "the decay of the losses' averages must be at least 0 and less than 1, not 1");
 }
 
-TEST_CASE("images are scaled as TensorFlow does: zero is grey where a value is negative, black otherwise") {
+TEST_CASE("images are scaled as by TensorFlow: zero is grey if a value is negative, black otherwise") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers, {.images = 2});
     FakeInspection<Small> inspection;
@@ -337,7 +337,7 @@ TEST_CASE("the first convolution's filters are one square of tiles, each in its 
     CHECK(pixel(0, tile) == black);
 }
 
-TEST_CASE("a network that looks at no image has no images") {
+TEST_CASE("a network without image input has no images") {
     Kept kept;
     SummaryWriter writer(kept, Plain::layers);
     FakeInspection<Plain> inspection;

@@ -91,7 +91,7 @@ struct Counted final : SummarySink {
 
 }  // namespace
 
-TEST_CASE("a run without a folder logs, says the accuracy, and keeps nothing") {
+TEST_CASE("a run without a folder logs, prints the accuracy, and writes no file") {
     Fixture f;
     CHECK(f.run({.max_steps = 25}) == 0);
     const std::string said = f.said();
@@ -101,14 +101,14 @@ TEST_CASE("a run without a folder logs, says the accuracy, and keeps nothing") {
     CHECK_FALSE(contains(said, "moving averages"));
 }
 
-TEST_CASE("with moving averages their accuracy is said too") {
+TEST_CASE("with moving averages their accuracy is printed too") {
     Fixture f;
     f.training.moving_average.decay = 0.5;
     f.run({.max_steps = 2});
     CHECK(lines_of(f.said(), "test accuracy with moving averages = ") == 1);
 }
 
-TEST_CASE("the header says what is trained, by whom and on what") {
+TEST_CASE("the header names the network, the replicas and the devices") {
     Fixture f;
     f.training.replicas = 3;
     f.training.devices = 2;
@@ -131,8 +131,7 @@ TEST_CASE("the header says what is trained, by whom and on what") {
                    "placement: update: each device its copy of the parameters\noptimiser: "));
 }
 
-TEST_CASE(
-    "a folder has checkpoints and the log, and a run that goes on ends with the bits of one that was not stopped") {
+TEST_CASE("a folder has checkpoints and the log, and a resumed run ends with the bits of one that was not stopped") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     CHECK(f.run({.folder = folder.path("whole"), .max_steps = 25, .checkpoint_every = 10}) == 0);
@@ -153,7 +152,7 @@ TEST_CASE(
     CHECK(contains(f.said(), "nothing to train: 25 steps are made, and .max_steps is 20\n"));
 }
 
-TEST_CASE("a checkpoint keeps what the run and its training say of themselves, in that order") {
+TEST_CASE("a checkpoint records the settings of the run and then those of its training") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.entries = {{"model", "mine"}, {"seed", "a seed of its own"}};
@@ -174,7 +173,7 @@ TEST_CASE("a checkpoint keeps what the run and its training say of themselves, i
     CHECK(info.find("isa")->ends_with(std::string(" (oneDNN), ") + compiled_isa + " (Cupola)"));
 }
 
-TEST_CASE("a folder with checkpoints is refused unless the run is to go on from them") {
+TEST_CASE("a folder with checkpoints is rejected unless the run resumes from them") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.run({.folder = folder.path(), .max_steps = 3});
@@ -237,7 +236,7 @@ TEST_CASE("damaged checkpoints are passed over and named; where all are, nothing
     }
 }
 
-TEST_CASE("a checkpoint of other settings is refused with both values, or gone on from with a warning") {
+TEST_CASE("a checkpoint of other settings is rejected with both values, or resumed from with a warning") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.entries = {{"isa", "old"}};
@@ -262,7 +261,7 @@ TEST_CASE("a checkpoint of other settings is refused with both values, or gone o
                                  " with other settings: seed was 1 and is 7; isa was old and is new\n"));
 }
 
-TEST_CASE("what cannot be gone on from even so is refused with the checkpoint's name") {
+TEST_CASE("a checkpoint that cannot be resumed even so is rejected with its name") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.run({.folder = folder.path(), .max_steps = 2});
@@ -271,7 +270,7 @@ TEST_CASE("what cannot be gone on from even so is refused with the checkpoint's 
               .starts_with(folder.path("model-2.safetensors") + " cannot be resumed from: "));
 }
 
-TEST_CASE("the best checkpoint is kept, compared with, and never another run's") {
+TEST_CASE("the best checkpoint is kept and compared with, and never that of another run") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     const TrainingRunOptions best{.folder = folder.path("run"), .max_steps = 2, .keep_best = true};
@@ -304,7 +303,7 @@ TEST_CASE("the best checkpoint is kept, compared with, and never another run's")
     CHECK(training.step() == 0);  // nothing was restored
 }
 
-TEST_CASE("a process that does not write goes on from the folder and leaves it as it is") {
+TEST_CASE("a process that does not write resumes from the folder and leaves it unchanged") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.run({.folder = folder.path("run"), .max_steps = 3});
@@ -346,7 +345,8 @@ TEST_CASE("a signal ends the training after the step, with a checkpoint, and is 
     CHECK(f.said().ends_with("stopped by signal 2 after step 0; without .folder nothing was kept\n"));
 }
 
-TEST_CASE("summaries go where `events` opens, every so many steps; without it, or every 0, there are none") {
+TEST_CASE(
+    "summaries are written to the sink that `events` opens, every N steps; without it, or every 0 steps, there are none") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     Counted::starts.clear();
@@ -363,7 +363,7 @@ TEST_CASE("summaries go where `events` opens, every so many steps; without it, o
     CHECK_FALSE(contains(f.said(), "summaries took"));
 }
 
-TEST_CASE("the smoothed losses of log and summaries go on") {
+TEST_CASE("the smoothed losses of log and summaries continue in a resumed run") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     const LogOptions parts{.every = 1, .parts = true};
@@ -377,7 +377,7 @@ TEST_CASE("the smoothed losses of log and summaries go on") {
     CHECK(smoothed("whole") == smoothed("parted"));
 }
 
-TEST_CASE("with json every line is an object") {
+TEST_CASE("with json every line is a JSON object") {
     Fixture f;
     Training training(f.training);
     TrainingRun run({.max_steps = 3, .log = {.every = 1, .file = f.output.get(), .json = true}});
@@ -396,7 +396,7 @@ TEST_CASE("with json every line is an object") {
     CHECK(contains(said, R"(,"samples":8,"weights":"trained parameters"})"));
 }
 
-TEST_CASE("a test loss that is not finite is no accuracy") {
+TEST_CASE("a test loss that is not finite is an error, not an accuracy") {
     CHECK(message_of<DataError>([] {
               static_cast<void>(impl::accuracy_line(false, 1,
                                                     {.samples = 1, .loss = std::numeric_limits<double>::infinity()},
