@@ -2,7 +2,7 @@
 //
 // The main function of every test program. A run whose filters match no test case fails: a misspelt file name in the
 // build would otherwise be a test that cannot fail. The program of Cuda's tests (gpu/) ends with status 77, "skipped",
-// and one sentence where there is no GPU.
+// and one message where there is no GPU.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 

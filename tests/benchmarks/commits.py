@@ -72,7 +72,7 @@ def compare(options, network, copies, quiet):
 
 
 def problems_of(result, bound):
-    """What has become worse: sentences."""
+    """What has become worse: messages."""
     same, changed, peak = result["same"], result["changed"], result["megabytes"]
     noise = max(same["most"] - 1, 1 - same["least"])
     found = []

@@ -25,13 +25,13 @@ from tensorboard.context import RequestContext
 from tensorboard.data import provider
 from tensorboard.util import tensor_util
 
-mistakes = 0
+problems = 0
 
 
 def check(condition, *words):
-    global mistakes
+    global problems
     if not condition:
-        mistakes += 1
+        problems += 1
         print("check.py:", *words)
 
 
@@ -224,8 +224,8 @@ def main():
     check_provider(folder, expected)
     check_server(folder, expected)
     counts = ", ".join(f"{len(expected[kind])} {kind}" for kind in expected)
-    print(f"check.py: {counts} tags, {sum(len(t) for k in expected.values() for t in k.values())} values, {mistakes} mistakes")
-    sys.exit(1 if mistakes else 0)
+    print(f"check.py: {counts} tags, {sum(len(t) for k in expected.values() for t in k.values())} values, {problems} problems")
+    sys.exit(1 if problems else 0)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ constexpr CompileTimeMessage numbers = [] {
 static_assert(view(numbers) == "0 -7 1068298 9223372036854775807");
 
 static_assert(CompileTimeMessage{}.empty() && !example.empty());
-static_assert(static_assert_message<CompileTimeMessage{}>(), "an empty sentence is no mistake");
+static_assert(static_assert_message<CompileTimeMessage{}>(), "an empty message is no error");
 
 // Slices make up the whole.
 static_assert(impl::slice<6>(example, 0).view() == "layer" && impl::slice<8>(example, 6).view() == "3 takes");

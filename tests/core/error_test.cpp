@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exceptions and how their sentences are put together.
+// The exceptions and how their messages are put together.
 #include <cstdint>
 #include <limits>
 #include <stdexcept>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of types as they appear in error sentences.
+// Names of types as they appear in error messages.
 #include <string_view>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of CIFAR-10's binary files: the layout, and one sentence for each way in which files can be wrong.
+// The reader of CIFAR-10's binary files: the layout, and one message for each way in which files can be wrong.
 #include <cupola/data/cifar10.hpp>
 
 #include <doctest/doctest.h>

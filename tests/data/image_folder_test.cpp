@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ImageFolder reader: the sample in the repository, a folder against its archives, and one sentence for each way in
+// The ImageFolder reader: the sample in the repository, a folder against its archives, and one message for each way in
 // which a data set can be wrong.
 #include <cupola/data/image_folder.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the sentences of
+// What Cuda says where there is no driver or no GPU, and of ordinals. Each test holds on any machine; the messages of
 // one without a GPU are compared where that is the case.
 #include <algorithm>
 #include <cstddef>
@@ -66,7 +66,7 @@ TEST_CASE("a driver whose GPUs are hidden is distinguished from a missing driver
 
 TEST_CASE("an ordinal out of range is rejected with the number of GPUs") {
     const int count = gpus();
-    if (count == 0) return;  // the other sentence, above
+    if (count == 0) return;  // the other message, above
     const std::string seen = count == 1 ? std::string("1, GPU 0") : text(count, ", GPUs 0 to ", count - 1);
     for (const int ordinal : {-1, count}) {
         CHECK(message_of<DeviceError>([&] { CudaContext(ordinal, {}); }) ==

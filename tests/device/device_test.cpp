@@ -92,7 +92,7 @@ static_assert(!HasCopies<OneWay> && HasArena<OneWay> && !Device<OneWay>);
 
 static_assert(!Device<int> && !Device<void>);
 
-/// The sentence for a type that is no device.
+/// The message for a type that is not a device.
 template <class D>
 std::string diagnostic_of() {
     const CompileTimeMessage message = device_diagnostic<D>();

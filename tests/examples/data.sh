@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: data.sh CIFAR10_TRAIN SAMPLE. Data sets that are none, or are broken, are refused with a sentence that names the
+# Usage: data.sh CIFAR10_TRAIN SAMPLE. Invalid and damaged data sets are rejected with a message that names the
 # file; nothing is left behind in the folder of the log.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 sample=$2

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: download.sh CIFAR10_DOWNLOAD. From a server on this machine, good and bad: the data set comes as a whole or not at all, a
-# download that broke off is gone on with, a wrong checksum and an archive that reaches elsewhere are refused in one sentence.
+# download that was interrupted is resumed; a wrong checksum and an archive that writes elsewhere are rejected with one message.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 here=$(dirname "${BASH_SOURCE[0]}")
 

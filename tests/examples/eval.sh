@@ -3,7 +3,7 @@
 #
 # Usage: eval.sh CIFAR10_EVAL CIFAR10_TRAIN. The precision of a trained checkpoint, in the tutorial's words: each image once, or
 # as the tutorial counted; predictions and confusions that add up to it; a file for TensorBoard; waiting for a newer checkpoint;
-# and a sentence for whatever is not there.
+# and an error message for whatever is missing.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 train=$2
 cleanup_evaluator() { [ -z "${evaluator:-}" ] || kill -KILL "$evaluator" 2>/dev/null || true; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: flags.sh CIFAR10_TRAIN. Every kind of flag value that cannot be is refused with a sentence that names the flag and
+# Usage: flags.sh CIFAR10_TRAIN. Every kind of invalid flag value is rejected with a message that names the flag and
 # the value, before the data set is read; --help names every flag.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 

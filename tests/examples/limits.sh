@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: limits.sh CIFAR10_TRAIN. What the machine does not have, and what it cannot keep, is said in one sentence: memory,
+# Usage: limits.sh CIFAR10_TRAIN. What the machine does not have or cannot store is reported in one message: memory,
 # threads, a full disk, a folder that cannot be created; so is a loss that stops being a number.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: predict.sh PREDICT SOURCE CIFAR10_TRAIN CIFAR10_EVAL SAMPLE. The small program names the same class for an image as the
-# evaluation does, is as short as the README says, and says in one sentence what it was not given.
+# evaluation does, is as short as the README says, and reports missing arguments in one message.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 source_file=$2
 train=$3

@@ -46,9 +46,9 @@ refused() {
     [ "$status" != 0 ] || fail "exit status 0 of: $*"
     [ "$status" -lt 124 ] || fail "killed, exit status $status, of: $*"
     [ "$(wc -l <"$work/errors")" = 1 ] || fail "not one line on standard error of: $*"
-    local sentence
-    sentence=$(cat "$work/errors")
-    case $sentence in
+    local message
+    message=$(cat "$work/errors")
+    case $message in
         "${program##*/}: "*"$words"*) ;;
         *) fail "standard error does not say '$words' of: $*" ;;
     esac

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: training_flags.sh CIFAR10_TRAIN SAMPLE. What --train-dir, --resume and the flags that take a name refuse, with a
-# sentence and without harm to what is in the folder: other settings, no checkpoint, a damaged one, a folder in use, a disk
+# message and without harm to what is in the folder: other settings, no checkpoint, a damaged one, a folder in use, a disk
 # that is full. And the lines of the log, as text and as JSON, on standard output and in the folder.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"
@@ -10,7 +10,7 @@ small_data "$work/data" "$2"
 base=(--data-dir "$work/data" --batch-size 8 --threads-per-device 1)
 folder=$work/run
 
-# The sentence is on standard error alone, and what was there is there as it was.
+# The message is on standard error alone, and what was there is there as it was.
 contents() { (cd "$folder" && find . -type f ! -name lock -exec sha256sum {} + | sort); }
 refuses_to_go_on() {
     contents >"$work/before"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of image archives on any bytes: data or one sentence, no more memory than its limits allow. A first byte
+// The reader of image archives on any bytes: data or one error message, no more memory than its limits allow. A first byte
 // of 'j' says that the rest is one image of any format, so that its decoder is reached without an archive's checksums.
 #include <cstddef>
 #include <cstdint>

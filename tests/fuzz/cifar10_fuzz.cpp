@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of CIFAR-10's binary files on any bytes, which stand in all six of its files: data or one sentence, no
+// The reader of CIFAR-10's binary files on any bytes, which stand in all six of its files: data or one error message, no
 // more memory than the files and 1 MiB.
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The safetensors reader and the checkpoint reader on any bytes: data or one sentence, no more memory than the file and
+// The safetensors reader and the checkpoint reader on any bytes: data or one error message, no more memory than the file and
 // 1 MiB. What the reader takes for a header is held against nlohmann-json.
 #include <algorithm>
 #include <array>

@@ -49,9 +49,9 @@ inline void count_memory() {
 
 /// One line, not empty, of characters that a terminal shows.
 inline void check_message(std::string_view message) {
-    if (message.empty() || message.size() > 4000) fail("a sentence of a strange length", message);
+    if (message.empty() || message.size() > 4000) fail("a message of a strange length", message);
     for (const char c : message) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a sentence with a control character", message);
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) fail("a message with a control character", message);
     }
 }
 

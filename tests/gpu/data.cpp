@@ -131,7 +131,7 @@ struct Own {
     void operator()(std::span<const std::uint8_t>, const Shape&, const RandomStream&, float*) const {}
 };
 /// Gives samples of other extents than it announces.
-struct Mistaken {
+struct WrongSource {
     std::vector<float> samples = std::vector<float>(2);
     std::vector<std::int32_t> labels = std::vector<std::int32_t>(1);
     [[nodiscard]] std::int64_t batch_size() const { return 1; }
@@ -350,8 +350,8 @@ TEST_CASE("batches that cannot be copied are rejected") {
     Batches batches(source);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = batches(0, 1, context); }) ==
           "replica 1 is out of range: the number of replicas is 1");
-    a_users::Mistaken mistaken;
-    PinnedUploader<a_users::Mistaken> other(mistaken);
+    a_users::WrongSource wrong_source;
+    PinnedUploader<a_users::WrongSource> other(wrong_source);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
           "a batch has samples of 2 x 1, and their source declared 2 x 2");
 #ifndef __CUDACC__

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: none.sh STATUS BEFORE PROGRAM ARGUMENTS... . Where there is no GPU, PROGRAM must end with this status and exactly one
-# sentence that says so, after BEFORE.
+# message that says so, after BEFORE.
 set -uo pipefail
 expected=$1 before=$2
 shift 2
 output=$("$@" 2>&1)
 status=$?
 version='[0-9]+\.[0-9]+'
-for sentence in \
+for message in \
     "no NVIDIA driver was found, or it could not be loaded; a training on Cuda needs a GPU with a driver for CUDA $version; a training on Host needs neither" \
     "the NVIDIA driver of this machine is for CUDA $version, and this program was built with CUDA $version: install a newer driver" \
     "this process sees no NVIDIA GPU: there is a driver for CUDA $version, but no device \(CUDA_VISIBLE_DEVICES may hide them\)"; do
-    if [ "$status" -eq "$expected" ] && [[ $output =~ ^$before:\ $sentence$ ]]; then
+    if [ "$status" -eq "$expected" ] && [[ $output =~ ^$before:\ $message$ ]]; then
         echo "$output"
         exit 0
     fi

@@ -41,7 +41,7 @@ def has_gpu():
 
 class WithoutGpu(unittest.TestCase):
     @unittest.skipIf(has_gpu(), "there is a GPU here")
-    def test_each_command_says_so_in_one_sentence(self):
+    def test_each_command_says_so_in_one_message(self):
         for command in ("check", "bench"):
             with self.subTest(command), tempfile.TemporaryDirectory() as folder:
                 out = pathlib.Path(folder) / "out"

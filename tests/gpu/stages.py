@@ -20,7 +20,7 @@ class Skipped(Exception):
 
 
 class Failed(Exception):
-    """A stage that ran and found something; the sentence is the report's, and so is what it found beside it."""
+    """A stage that ran and found something; the message is the report's, and so is what it found beside it."""
 
     def __init__(self, reason, found=None):
         super().__init__(reason)
@@ -89,7 +89,7 @@ class Report:
             entry.update(reason.found, status="failed", reason=str(reason))
         except subprocess.TimeoutExpired:
             entry.update(status="failed", reason=f"it was ended after {seconds:.0f} s")
-        except Exception as error:  # a mistake of this script's must not cost the other stages
+        except Exception as error:  # an error of this script's must not cost the other stages
             entry.update(status="failed", reason=f"{type(error).__name__}: {error}")
         entry["seconds"] = round(time.monotonic() - begin, 1)
         self.write()

@@ -4,7 +4,7 @@
 // training that averages by NcclAllReduce: two replicas in all, so PROCESSES is 1 or 2, and each replica has the same
 // batches either way. Writes the losses and the parameters to OUT, as JSON. two_processes.py starts and compares them.
 //
-// Ends with 0; with 3 and the error's sentence; with 77 where there is no GPU; or is killed by itself before step STEP.
+// Ends with 0; with 3 and the error's message; with 77 where there is no GPU; or is killed by itself before step STEP.
 #include <csignal>
 #include <cstddef>
 #include <cstdint>

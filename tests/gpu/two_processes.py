@@ -79,10 +79,10 @@ def visible_gpus():
 
 
 def last_line(output):
-    """The error's sentence, or the last line that was printed."""
+    """The error's message, or the last line that was printed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    sentences = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return (sentences or lines or ["it printed nothing"])[-1][:600]
+    messages = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (messages or lines or ["it printed nothing"])[-1][:600]
 
 
 def difference(left, right):

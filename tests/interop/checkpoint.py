@@ -4,7 +4,7 @@
 For the tutorial's network and for one with batch normalisation, a residual block and a layer between Flatten and Linear:
 a checkpoint that Cupola wrote loads here by `load_state_dict(strict=True)` and gives the same logits to 1e-5, with the
 trained parameters and with their moving averages; the optimiser's state has the parameters' extents; and a file that
-`save_file(model.state_dict())` wrote here gives the same logits there. Files that do not fit are refused with a sentence.
+`save_file(model.state_dict())` wrote here gives the same logits there. Files that do not fit are rejected with a message.
 """
 
 import subprocess
@@ -108,12 +108,12 @@ class Check:
         print(f"{self.name}: {what}: relative difference of the logits {off:.2e}")
         assert ours.shape == theirs.shape and off < 1e-5, what
 
-    def refused(self, what, state, sentence, metadata=None):
+    def refused(self, what, state, message, metadata=None):
         file = self.folder / "refused.safetensors"
         save_file(state, file, metadata=metadata)
         result = self.run("read", file)
         print(f"{self.name}: {what}: {result.stderr.strip()}")
-        assert result.returncode == 1 and sentence in result.stderr and result.stderr.count("\n") == 1, what
+        assert result.returncode == 1 and message in result.stderr and result.stderr.count("\n") == 1, what
 
     def from_cupola(self):
         file = self.folder / "cupola.safetensors"

@@ -6,7 +6,7 @@
 //   checkpoint_tool read NETWORK CHECKPOINT IMAGES LOGITS    reads one
 //
 // IMAGES holds float32 of the network's input, channels last; LOGITS gets those of the parameters and then, where the
-// checkpoint has them, those of the moving averages. Whatever is wrong is a sentence and the status 1.
+// checkpoint has them, those of the moving averages. Any error is one message and the status 1.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

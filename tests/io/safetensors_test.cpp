@@ -33,7 +33,7 @@ using Shape = std::vector<std::int64_t>;
 
 SafetensorsFile parse(const std::string& bytes) { return {"f", io_tests::in_memory(bytes)}; }
 
-/// The sentence about these bytes.
+/// The message about these bytes.
 std::string refusal(const std::string& bytes) {
     return message_of<DataError>([&] { (void)parse(bytes); });
 }

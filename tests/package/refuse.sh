@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: refuse.sh SENTENCE FOLDER CMAKE-ARGUMENTS... . Configuring must fail, and say the sentence (CMake breaks lines).
+# Usage: refuse.sh MESSAGE FOLDER CMAKE-ARGUMENTS... . Configuring must fail with the message (CMake breaks lines).
 set -euo pipefail
-sentence=$1 folder=$2
+message=$1 folder=$2
 shift 2
 rm -rf "$folder"
 if output=$(cmake -B "$folder" -G Ninja "$@" 2>&1); then
@@ -12,9 +12,9 @@ if output=$(cmake -B "$folder" -G Ninja "$@" 2>&1); then
 fi
 flat=$(tr -s ' \n' '  ' <<<"$output")
 case $flat in
-    *"$sentence"*) ;;
+    *"$message"*) ;;
     *)
-        echo "it does not say: $sentence"
+        echo "the message is not printed: $message"
         echo "$output"
         exit 1
         ;;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Comparison of a result with the oracle, and the random inputs of the tests. The plain loops beside this file compute in
-// double from their arguments alone: they include nothing of Cupola, so a mistake in Cupola cannot affect them. Layouts
+// double from their arguments alone: they include nothing of Cupola, so an error in Cupola cannot affect them. Layouts
 // are Cupola's: activations batch x height x width x channels, convolution weights [out, height, width, in], linear
 // weights [out, in].
 #pragma once

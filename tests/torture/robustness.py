@@ -57,7 +57,7 @@ def main():
         "",
         f"Fuzzed input: libFuzzer gave {total:,} inputs to the readers of files, built with AddressSanitizer and "
         "UndefinedBehaviorSanitizer. None crashed, took 10 seconds, took more memory than is allowed, or got another answer than data "
-        "or one sentence.",
+        "or one message.",
         "",
         *machine.table(
             ["reader", "memory allowed", "inputs"],

@@ -76,7 +76,7 @@ def line_of(row):
 
 
 def bars_missed(bars):
-    """A sentence about those that are not met or were not measured; nothing where all are met."""
+    """A message about those that are not met or were not measured; nothing where all are met."""
     missed = [bar for bar in bars if not bar["met"]]
     if not missed:
         return ""

@@ -12,7 +12,7 @@ using cupola::impl::JsonText;
 
 namespace {
 
-/// The string that `json` stands for; the sentence where it is none.
+/// The string that `json` stands for; the message of the error if it is invalid.
 std::string read_string(std::string json) {
     const std::string file = "f";
     try {

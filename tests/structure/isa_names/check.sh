@@ -12,10 +12,10 @@ folder=$1
 shift
 compiler=("$@")
 mkdir -p "$folder"
-mistakes=0
-mistake() {
+problems=0
+problem() {
     echo "$*"
-    mistakes=$((mistakes + 1))
+    problems=$((problems + 1))
 }
 
 # name FLAGS...: the name of the inline namespace.
@@ -25,7 +25,7 @@ named() {
     local wanted=$1 found
     shift
     found=$(name "$@")
-    [ "$found" = "$wanted" ] || mistake "flags '$*': the namespace is $found, not $wanted"
+    [ "$found" = "$wanted" ] || problem "flags '$*': the namespace is $found, not $wanted"
 }
 named v0_1 -march=x86-64
 named v0_1_sse3 -march=nocona
@@ -53,7 +53,7 @@ for has in 1 2 8; do
     errors=$("${compiler[@]}" -DCUPOLA_OPS -DCUPOLA_OPS_HAS=$has -march=x86-64-v4 -fsyntax-only -x c++ - 2>&1 \
         <<<$'#include <cupola/tensor/algorithms.hpp>' | grep 'error:' || true)
     [[ $errors == *"cupola::ops has no code for this file's instructions (-march): add them to CUPOLA_OPS_ISAS"* &&
-        $(wc -l <<<"$errors") -eq 1 ]] || mistake "a library for $has, linked to a file for x86-64-v4: errors '$errors'"
+        $(wc -l <<<"$errors") -eq 1 ]] || problem "a library for $has, linked to a file for x86-64-v4: errors '$errors'"
 done
 
 # compiled UNIT FLAGS...: prints the file with the names of the functions of Cupola that the unit holds.
@@ -62,7 +62,7 @@ compiled() {
     shift
     "${compiler[@]}" -O0 "$@" -DUNIT_FUNCTION="$unit" -fPIC -c "$here/unit.cpp" -o "$folder/$unit.o"
     nm --defined-only "$folder/$unit.o" | awk '$3 ~ /cupola/ { print $3 }' | sort >"$folder/$unit.names"
-    grep -q narrowed "$folder/$unit.names" || mistake "$unit holds no copy of narrowed()"
+    grep -q narrowed "$folder/$unit.names" || problem "$unit holds no copy of narrowed()"
 }
 rounds_by_instruction() { objdump -d "$folder/$1.o" | grep -q vcvtneps2bf16; }
 # In the program, the linker takes one copy of each name.
@@ -73,17 +73,17 @@ copies() {
 
 compiled without -march=x86-64-v4
 compiled with -march=x86-64-v4 -mavx512bf16
-rounds_by_instruction with || mistake "code for BF16 does not use its instruction: this test sees nothing"
-! rounds_by_instruction without || mistake "code for AVX-512 alone uses an instruction of BF16"
+rounds_by_instruction with || problem "code for BF16 does not use its instruction: this test sees nothing"
+! rounds_by_instruction without || problem "code for AVX-512 alone uses an instruction of BF16"
 shared=$(comm -12 "$folder/without.names" "$folder/with.names")
-[ -z "$shared" ] || mistake "units for AVX-512 with and without BF16 share functions: $shared"
-[ "$(copies without with)" -eq 2 ] || mistake "a program of both units does not hold two copies of narrowed()"
+[ -z "$shared" ] || problem "units for AVX-512 with and without BF16 share functions: $shared"
+[ "$(copies without with)" -eq 2 ] || problem "a program of both units does not hold two copies of narrowed()"
 
 compiled linked_without -DCUPOLA_OPS -march=x86-64-v4
 compiled linked_with -DCUPOLA_OPS -march=x86-64-v4 -mavx512bf16
-! rounds_by_instruction linked_with || mistake "code that shares its names with a library without BF16 uses its instruction"
+! rounds_by_instruction linked_with || problem "code that shares its names with a library without BF16 uses its instruction"
 cmp -s "$folder/linked_without.names" "$folder/linked_with.names" ||
-    mistake "units that link to one cupola::ops have functions of different names"
-[ "$(copies linked_without linked_with)" -eq 1 ] || mistake "a program of both units does not share narrowed()"
+    problem "units that link to one cupola::ops have functions of different names"
+[ "$(copies linked_without linked_with)" -eq 1 ] || problem "a program of both units does not share narrowed()"
 
-[ "$mistakes" -eq 0 ]
+[ "$problems" -eq 0 ]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mistakes in the parts of a training, as one compiler diagnostic; and the class that replaces a training with a
-// mistake, so that the compiler reports only that.
+// The errors in the parts of a training, as one compiler diagnostic; and the class that replaces a training with an
+// error, so that the compiler reports only that.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct KernelsOfDevice<D> {
 template <class D>
 using KernelsOf = typename KernelsOfDevice<D>::Type;
 
-/// The first mistake; empty if there is none, or if the network has reported its own.
+/// The first error; empty if there is none, or if the network has reported its own.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics>
 [[nodiscard]] consteval CompileTimeMessage training_diagnostic() {
     CompileTimeMessage message;
@@ -89,8 +89,8 @@ struct DeviceOptionsOf<D> {
 
 }  // namespace impl
 
-/// Replaces a training that has a mistake: reports it, and has the members of a training, so that the compiler reports
-/// nothing more. Without a mistake parallel/data_parallel.hpp takes its place.
+/// Replaces a training that has an error: reports it, and has the members of a training, so that the compiler reports
+/// nothing more. Without an error parallel/data_parallel.hpp takes its place.
 template <class Net, class Loss, class Optimizer, class Averaging, class D, class Statistics = FirstReplica>
 struct DataParallel {
     static_assert(static_assert_message<impl::training_diagnostic<Net, Loss, Optimizer, Averaging, D, Statistics>()>());
