@@ -94,8 +94,7 @@ TEST_CASE("work that cannot be captured is rejected with the reason, and the con
                    "there is no captured work to launch: CUDA's "));
     CHECK(cudaGetLastError() == cudaSuccess);
     CHECK(first_byte(context, arena) == std::byte{0});
-    CHECK_THROWS_AS(work.capture(context, [] { throw std::logic_error("an error of the caller"); }),
-                    std::logic_error);
+    CHECK_THROWS_AS(work.capture(context, [] { throw std::logic_error("an error of the caller"); }), std::logic_error);
     work.capture(context, [&] { queue_bytes(context, arena, 7); });
     REQUIRE(work.captured());
     work.launch(context);
