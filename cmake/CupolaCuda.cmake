@@ -11,16 +11,16 @@ if(PROJECT_IS_TOP_LEVEL)
         find_program(CMAKE_CUDA_COMPILER NAMES $ENV{CUDACXX} nvcc PATHS ${CUDAToolkit_ROOT}/bin /usr/local/cuda/bin ${nvcc_of_wheels})
     endif()
     if(NOT EXISTS "${CMAKE_CUDA_COMPILER}")
-        message(FATAL_ERROR "CUPOLA_CUDA needs nvcc 13, which was not found. Install NVIDIA's CUDA toolkit 13, and name its nvcc in\
- CMAKE_CUDA_COMPILER where it is not on the path. Without it, -DCUPOLA_CUDA=OFF.")
+        message(FATAL_ERROR "CUPOLA_CUDA needs nvcc 13, which was not found. Install NVIDIA's CUDA toolkit 13, and set\
+ CMAKE_CUDA_COMPILER to its nvcc where that is not on the path. To build without it, use -DCUPOLA_CUDA=OFF.")
     endif()
 endif()
 
 include(cupola-cuda-libraries)
 if(CUPOLA_CUDA_PROBLEM)
-    message(FATAL_ERROR "${CUPOLA_CUDA_PROBLEM} Without it, -DCUPOLA_CUDA=OFF.")
+    message(FATAL_ERROR "${CUPOLA_CUDA_PROBLEM} To build without it, use -DCUPOLA_CUDA=OFF.")
 elseif(CUPOLA_NCCL_PROBLEM AND CUPOLA_ENABLE_NCCL)
-    message(FATAL_ERROR "${CUPOLA_NCCL_PROBLEM} Without it, -DCUPOLA_ENABLE_NCCL=OFF.")
+    message(FATAL_ERROR "${CUPOLA_NCCL_PROBLEM} To build without it, use -DCUPOLA_ENABLE_NCCL=OFF.")
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
@@ -35,7 +35,7 @@ if(PROJECT_IS_TOP_LEVEL)
     enable_language(CUDA)
     if(NOT CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" OR CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13)
         message(FATAL_ERROR "CUPOLA_CUDA needs nvcc 13 or later; ${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_ID}'s"
-            " ${CMAKE_CUDA_COMPILER_VERSION}. Without it, -DCUPOLA_CUDA=OFF.")
+            " ${CMAKE_CUDA_COMPILER_VERSION}. To build without it, use -DCUPOLA_CUDA=OFF.")
     endif()
     # The shared runtime, which cupola::cuda links, and not nvcc's static one in addition.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)

@@ -62,7 +62,7 @@ cupola_cuda_library(cupola_nccl_problem "NCCL 2" libnccl nccl.h nccl.h NCCL_MAJO
 set(CUPOLA_CUDA_PROBLEM "")
 foreach(problem IN LISTS cupola_cudart_problem cupola_cublas_problem)
     if(NOT CUPOLA_CUDA_PROBLEM)
-        set(CUPOLA_CUDA_PROBLEM "cupola::cuda needs ${problem}. Install NVIDIA's CUDA toolkit 13, or name its folder in CUDAToolkit_ROOT.")
+        set(CUPOLA_CUDA_PROBLEM "cupola::cuda needs ${problem}. Install NVIDIA's CUDA toolkit 13, or set CUDAToolkit_ROOT to its folder.")
     endif()
 endforeach()
 if(NOT CUPOLA_CUDA_PROBLEM AND (cupola_cudnn_problem OR CMAKE_DISABLE_FIND_PACKAGE_CUDNN))

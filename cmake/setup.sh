@@ -104,7 +104,7 @@ cupola_apt_install() {
 cupola_install_packages() {
     local ask="apt-get install --no-install-recommends $*"
     if ! command -v apt-get >/dev/null; then
-        cupola_fail "missing here, and this system has no apt-get to install it with: $* (Debian's names of the packages)"
+        cupola_fail "packages are missing, and this system has no apt-get to install them (Debian's names): $*"
     fi
     cupola_sudo=
     if [ "$(id -u)" -ne 0 ]; then
@@ -113,29 +113,29 @@ cupola_install_packages() {
         elif command -v sudo >/dev/null && [ -t 0 ] && [ -t 2 ]; then
             cupola_sudo=sudo  # asks for the password on the terminal
         else
-            cupola_fail "packages are missing and may not be installed from here; ask for: $ask"
+            cupola_fail "packages are missing and cannot be installed without root; ask an administrator for: $ask"
         fi
     fi
     cupola_say "installing Debian packages: $*"
-    if [ "$cupola_sudo" = sudo ]; then sudo -v || cupola_fail "packages are missing; ask for: $ask"; fi
+    if [ "$cupola_sudo" = sudo ]; then sudo -v || cupola_fail "packages are missing; ask an administrator for: $ask"; fi
     cupola_logged packages cupola_retry cupola_apt_install "$@" ||
-        cupola_fail "the packages could not be installed; ask for: $ask"
+        cupola_fail "the packages could not be installed; ask an administrator for: $ask"
 }
 
 # oneDNN as its makers' wheels, unpacked beside the final place and renamed, so that a set-up that was cut short starts
 # again. The wheels hold the library three times under its three names: two become links.
 cupola_fetch_onednn() {
     local temporary=$cupola_deps/unpacking wheel lib
-    [ "$(uname -m)" = x86_64 ] || cupola_fail "oneDNN 3 is missing, and there is no wheel of it for $(uname -m);" \
-        "build it and name its folder in CMAKE_PREFIX_PATH"
+    [ "$(uname -m)" = x86_64 ] || cupola_fail "oneDNN 3 is missing, and there is no wheel for $(uname -m);" \
+        "build it and set CMAKE_PREFIX_PATH to its folder"
     python3 -m pip --version >/dev/null 2>&1 || cupola_install_packages python3 python3-pip
     cupola_say "unpacking oneDNN 3.2 (55 MB) into ${cupola_deps#"$PWD"/}/onednn"
     rm -rf "$temporary"
     mkdir -p "$temporary/wheels"
     cupola_logged onednn cupola_retry python3 -m pip download --quiet --disable-pip-version-check --no-deps \
         --only-binary=:all: --require-hashes --requirement "$cupola_root/cmake/onednn.txt" --dest "$temporary/wheels" ||
-        cupola_fail "oneDNN could not be fetched by pip; install oneDNN 3 (oneAPI's CPU library) yourself and name its" \
-            "folder in CMAKE_PREFIX_PATH"
+        cupola_fail "oneDNN could not be fetched by pip; install oneDNN 3 (oneAPI's CPU library) yourself and add its" \
+            "folder to CMAKE_PREFIX_PATH"
     for wheel in "$temporary"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$temporary"; done
     mkdir "$temporary/onednn"
     cp -r "$temporary"/*.data/data/. "$temporary/onednn"
@@ -164,7 +164,7 @@ cupola_make_onednn_for_clang() {
 cupola_setup() {
     local purpose=$1 packages=() prefix prefixes=()
     { mkdir -p "$cupola_deps" "$cupola_log" && [ -w "$cupola_deps" ] && [ -w "$cupola_log" ]; } 2>/dev/null ||
-        cupola_fail "the checkout $cupola_root may not be written, and the build and oneDNN go there"
+        cupola_fail "the checkout $cupola_root is not writable, but the build and oneDNN are written there"
     # Two set-ups at once wait for each other; the lock goes with this shell, however it ends.
     exec {cupola_lock}>"$cupola_deps/lock"
     if command -v flock >/dev/null && ! flock -n "$cupola_lock"; then
@@ -217,7 +217,7 @@ cupola_setup() {
     case ${CXX:-} in *clang*) clang=$CXX ;; *) if [ "$purpose" != all_tests ]; then clang=; fi ;; esac
     if [ -n "$clang" ] && [ -e "$cupola_deps/onednn" ] && [ ! -e "$cupola_deps/onednn-clang/lib/libgomp.so.1" ]; then
         cupola_make_onednn_for_clang "$clang" ||
-            cupola_fail "$clang finds no libomp; ask for: apt-get install libomp-16-dev"
+            cupola_fail "$clang finds no libomp; install it with: apt-get install libomp-16-dev"
     fi
     exec {cupola_lock}>&-
 }
