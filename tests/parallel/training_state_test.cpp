@@ -134,7 +134,7 @@ TEST_CASE("a state of another network, optimiser or average is rejected with its
     CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "optimiser's state arena has"));
     state = training.state();
     state.step = -1;
-    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "step 0 or later, not -1"));
+    CHECK(contains(message_of<InvalidArgument>([&] { training.restore(state); }), "must be 0 or later, not -1"));
 }
 
 TEST_CASE("a state of another network is rejected with the first parameter that differs, and both extents") {
