@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--data", default=str(machine.ROOT / "examples" / "data" / "cifar10-sample.tar.xz"))
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--times", action="store_true", help="only the times; the accuracies are those of the page")
+    parser.add_argument("--times", action="store_true", help="measure the times only; keep the accuracies of the page")
     options = parser.parse_args()
     computer = machine.describe()
     page = machine.MEASUREMENTS / "batch-norm.json"

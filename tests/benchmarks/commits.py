@@ -45,7 +45,7 @@ def build_commit(commit):
         archive = subprocess.Popen(["git", "-C", str(machine.ROOT), "archive", name], stdout=subprocess.PIPE)
         run("tar", "-x", "-C", tree, stdin=archive.stdout)
         if archive.wait() != 0:
-            raise SystemExit(f"the files of commit {name} could not be read")
+            raise SystemExit(f"the files of the commit {name} could not be read")
         os.symlink(machine.PEERS.parent, tree / ".deps")
         print(f"-- building commit {name}", flush=True)
         with (folder / "log").open("w") as log:
@@ -87,14 +87,14 @@ def problems_of(result, bound):
 def main():
     parser = argparse.ArgumentParser(prog="run commits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", default="HEAD~1")
-    parser.add_argument("--networks", default=",".join(NETWORKS), help="which: " + ", ".join(NETWORKS))
-    parser.add_argument("--bound", type=float, default=0.02, help="how much slower a step may be, as a fraction")
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="networks to measure: " + ", ".join(NETWORKS))
+    parser.add_argument("--bound", type=float, default=0.02, help="the fraction by which a step may be slower")
     turns.add_options(parser)
     parser.set_defaults(rounds=10)
     options = parser.parse_args()
     unknown = [name for name in options.networks.split(",") if name not in NETWORKS]
     if unknown:
-        raise SystemExit(f"--networks names {', '.join(NETWORKS)}, not {', '.join(unknown)}")
+        raise SystemExit(f"--networks must name some of {', '.join(NETWORKS)}, not {', '.join(unknown)}")
     name, copies = build_commit(options.commit)
     quiet, rows, failures = turns.Quiet(), [], []
     for network in options.networks.split(","):

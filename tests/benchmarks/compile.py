@@ -169,7 +169,7 @@ def options_of(words=None):
     parser = argparse.ArgumentParser(prog="run compile")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="cifar10,layers,cuda")
-    parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
+    parser.add_argument("--no-save", action="store_true", help="print the results, but do not write docs/measurements")
     return parser.parse_args(words)
 
 

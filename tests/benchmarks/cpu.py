@@ -69,9 +69,9 @@ def main():
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[], metavar="PART", help=", ".join(PARTS))
     turns.add_options(parser)
     steps.add_options(parser)
-    parser.add_argument("--quick", action="store_true", help="a smoke test: one round of short turns, nothing repeated, nothing written")
-    parser.add_argument("--out", type=pathlib.Path, default=machine.MEASUREMENTS, help="where the pages go")
-    parser.add_argument("--no-save", action="store_true", help="print, but write nothing")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: one round of short turns, without repetitions and without output files")
+    parser.add_argument("--out", type=pathlib.Path, default=machine.MEASUREMENTS, help="the folder for the pages")
+    parser.add_argument("--no-save", action="store_true", help="print the results, but write no file")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.turn, options.wait, options.patience = 1, 0.1, 0.5, 0
@@ -79,7 +79,7 @@ def main():
     machine.MEASUREMENTS = options.out
     computer = machine.describe()
     if options.threads > computer["cores"]:
-        raise SystemExit(f"{options.threads} threads were asked for and this machine has {computer['cores']} cores")
+        raise SystemExit(f"{options.threads} threads were requested, but this machine has {computer['cores']} cores")
     file = options.out / "cpu.json"
     kept = json.loads(file.read_text())["sections"] if file.exists() else {}
     sections = {name: s for name, s in kept.items() if name in PARTS and s["machine"]["processor"] == computer["processor"]}

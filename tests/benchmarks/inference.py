@@ -46,7 +46,7 @@ def measure(options, quiet):
                 )
                 apart = max(difference(outputs[key], outputs["onnxruntime"]) for key in ("cupola", "direct"))
                 if apart > MOST_DIFFERENCE:
-                    raise SystemExit(f"{network}, batch {batch}: the outputs differ by {apart:.1e}, so different things were measured")
+                    raise SystemExit(f"{network}, batch {batch}: the outputs differ by {apart:.1e}, so the programs do not compute the same")
                 seconds = {key: turns.step_seconds(r) for key, r in rounds.items()}
                 results[f"{network}-{batch}"] = {
                     "programs": described,

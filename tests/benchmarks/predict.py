@@ -62,7 +62,7 @@ def main():
     parser = argparse.ArgumentParser(prog="run predict")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--program", type=pathlib.Path, default=machine.ROOT / "build" / "release" / "examples" / "predict")
-    parser.add_argument("--no-save", action="store_true", help="print, but leave docs/measurements alone")
+    parser.add_argument("--no-save", action="store_true", help="print the results, but do not write docs/measurements")
     options = parser.parse_args()
     computer = machine.describe()
     python = machine.PEERS / "torch" / "bin" / "python"

@@ -22,8 +22,8 @@ CONFIGURATIONS = {
 
 
 def add_options(parser):
-    parser.add_argument("--only", default=",".join(CONFIGURATIONS), help="of the part steps: which networks")
-    parser.add_argument("--programs", default="", help="of the part steps: which of cupola, primitives and the peers")
+    parser.add_argument("--only", default=",".join(CONFIGURATIONS), help="for the part steps: the networks")
+    parser.add_argument("--programs", default="", help="for the part steps: some of cupola, primitives and the peers")
 
 
 def commands_of(name, options):
@@ -96,7 +96,7 @@ def measure(options, quiet):
     results = {}
     for name in options.only.split(","):
         if name not in CONFIGURATIONS:
-            raise SystemExit(f"--only names {', '.join(CONFIGURATIONS)}, not {name}")
+            raise SystemExit(f"--only must name some of {', '.join(CONFIGURATIONS)}, not {name}")
         print(f"-- {name}", flush=True)
         described, rounds = turns.take(options, commands_of(name, options), quiet)
         results[name] = {"programs": described, **figures_of(name, rounds)}

@@ -17,11 +17,11 @@ BUILD = machine.PEERS / "build"
 
 def add_options(parser):
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--turn", type=float, default=1.0, help="seconds of work in a turn, about; at least three steps")
+    parser.add_argument("--turn", type=float, default=1.0, help="approximate seconds of work in a turn; at least three steps")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--disturbed", type=float, default=0.04, help="a turn is repeated when others used more of the machine")
-    parser.add_argument("--wait", type=float, default=20, help="seconds to wait for a quiet machine before a turn, at most")
-    parser.add_argument("--patience", type=int, default=3, help="times that a turn is repeated, at most")
+    parser.add_argument("--disturbed", type=float, default=0.04, help="the fraction of the machine used by others above which a turn is repeated")
+    parser.add_argument("--wait", type=float, default=20, help="largest number of seconds to wait for an idle machine before a turn")
+    parser.add_argument("--patience", type=int, default=3, help="largest number of repetitions of a turn")
 
 
 class Quiet:
@@ -185,7 +185,7 @@ def take(options, commands, quiet):
                 running.append(Program(key, command, options.threads).ready())
         except (Missing, OSError) as error:
             missing[key] = str(error)
-            print(f"{key} is left out: {error}", flush=True)
+            print(f"{key} is skipped: {error}", flush=True)
     amounts = {p.key: amount_for(p.work(3), options.turn) for p in running}
     rounds, awake = {p.key: [] for p in running}, {}
     for number in range(options.rounds):

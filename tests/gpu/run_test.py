@@ -240,7 +240,7 @@ class TwoProcesses(unittest.TestCase):
             start = starts[f"two-ranks-on-one-gpu-{process}"]
             self.assertEqual((start["NCCL_HOSTID"], start["CUDA_VISIBLE_DEVICES"]), (None, "3"))
         found, _ = self.checked(CUDA_VISIBLE_DEVICES="3", REFUSED_WITH="0")
-        self.assertIn("two-ranks-on-one-gpu-0, which NCCL refuses, ended with status 0", found)
+        self.assertIn("two-ranks-on-one-gpu-0, which NCCL rejects, ended with status 0", found)
 
 
 class Roofline(unittest.TestCase):
@@ -382,7 +382,7 @@ class SideBySide(unittest.TestCase):
     def test_a_program_that_says_nothing_is_given_up(self):
         program = self.program()
         program.ready(20)
-        with self.assertRaisesRegex(side_by_side.Stopped, "said nothing for 0 s"):
+        with self.assertRaisesRegex(side_by_side.Stopped, "printed nothing for 0 s"):
             program.work(3, 0.2, "hangs")
         begin = time.monotonic()
         with self.assertRaisesRegex(side_by_side.Stopped, "ended with status 3: no such thing"):

@@ -162,7 +162,7 @@ def _kill(program, folder, until, found, gpus=None):
         try:
             status = killed.wait(until)
         except subprocess.TimeoutExpired:
-            raise Failed(f"the process that kills itself did not come to step {DIE_AT}", found) from None
+            raise Failed(f"the process that kills itself did not reach step {DIE_AT}", found) from None
         died = time.monotonic()
         if status != -signal.SIGKILL:
             raise Failed(f"the process that kills itself ended with status {status}: {last_line(killed.output())}", found)
@@ -181,7 +181,7 @@ def _kill(program, folder, until, found, gpus=None):
     for part in ("replica 0 (rank 0 of 2)", "the sum of the gradients", f"step {DIE_AT}",
                  "the heartbeat of rank 1 has stopped"):
         if not re.search(re.escape(part) + r"(?!\d)", found["error"]):
-            raise Failed(f"the error of the process whose peer was killed does not say '{part}': {found['error']}", found)
+            raise Failed(f"the error of the process whose peer was killed does not contain '{part}': {found['error']}", found)
 
 
 def _refuse(program, folder, until, found, gpu):
@@ -193,13 +193,13 @@ def _refuse(program, folder, until, found, gpu):
             try:
                 status = rank.wait(until)
             except subprocess.TimeoutExpired:
-                raise Failed(f"{rank.printed.stem}, which NCCL refuses, did not end", found) from None
+                raise Failed(f"{rank.printed.stem}, which NCCL rejects, did not end", found) from None
             error = last_line(rank.output())
             found.setdefault("refused", []).append(error)
             if status == 77:
                 raise Skipped(error.removeprefix("skipped: "))
             if status != 3 or "the start of the communicator" not in error:
-                raise Failed(f"{rank.printed.stem}, which NCCL refuses, ended with status {status}: {error}", found)
+                raise Failed(f"{rank.printed.stem}, which NCCL rejects, ended with status {status}: {error}", found)
     finally:
         for rank in ranks:
             rank.end()

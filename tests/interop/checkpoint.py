@@ -158,7 +158,7 @@ def main():
             check = Check(sys.argv[1], name, network, Path(folder))
             check.from_cupola()
             check.from_pytorch()
-    print("all is well")
+    print("all checks passed")
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def main():
     precision, sizes, seconds = sys.argv[1], [int(size) for size in sys.argv[2].split(",")], float(sys.argv[3])
     device = sys.argv[4] if len(sys.argv) > 4 else "cuda"
     if precision not in ("float", "tf32", "bfloat16"):
-        raise SystemExit(f"PRECISION is float, tf32 or bfloat16, not {precision}")
+        raise SystemExit(f"PRECISION must be float, tf32 or bfloat16, not {precision}")
     if device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no GPU")
     torch.backends.cudnn.benchmark = True
@@ -203,7 +203,7 @@ def main():
     torch._dynamo.config.cache_size_limit = 64
     programs, described, why = prepare(precision, sizes, seconds, device)
     if not programs:
-        raise SystemExit(f"no program could be made: {why}")
+        raise SystemExit(f"the program could not be compiled: {why}")
     import protocol
 
     protocol.serve_queued(

@@ -122,7 +122,7 @@ class Measured:
 
     def await_peers(self, seconds):
         if not self.peers:
-            raise Skipped("none was started")
+            raise Skipped("no program was started")
         end = time.monotonic() + seconds
         found, missing, lines = {}, [], []
         for precision, program in list(self.peers.items()):

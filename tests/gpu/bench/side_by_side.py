@@ -12,7 +12,7 @@ import time
 
 
 class Stopped(Exception):
-    """A program that ended, said nothing in time, or said what is no answer."""
+    """A program that ended, printed nothing in time, or printed an invalid answer."""
 
 
 class Program:
@@ -55,10 +55,10 @@ class Program:
                 try:
                     return json.loads(line)
                 except ValueError:
-                    raise Stopped(f"{self.key} answered what is no JSON: {line[:200]!r}") from None
+                    raise Stopped(f"{self.key} printed a line that is not JSON: {line[:200]!r}") from None
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise Stopped(f"{self.key} said nothing for {seconds:.0f} s")
+                raise Stopped(f"{self.key} printed nothing for {seconds:.0f} s")
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
                 status = self.process.wait()
@@ -67,7 +67,7 @@ class Program:
 
     def last_words(self):
         lines = [line.strip() for line in self.all_words().splitlines() if line.strip()]
-        return lines[-1][-400:] if lines else "it said nothing"
+        return lines[-1][-400:] if lines else "it printed nothing"
 
     def all_words(self):
         self.printed.seek(0)  # the program's own place in the file too: it has ended
