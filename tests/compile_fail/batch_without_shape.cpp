@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch that does not say what extents its samples have.
+// A batch without the extents of its samples.
 //
 // expect: a BatchView also needs the extents of a sample: BatchView{samples, labels, size, sample_shape}
 // errors-at-most: 1

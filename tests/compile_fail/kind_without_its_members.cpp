@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer that says that it is a batch normalisation and does not have what passes over the network read of one: everything that is
+// A layer of the kind batch normalisation without the members that passes over the network read: everything that is
 // missing is named at once.
 //
 // expect: layer 2 (norm, Normalise) has the kind batch_norm and lacks `static constexpr BatchNormStatistics statistics`, `static constexpr Parameters buffers(const Shape&)`

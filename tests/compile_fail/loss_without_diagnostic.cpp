@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A loss that does not say which outputs it takes.
+// A loss that does not state which outputs it accepts.
 //
 // expect: Hinge is not a loss on Host: it lacks `static constexpr CompileTimeMessage diagnostic(const Shape& output)`
 // errors-at-most: 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something in the device's place that is none.
+// A type in place of the device that is not a device.
 //
 // expect: HostContext is not a device: it lacks `static constexpr std::string_view name`
 // errors-at-most: 1

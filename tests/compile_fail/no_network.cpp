@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something in the network's place that is none.
+// A type in place of the network that is not a network.
 //
 // expect: Linear<3> is not a network: use a Sequential, or a struct that derives from one
 // errors-at-most: 1

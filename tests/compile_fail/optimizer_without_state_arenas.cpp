@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An optimiser that does not say what memory it needs.
+// An optimiser that does not state its memory.
 //
 // expect: Descent is not an optimiser on Host: it lacks `int state_arenas() const`
 // errors-at-most: 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A projection that is none.
+// A projection without layers.
 //
 // expect: the Residual of layers 2 to 4 (a) has a Projection without layers: use Identity
 // errors-at-most: 1

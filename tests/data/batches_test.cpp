@@ -18,7 +18,7 @@ using namespace cupola_tests;
 
 namespace {
 
-/// Samples that say which they are.
+/// Samples that contain their own index.
 struct Numbered {
     explicit Numbered(std::size_t count) : values(count), labels(count), data(fill()) {}
     const InMemory& fill_and_get() { return data; }

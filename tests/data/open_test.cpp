@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A path is enough to open a data set, and what is none is refused with what was expected.
+// A data set is opened by its path; a path without one is rejected, and the message names what was expected.
 #include <cupola/data/open.hpp>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The prefetch queue: the same batches for any number of workers, bounded, in order, and it ends when it is told to.
+// The prefetch queue: the same batches for any number of workers, bounded, in order, and it can be ended at any time.
 #include <cupola/data/prefetch.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
@@ -21,7 +21,7 @@ using namespace cupola_tests;
 
 namespace {
 
-/// A source that notes what it is asked for. Each sample of a batch is 1000 * step + replica.
+/// A source that records its requests. Each sample of a batch is 1000 * step + replica.
 struct Noted {
     struct Notes {
         std::mutex mutex;

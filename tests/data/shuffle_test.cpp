@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shuffled stream: each sample once an epoch, the same for everybody who asks, evenly mixed.
+// The shuffled stream: each sample once per epoch, the same for every reader, evenly mixed.
 #include <cupola/data/shuffle.hpp>
 
 #include <doctest/doctest.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: device_flags.sh CIFAR10_TRAIN CUDA. Which flags go with --device and with each other: each that does not is refused with
-# a message, before the data set is read and before a GPU is asked for. CUDA is 1 for a program that was built with it; one
+# a message, before the data set is read and before a GPU is used. CUDA is 1 for a program that was built with it; one
 # that was not says how to build it.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 cuda=(--device cuda)

@@ -28,7 +28,7 @@ whole() {
     [ "$(ls "$data")" = cifar-10-batches-bin ] || fail "not only the data set is left: $(ls -A "$data")"
     [ "$(cat "$folder"/{data_batch_{1..5},test_batch}.bin | wc -c)" = $((120 * 3073)) ] || fail "the data set is not whole"
 }
-# Nothing but what a next download goes on from.
+# Only the file from which the next download continues.
 nothing() { [ ! -e "$folder" ] && [ -z "$(ls -A "$data" | grep -v '\.part$')" ] || fail "something is left: $(ls -A "$data")"; }
 nothing_at_all() { [ -z "$(ls -A "$data")" ] || fail "something is left: $(ls -A "$data")"; }
 good="--data-dir $data --sha256 $(sha good)"
@@ -91,7 +91,7 @@ END
 whole
 grep -Eqa ' 50 % of [0-9.]+ kB, 0:00:[0-9]{2} left|[0-9]+ % of [0-9.]+ [kM]B, 0:[0-9]{2}:[0-9]{2} left' "$work/terminal" || fail "no share and time left in a terminal"
 
-# Connections that break: the rest is asked for, never all again.
+# Interrupted connections: only the rest is requested, never the whole file again.
 fresh
 trains $good --url "$site/break/good"
 whole

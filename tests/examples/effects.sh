@@ -89,7 +89,7 @@ grep -q "^$work/fetched/cifar-10-batches-bin exists already: 96 training and 16 
 
 refuses '--download needs --data-dir, the folder for the images' --download
 
-# A last update that ruins the parameters: no later step would say so.
+# A last update that ruins the parameters: no later step would report it.
 refuses 'the loss on the test images is nan, with trained parameters: the training has diverged' "${base[@]}" --learning-rate 1e300
 
 # What the summaries cost is said, and only where there are any.

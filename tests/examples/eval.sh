@@ -112,7 +112,7 @@ wait_for '^step 20: '
 head -c 5000 "$work/run/model-20.safetensors" >"$work/later/new"
 mv "$work/later/new" "$work/later/model-30.safetensors"
 wait_for "^warning: $work/later/model-30.safetensors is truncated"
-# A training that comes to step 20 once more: TensorBoard is told to leave out what was said of it before.
+# A training that reaches step 20 once more: TensorBoard is told to drop the earlier events of it.
 cp "$work/run/model-20.safetensors" "$work/later/new"
 mv "$work/later/new" "$work/later/model-20.safetensors"
 wait_for '^step 20: ' 2

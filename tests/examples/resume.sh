@@ -58,7 +58,7 @@ done
 stopped_at 5 '--num-devices 1 --prefetch-workers 0' '--num-devices 2 --prefetch-workers 3'
 stopped_at 6 '--num-devices 2 --prefetch-workers 3' '--num-devices 1 --prefetch-workers 0'
 stopped_at 7 '--num-devices 2 --prefetch-workers 1' '--num-devices 2 --prefetch-workers 0'
-# The moving averages are asked for, and what a run says or keeps beside its checkpoints changes no bit.
+# With moving averages; output and files beside the checkpoints change no bit.
 stopped_at 6 '--checkpoint-every 1 --keep-checkpoints 2 --summary-every 2' '--log-parts --log-every 1 --keep-best --summary-every 3'
 # Another seed gives another file: the comparison can fail.
 # shellcheck disable=SC2086

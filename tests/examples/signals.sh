@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: signals.sh CIFAR10_TRAIN SAMPLE. SIGTERM and Ctrl-C end a run after the step that they come in, with a checkpoint
-# from which it goes on to the same bits; a second one ends the process at once, as one in the evaluation does. A run that
+# from which it continues with the same bits; a second one ends the process at once, as one in the evaluation does. A run that
 # diverges leaves the parameters before the step.
 . "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
 . "$(dirname "${BASH_SOURCE[0]}")/small_data.sh"

@@ -199,7 +199,7 @@ cmp "$work/small/model-4.safetensors" "$folder/model-4.safetensors" || fail "the
 trains "${base[@]}" --train-dir "$work/small" --max-steps 6 --resume
 cmp "$work/small/model-6.safetensors" "$work/whole/model-6.safetensors" || fail "not the same bits at the end after a full disk"
 
-# The log: what may be asked for beside the tutorial's line, and the same in the folder.
+# The log: optional parts beside the tutorial's line, and the same in the folder.
 two=("${base[@]}" --num-replicas 2 --max-steps 3 --log-every 1)
 line='^[0-9-]{10} [0-9:.]{15}: step [0-9]+, loss = [0-9]+\.[0-9]{2} \([0-9]+\.[0-9] examples/sec; [0-9]+\.[0-9]{3} sec/batch\)'
 lines() {

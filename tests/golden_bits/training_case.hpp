@@ -97,7 +97,7 @@ private:
         std::vector<std::int32_t> labels;
     };
 
-    /// A view of earlier commits does not say the extents of a sample.
+    /// A view of earlier commits does not have the extents of a sample.
     template <class View>
     [[nodiscard]] View view(const Buffer& buffer, std::int64_t size) const {
         if constexpr (std::is_constructible_v<View, const float*, const std::int32_t*, std::int64_t, const Shape&>) {

@@ -106,7 +106,7 @@ static_assert(kind_of<ReLU>() == LayerKind::activation && kind_parts_of<ReLU>().
 static_assert(kind_of<Conv2d<8, 3>>() == LayerKind::convolution && kind_of<Flatten>() == LayerKind::view);
 static_assert(kind_of<Linear<8>>() == LayerKind::plain && kind_of<int>() == LayerKind::plain);
 
-/// A layer of a kind that lacks what the kind needs is none.
+/// A layer that lacks the members of its kind is not a layer.
 template <LayerKind which>
 struct OfKind : Unchanging {
     static constexpr LayerKind kind = which;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters and running statistics that a network cannot be run with are named; padding between them is none.
+// Parameters and running statistics that a network cannot be run with are reported; the padding between them is ignored.
 #include <cupola/net/non_finite.hpp>
 
 #include <cstddef>

@@ -248,7 +248,7 @@ TEST_CASE_TEMPLATE_DEFINE("a maximum propagates a NaN of either sign, at every p
                 const Outcome outcome = run<D>(c, Order::pool_first, problem);
                 for (std::size_t k = 0; k < outcome.output.size(); ++k)
                     CHECK(std::isnan(outcome.output[k]) == (k == 5));
-                // Its gradient, which is none, goes where it came from.
+                // Its gradient, a NaN, goes to its position.
                 for (std::size_t k = 0; k < outcome.input_gradient.size(); ++k) {
                     CHECK(std::isnan(outcome.input_gradient[k]) == (k == at(5)));
                 }

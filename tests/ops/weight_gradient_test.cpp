@@ -178,7 +178,7 @@ TEST_CASE("a weight gradient is computed by Cupola where that is faster, and by 
     CHECK_FALSE(is_ours({1, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
     CHECK_FALSE(is_ours({128, 8, 8, 64, 64, 1, 1}));
     CHECK_FALSE(is_ours({128, 8, 8, 3, 64, 1, 5}));
-    // In float it is oneDNN's, or that of the algorithm that the device was asked for.
+    // In float it is oneDNN's, or that of the algorithm in the device's options.
     HostContext context(0, {});
     const BuildContext<Host> build{.context = context, .batch = 128, .input = {8, 8, 64}, .output = {8, 8, 64}};
     CHECK(make_weight_gradient(build, shape_of({128, 8, 8, 64, 64, 3, 3, 1, 1, 1})) == nullptr);

@@ -444,7 +444,7 @@ TEST_CASE("threads of a process that fail at once end with one error, and each c
         calls.script = &scripts[0];
         calls.aborts = &aborts;
         calls.time = &time;
-        // Time goes on with each thread's pauses, however late the other thread is.
+        // Time advances with each thread's pauses, however late the other thread is.
         NcclCommunicators<Calls> communicators(2, {NcclRank{0, 0, 0}, NcclRank{1, 1, 1}}, beats,
                                                {.step_seconds = 1, .abort_seconds = 1e9}, calls);
         communicators.start(communicators.make_id());

@@ -177,7 +177,7 @@ TEST_CASE("a state of another network is rejected with the first parameter that 
     state = training.state();
     state.tensors.push_back({"more", Shape{5}});
     CHECK(refusal(state) == "the state belongs to another network: its more is 5, and this network has no such tensor");
-    // A name makes no difference, and a state that does not say what is in it is compared by its sizes.
+    // A name makes no difference, and a state without names is compared by its sizes.
     CHECK(refusal(state_of(Renamed::layers)) == "(no exception)");
     state = training.state();
     state.tensors.clear();

@@ -206,7 +206,7 @@ struct Perceptron : Sequential<Input<108>, Linear<4>, ReLU, Linear<2>> {};
 struct Folded : Sequential<Input<6, 6, 3>, Conv2d<4, 3, no_bias>, BatchNorm2d<>, ReLU, Flatten, Linear<2>> {};
 struct Narrow : InPrecision<MixedBFloat16, Convolved> {};
 
-/// Three samples, of which the second has a value that is none: refused, and the next call is as if it had not been.
+/// Three samples, the second with a NaN or an infinity: rejected, and the next call is unaffected.
 template <class N>
 void check_non_finite_inputs(const HostOptions& device) {
     Checkpoint checkpoint;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run keeps, says, refuses and goes on from. (tests/examples/ has the same with processes.)
+// What a run writes, prints, rejects and resumes from. (tests/examples/ has the same with processes.)
 // Covers: cupola/train/training_run_options.hpp
 #include <cupola/train/training_run.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the time of a step goes on a GPU, part by part, as events in its stream tell it: the step is queued piece by
+// The time of the parts of a step on a GPU, measured by events in its stream: the step is queued piece by
 // piece, while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has its events in
 // it.
 #pragma once

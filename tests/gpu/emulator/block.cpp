@@ -337,7 +337,7 @@ private:
         const int next = take();
         go(from, next < 0 ? main_ : context_of(next));
     }
-    /// The current thread waits, or goes on if chance will have it.
+    /// The current thread waits, or continues, at random.
     void suspend() {
         const int me = current_;
         const int next = take();

@@ -60,7 +60,7 @@ struct CudnnEngineKind {
     bool uses_workspace = false;
     /// Of workspace in addition, whatever the problem.
     std::int64_t more_workspace = 0;
-    /// Has no plan where it is asked for one.
+    /// Provides no plan on request.
     bool refuses = false;
     std::vector<cudnnBackendNumericalNote_t> numerical_notes = {};
     std::vector<cudnnBackendBehaviorNote_t> behavior_notes = {};

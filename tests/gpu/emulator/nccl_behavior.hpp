@@ -43,7 +43,7 @@ public:
     ~NcclBehaves();
 };
 
-/// Whether the other ranks are told by ncclRemoteError that one has died, or wait for it without an end.
+/// Whether the other ranks get ncclRemoteError when one has died, or wait for it without end.
 enum class NcclDeath { noticed, silent };
 
 /// From now on, this process's communicators of that rank do nothing more. They can still be aborted.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CUDA's runtime without a GPU. A stream is a list of work; a piece of work runs when the host waits or asks, or now and
-// then when it queues more. Which stream goes on is chance, and one may run far ahead of the others: only its events
+// then when it queues more. The next stream is chosen at random, and one may run far ahead of the others: only its events
 // hold it back. One piece of work runs at a time in the whole process, by whatever thread is there.
 #include <algorithm>
 #include <array>
@@ -268,7 +268,7 @@ bool run_first(Stream& stream) {
     return true;
 }
 
-/// One piece of work of any stream that can go on. False where there is none.
+/// Runs one piece of work of any stream that can continue. False if there is none.
 bool run_one() {
     State& s = state();
     if (s.executing) return false;

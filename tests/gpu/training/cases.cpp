@@ -399,7 +399,7 @@ TEST_CASE(
                 CHECK(contains(ours.error, "sample 1 of its batch is not finite"));
                 CHECK(ours.asked <= c.step + 1 + c.max_in_flight);
                 CHECK(same_bits(ours.parameters_after_error, well.starts[static_cast<std::size_t>(c.step)]));
-                // It goes on with a good batch, as if nothing had been.
+                // It continues with a valid batch, unaffected.
                 CHECK(same(ours, well));
             }
         }

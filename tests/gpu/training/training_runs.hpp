@@ -22,7 +22,7 @@ enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncap
 enum class Average : std::uint8_t { concat_mean, nccl };
 enum class Statistics : std::uint8_t { first, pooled };
 
-/// Where the training stands still, is copied out, and another one goes on from there.
+/// The step at which the state is saved and another training continues from it.
 inline constexpr std::int64_t nowhere = -1;
 
 struct Run {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in for NCCL: its sums against plain ones, what it can be told to do, and the misuse that it finds, which
+// The stand-in for NCCL: its sums against plain ones, its configurable behavior, and the misuse that it detects, which
 // NCCL would answer by a hang or by a wrong sum.
 #include <algorithm>
 #include <cstddef>
