@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The version, and what the inline namespace says of the code in it.
+// The version, and the inline namespace of the code.
 #include <string>
 #include <typeinfo>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that the compiler writes.
+// Messages that the compiler prints.
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The random numbers: the published vectors, streams that share nothing, and the shapes of the distributions.
+// The random numbers: the published vectors, streams that share nothing, and the moments of the distributions.
 #include <cmath>
 #include <cstdint>
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ImageSet refuses what does not fit together, and the concept names what a data set lacks.
+// ImageSet rejects inconsistent parts, and the concept names what a data set lacks.
 #include <cupola/data/dataset.hpp>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pad, crop and flip against the same steps written out one after another, and how often each place and side comes.
+// Pad, crop and flip against the same steps written out one after another, and the frequency of each position and orientation.
 #include <cupola/data/random_crop_flip.hpp>
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/device/cuda_event.hpp, cupola/device/cuda_pinned.hpp
 //
-// Captured work, events and pinned memory: what holds without a GPU, and, where there is one, what CUDA makes of them.
+// Captured work, events and pinned memory: what holds without a GPU, and, with one, their effect.
 #include <cupola/device/cuda_graph.hpp>
 
 #include <cstddef>

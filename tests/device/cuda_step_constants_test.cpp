@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/device/step_constants.hpp
 //
-// The constants of a captured step: where they lie, and what is said of a step that has others. No GPU is needed.
+// The constants of a captured step: their offsets, and the errors for a step with different ones. No GPU is needed.
 #include <cupola/device/step_constants.hpp>
 
 #include <array>

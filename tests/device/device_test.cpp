@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Device concept: what satisfies it, and that each missing part is found. And the words and roundings of sizes.
+// The Device concept: what satisfies it, and the diagnostic for each missing part. And the text and rounding of sizes.
 #include <cstddef>
 #include <string>
 #include <string_view>

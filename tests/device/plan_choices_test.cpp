@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text that choices of engines are kept as.
+// The text form of choices of engines.
 #include <string>
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the GPU's sum over rows is cut up, walked through on the host as the kernel's blocks and threads do.
+// The partition of the GPU's sum over rows, followed on the host as by the kernel's blocks and threads.
 #include <cstddef>
 #include <cstdint>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuDNN and cuBLASLt answer to calls that need no GPU. Compiled with NVIDIA's libraries and with the emulator's:
+// The results of cuDNN and cuBLASLt for calls that need no GPU. Compiled with NVIDIA's libraries and with the emulator's:
 // both have to answer the same.
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plans of convolutions, made for a GPU that is not there: cuDNN plans from a description of one. The description
+// The plans of convolutions, made without a GPU: cuDNN plans from a description of one. The description
 // is an assumed one until one is recorded on a card.
 #include <algorithm>
 #include <cstddef>

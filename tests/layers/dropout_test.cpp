@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout: the rates it takes, and that its rate and its place in the network reach the operation.
+// Dropout: the rates that it accepts, and that its rate and its position in the network reach the operation.
 #include <limits>
 #include <string_view>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a layer says of itself in a summary: its sizes and the options that are not the default, or its type's name.
+// The description of a layer in a summary: its sizes and the options that are not the default, or its type's name.
 #include <cupola/layers/layer_description.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LeakyReLU<slope>: any extents, no parameters, its slope below 0 in both directions, and slopes that are refused.
+// LeakyReLU<slope>: any extents, no parameters, its slope below 0 in both directions, and slopes that are rejected.
 #include <cupola/layers/leaky_relu.hpp>
 
 #include <cmath>

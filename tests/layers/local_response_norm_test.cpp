@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalResponseNorm: its extents, and that its numbers reach the operation in their places.
+// LocalResponseNorm: its extents, and that its numbers reach the operation in the right order.
 #include <string_view>
 
 #include <doctest/doctest.h>

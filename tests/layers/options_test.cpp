@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options of layers: found by their type, in any order, the last of a kind winning.
+// Options of layers: found by their type, in any order; the last of a kind is used.
 #include <doctest/doctest.h>
 #include <cupola/layers/options.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pointwise: what a user makes of a formula, with constants and without, is a layer on every device.
+// Pointwise: a user's formula, with constants and without, is a layer on every device.
 #include <cupola/layers/pointwise.hpp>
 
 #include <cmath>

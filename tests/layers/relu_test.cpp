@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU: any extents, no parameters, and the traits by which the layer before it may take it in.
+// ReLU: any extents, no parameters, and the traits by which it is fused into the layer before it.
 #include <doctest/doctest.h>
 #include <cupola/layers/relu.hpp>
 

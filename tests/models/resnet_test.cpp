@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ResNet<L>: its size and names, PyTorch's figures for one step of a small one, and the same network without fusion and
+// ResNet<L>: its size and names, PyTorch's results for one step of a small one, and the same network without fusion and
 // with synchronised statistics.
 #include <cupola/models/resnet.hpp>
 

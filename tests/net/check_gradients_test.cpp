@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/net/gradient_check.hpp
 //
-// check_gradients passes what is right, and finds and reports each kind of error.
+// check_gradients accepts correct layers and reports each kind of error.
 #include <cmath>
 #include <cstdint>
 #include <string>

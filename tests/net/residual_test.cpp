@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Residual blocks: their rows and names, what they compute, their gradients through the whole plan, and the memory they
+// Residual blocks: their layers and names, what they compute, their gradients through the whole plan, and the memory they
 // share.
 #include <cupola/net/residual.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReLU that stands alone.
+// ReLU as an operation of its own.
 #include <cmath>
 #include <cstdint>
 #include <limits>

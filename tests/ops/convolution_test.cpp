@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convolution against plain loops in double, and what it promises beside its figures.
+// Convolution against plain loops in double, and its guarantees beside the values.
 #include <cmath>
 #include <cstdint>
 #include <limits>

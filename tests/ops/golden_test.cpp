@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations against PyTorch's own figures (tests/golden, written by tests/golden/generate.py): a second oracle, by
+// Operations against PyTorch's results (tests/golden, written by tests/golden/generate.py): a second oracle, by
 // other people.
 #include <cmath>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/host/linear_by_rows.hpp
 //
-// Linear layers against plain loops in double, and what they promise beside their figures.
+// Linear layers against plain loops in double, and their guarantees beside the values.
 #include <cmath>
 #include <concepts>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/host/onednn_primitive.hpp
 //
-// One oneDNN primitive: what is refused before it can run, and how a layout is changed.
+// One oneDNN primitive: what is rejected before it can run, and how a layout is changed.
 #include <cstdint>
 #include <string>
 #include <utility>

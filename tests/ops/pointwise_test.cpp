@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operations that a user makes of a formula: forward and backward by it, from the output or from the input.
+// Operations made from a user's formula: forward and backward, from the output or from the input.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

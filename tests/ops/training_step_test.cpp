@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step computes beside its network and its optimiser, against plain loops.
+// The computations of a training step beside the network and the optimiser, against plain loops.
 //
 // Covers: cupola/ops/training_step.hpp, cupola/ops/host/training_step.hpp, cupola/loss/queue_loss.hpp
 #include <cupola/ops/training_step.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The weight gradients of convolutions in bfloat16 by our own kernel, inside the operation that uses it, against plain
-// loops in double. Where the processor has no AMX the same is asked of oneDNN.
+// loops in double. Without AMX oneDNN is tested in the same way.
 #include <cmath>
 #include <cstdint>
 #include <limits>

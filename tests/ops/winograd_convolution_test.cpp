@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/ops/host/convolution_algorithm.hpp
 //
-// Winograd's convolution against plain loops in double, and what it promises beside its figures.
+// Winograd's convolution against plain loops in double, and its guarantees beside the values.
 #include <cmath>
 #include <cstdint>
 #include <limits>

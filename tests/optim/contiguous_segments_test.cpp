@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which parameters of an arena an optimiser's pass goes over at once.
+// The contiguous segments of parameters that an optimiser updates in one pass.
 #include <cupola/optim/impl/contiguous_segments.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients whose squares are no floats, on each device: what Adagrad, Adam, Adamax, LAMB and RMSProp make of them, with clipping and
+// Gradients whose squares overflow a float, on each device, with Adagrad, Adam, Adamax, LAMB and RMSProp, with clipping and
 // without.
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kind of agreement a policy is, and what a device needs to queue a training's steps.
+// The kind of agreement of a policy, and the members that a device needs to queue a training's steps.
 //
 // Covers: cupola/parallel/agreement.hpp, cupola/device/queue.hpp, cupola/parallel/host_queue.hpp
 #include <cupola/parallel/agreement.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Replicas, and accumulated batches, without samples: what looks into a step looks at a batch that has some.
+// Replicas, and accumulated batches, without samples: inspection uses a batch that has samples.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// R replicas of batch B are one replica of batch R x B: the promise of data parallelism.
+// R replicas of batch B are one replica of batch R x B: the guarantee of data parallelism.
 #include <cupola/parallel/data_parallel.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training promises on every device type, whatever the kind of agreement: on `Host`, and on a device that has three
+// The guarantees of a training on every device type and for every kind of agreement: on `Host`, and on a device that has three
 // steps in flight and computes later.
 #include <cupola/parallel/data_parallel.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches that are not the network's or not the training's are refused before a sample is read, wherever they are given.
+// Batches that do not fit the network or the training are rejected before a sample is read, in every function.
 #include <cstdint>
 #include <span>
 #include <vector>

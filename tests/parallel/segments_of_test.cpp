@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an optimiser is told of each parameter: where it lies, and what the regularisers add to its gradient.
+// What an optimiser gets for each parameter: its offset, and what the regularisers add to its gradient.
 #include <cupola/parallel/impl/segments_of.hpp>
 
 #include <vector>

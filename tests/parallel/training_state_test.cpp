@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A training goes on from its state, bit for bit; moving averages and accumulated batches are what they are defined as.
+// A training continues from its state, bit for bit; moving averages and accumulated batches are what they are defined as.
 #include <cupola/parallel/data_parallel.hpp>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch is a view that owns nothing, is empty until it is given memory, and knows its samples' extents.
+// A batch is a view that owns nothing, is empty without memory, and has its samples' extents.
 #include <cstdint>
 #include <type_traits>
 

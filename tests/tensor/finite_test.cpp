@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first number that is not finite is found wherever it stands, and named by its indices.
+// The first number that is not finite is found at every position, and reported with its indices.
 #include <cupola/tensor/finite.hpp>
 
 #include <cstddef>

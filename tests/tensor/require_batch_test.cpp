@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A batch, and what gives batches, is refused with both extents, or with what is missing.
+// A batch, or a source of batches, is rejected with both extents, or with what is missing.
 #include <cupola/tensor/require_batch.hpp>
 
 #include <cstdint>
