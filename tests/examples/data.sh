@@ -91,11 +91,11 @@ rm -r "$images/train/$class" "$images/test/$class"
 refuses_data 'has 9 classes, but the network distinguishes 10' "$images"
 whole_images
 echo 'not a picture' >"$images/test/$class/1.jpg"
-refuses_data "$images: test/$class/1.jpg is not a JPEG image" "$images"
+refuses_data "$images: test/$class/1.jpg is not a readable JPEG image" "$images"
 whole_images
 head -c 300 "$images/train/$class/1.jpg" >"$work/cut.jpg"
 mv "$work/cut.jpg" "$images/train/$class/1.jpg"
-refuses_data "$images: train/$class/1.jpg is not a JPEG image" "$images"
+refuses_data "$images: train/$class/1.jpg is not a readable JPEG image" "$images"
 whole_images
 rm -r "$images/test"
 refuses_data "$images" "$images"

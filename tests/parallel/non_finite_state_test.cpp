@@ -114,7 +114,7 @@ TEST_CASE("non-finite parameters, set or initial, are rejected by name") {
     CHECK(contains(message_of<InvalidArgument>([] {
                        TrainingOf<Perceptron>({.initializers = {{"fc.bias", constant(1e300)}}});
                    }),
-                   "the state's parameter fc.bias is inf at [0]"));
+                   "its parameter fc.bias is inf at [0]"));
 }
 
 TEST_CASE_TEMPLATE("a parameter before a fused ReLU that becomes a NaN is found by the periodic check", N, Convolution,
