@@ -118,7 +118,7 @@ rm "$work/begins/model-2.safetensors"
 folder=$work/begins
 refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of another run: rename it, or start in another --train-dir" \
     "${best[@]}" --train-dir "$folder" --max-steps 2
-refuses_to_go_on "$folder/model-best.safetensors is another run's best checkpoint" "${base[@]}" --train-dir "$folder" --max-steps 2
+refuses_to_go_on "$folder/model-best.safetensors is the best checkpoint of another run" "${base[@]}" --train-dir "$folder" --max-steps 2
 trains "${best[@]}" --train-dir "$work/seed" --max-steps 2 --seed 2
 folder=$work/seed
 cp "$work/best/model-best.safetensors" "$folder"
