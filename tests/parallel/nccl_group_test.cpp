@@ -199,7 +199,7 @@ TEST_CASE("impossible numbers of processes, devices and seconds are rejected") {
     CHECK(wrong({.abort_seconds = 0}) ==
           "NcclAllReduce's abort_seconds must be more than 0 s and at most 1e9 s, not 0 s");
     CHECK(wrong({.step_seconds = 4}) ==
-          "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, 5 s, is to be less than "
+          "a stopped heartbeat must be noticed during a wait: heartbeat_seconds, 5 s, must be less than "
           "start_seconds, 120 s, and step_seconds, 4 s");
     CHECK(contains(message_of<InvalidArgument>([&] { Group(NcclAllReduce{.processes = 0}, 1, {0}); }),
                    " processes, not 0"));
