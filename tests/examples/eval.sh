@@ -168,7 +168,7 @@ status=0
 [ "$status" = 1 ] && grep -q 'could not be written to standard output: No space left on device' "$work/errors" || fail "a full standard output"
 
 # Flags.
-refuses '--train-dir is needed' --run-once
+refuses 'or --checkpoint, one of them, is required' --run-once
 refuses 'only one of them' --train-dir "$work/run" --checkpoint "$work/run/model-10.safetensors"
 refuses '--model must be tutorial or resnet, not vgg' --train-dir "$work/run" --model vgg
 refuses '--eval-data must be test or train, not validation' --train-dir "$work/run" --eval-data validation
