@@ -215,8 +215,9 @@ struct Flags {
             ->check(whole_number(1, max_replicas));
         app.add_option(
                "--num-devices", o.num_devices,
-               "Threads of control, or GPUs, that replicas run on, 1 to the number of replicas; with concat-mean the\n"
-               "result does not depend on it. Default, or 0: one per replica, as far as there are processors or GPUs")
+               "Devices of the host (groups of threads), or GPUs, that run the replicas: 1 to the number of replicas. With\n"
+               "concat-mean the result does not depend on it. Default, or 0: one per replica, at most one per processor\n"
+               "or GPU")
             ->check(whole_number(0, max_threads));
         check([this] {
             require(o.num_devices <= o.num_replicas, "--num-devices must be at most --num-replicas, ", o.num_replicas,
@@ -265,7 +266,7 @@ struct Flags {
         check([this] {
             if (!o.optimizer.empty()) one_of("--optimizer", o.optimizer, optimizers);
         });
-        app.add_option("--learning-rate", o.learning_rate, "Where the schedule begins")
+        app.add_option("--learning-rate", o.learning_rate, "Initial learning rate of the schedule")
             ->capture_default_str()
             ->check(rate());
         app.add_option(
@@ -281,7 +282,7 @@ struct Flags {
                        "How the rate follows the global batch, 128 being the base: " + list_of(rate_scalings))
             ->capture_default_str();
         check([this] { one_of("--lr-scaling", o.rate_scaling, rate_scalings); });
-        app.add_option("--warm-up-steps", o.warm_up_steps, "Steps from the rate as given to the scaled one")
+        app.add_option("--warm-up-steps", o.warm_up_steps, "Steps over which the learning rate grows to the scaled one")
             ->capture_default_str()
             ->check(count());
         app.add_option("--clip-norm", o.clip_norm, "Largest norm of the gradient; 0 for no limit")

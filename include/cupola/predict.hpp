@@ -96,8 +96,8 @@ public:
     [[nodiscard]] std::size_t bytes() const { return streams_.bytes(); }
 
 private:
-    static_assert(!Net::valid ||  // then the network has reported its own mistake
-                  static_assert_message<Net::template untrainable<D, typename Net::Precision, false>()>());
+    static_assert(!Net::valid ||  // then the network has reported its own error
+                  static_assert_message<Net::template operations_diagnostic<D, typename Net::Precision, false>()>());
 
     [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,
                                                    const Options& options) {

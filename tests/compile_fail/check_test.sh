@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: check_test.sh COMPILER. The harness refuses cases that prove nothing: a twin that does not compile, a mistake
-# that does, a sentence that is not said, a case without an expectation. So do twins.sh and mistakes.sh, where all are compiled at once.
+# Usage: check_test.sh COMPILER. The harness rejects cases that prove nothing: a twin that does not compile, an error
+# that does, a message that is not printed, a case without an expectation. So do twins.sh and errors.sh, where all are compiled at once.
 set -euo pipefail
 check=$(dirname "${BASH_SOURCE[0]}")/check.sh
 twins=$(dirname "${BASH_SOURCE[0]}")/twins.sh
-mistakes=$(dirname "${BASH_SOURCE[0]}")/mistakes.sh
+errors=$(dirname "${BASH_SOURCE[0]}")/errors.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -59,37 +59,37 @@ for order in "broken second" "first broken"; do
 done
 if "$twins" -- "$compiler" >"$folder/output" 2>&1; then echo "no twin at all passes"; exit 1; fi
 
-# Mistakes together, which is for g++: the case that proves nothing is named, and the others are not.
+# Errors together, which is for g++: the case that proves nothing is named, and the others are not.
 if [[ $("$compiler" --version) == *clang* ]]; then exit 0; fi
-# together RESULT NAMES NAMED: the mistakes of these cases.
+# together RESULT NAMES NAMED: the errors of these cases.
 together() {
     local paths=() name
     for name in $2; do paths+=("$folder/$name.cpp"); done
-    if "$mistakes" "${paths[@]}" -- "$compiler" >"$folder/output" 2>&1; then result=passes; else result=fails; fi
+    if "$errors" "${paths[@]}" -- "$compiler" >"$folder/output" 2>&1; then result=passes; else result=fails; fi
     if [ "$result" != "$1" ] || { [ "$1" = fails ] && ! grep -q "^$3" "$folder/output"; } || grep -q "^first\.cpp: " "$folder/output"; then
-        printf 'the mistakes of %s together, of which %s\n' "$2" "$result"
+        printf 'the errors of %s together, of which %s\n' "$2" "$result"
         cat "$folder/output"
         exit 1
     fi
 }
-mistake() { printf '// expect: %s\n// errors-at-most: 1\n#ifdef MISTAKE\n%s\n#endif\n' "$2" "$3" >"$folder/$1.cpp"; }
-mistake first "one is wrong" 'struct Net {}; static_assert(sizeof(Net) == 0, "one is wrong");'
-mistake second "two is wrong in Net of" 'struct Net { int n; }; template <class T> struct Of { static_assert(sizeof(T) == 0, "two is wrong in Net of"); }; Of<Net> n;'
-mistake of_the_first "one is wrong" 'struct Net {};'
-mistake right "three is wrong" ''
-mistake twice "four is wrong" 'int a = "four"; static_assert(sizeof(a) == 0, "four is wrong");'
+error() { printf '// expect: %s\n// errors-at-most: 1\n#ifdef WITH_ERROR\n%s\n#endif\n' "$2" "$3" >"$folder/$1.cpp"; }
+error first "one is wrong" 'struct Net {}; static_assert(sizeof(Net) == 0, "one is wrong");'
+error second "two is wrong in Net of" 'struct Net { int n; }; template <class T> struct Of { static_assert(sizeof(T) == 0, "two is wrong in Net of"); }; Of<Net> n;'
+error of_the_first "one is wrong" 'struct Net {};'
+error right "three is wrong" ''
+error twice "four is wrong" 'int a = "four"; static_assert(sizeof(a) == 0, "four is wrong");'
 together passes "first second" ""
-together fails "first of_the_first second" "of_the_first.cpp: the mistake compiles"
-together fails "right first" "right.cpp: the mistake compiles"
+together fails "first of_the_first second" "of_the_first.cpp: the case compiles with its error"
+together fails "right first" "right.cpp: the case compiles with its error"
 together fails "second twice first" "twice.cpp: 2 errors where at most 1"
-mistake second "three is wrong" 'static_assert(sizeof(int) == 0, "two is wrong");'
-together fails "first second" "second.cpp: the compiler does not say: three is wrong"
+error second "three is wrong" 'static_assert(sizeof(int) == 0, "two is wrong");'
+together fails "first second" "second.cpp: the compiler does not report: three is wrong"
 printf '#error of a header\n' >"$folder/header.hpp"
-mistake second "two is wrong" 'static_assert(sizeof(int) == 0, "two is wrong");'
+error second "two is wrong" 'static_assert(sizeof(int) == 0, "two is wrong");'
 sed -i '1i #include <header.hpp>' "$folder/second.cpp"
-if "$mistakes" "$folder/second.cpp" "$folder/first.cpp" -- "$compiler" "-I$folder" >"$folder/output" 2>&1 || ! grep -q '^these messages name no case' "$folder/output"; then
+if "$errors" "$folder/second.cpp" "$folder/first.cpp" -- "$compiler" "-I$folder" >"$folder/output" 2>&1 || ! grep -q '^these messages name no case' "$folder/output"; then
     echo "a message that is no case's passes:"
     cat "$folder/output"
     exit 1
 fi
-if "$mistakes" -- "$compiler" >"$folder/output" 2>&1; then echo "no mistake at all passes"; exit 1; fi
+if "$errors" -- "$compiler" >"$folder/output" 2>&1; then echo "no error at all passes"; exit 1; fi

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the cases expect of the compiler, for check.sh and mistakes.sh:
-#   // expect: the sentence          (of every compiler)
-#   // expect-clang: the sentence    (of clang in the place of the lines above: it shortens long strings)
-#   // errors-at-most: 2             (nothing more after the sentence; counts the lines with "error:")
+# What the cases expect of the compiler, for check.sh and errors.sh:
+#   // expect: the message           (of every compiler)
+#   // expect-clang: the message     (of clang in the place of the lines above: it shortens long strings)
+#   // errors-at-most: 2             (nothing more after the message; counts the lines with "error:")
 
 # meets_expectations CASE.cpp COMPILER OUTPUT: whether the compiler says in its output what the case expects. Prints why not, or a summary.
 meets_expectations() {
-    local case_file=$1 compiler=$2 output=$3 expected flat sentence longer most errors
+    local case_file=$1 compiler=$2 output=$3 expected flat message longer most errors
     lines_of() { sed -n "s|^// *$1: *||p" "$case_file"; }
     expected=$(lines_of expect)
     if [[ $("$compiler" --version) == *clang* ]] && [ -n "$(lines_of expect-clang)" ]; then expected=$(lines_of expect-clang); fi
     [ -n "$expected" ] || { echo "$case_file has no line '// expect: ...'"; return 1; }
-    grep -q '^#if.*MISTAKE' "$case_file" || { echo "$case_file has no '#ifdef MISTAKE'"; return 1; }
+    grep -q '^#if.*WITH_ERROR' "$case_file" || { echo "$case_file has no '#ifdef WITH_ERROR'"; return 1; }
 
-    # Line breaks and repeated blanks of the compiler's layout do not count; nor do the joints of a sentence that clang, which
+    # Line breaks and repeated blanks of the compiler's layout do not count; nor do the joints of a message that clang, which
     # cuts long strings short, was given in pieces.
     flat=$(tr -s ' \n' '  ' <<<"$output" | sed -E "s/\"\}, FixedString<[0-9]+>\{\"//g; s/\\\\'/'/g")
-    while IFS= read -r sentence; do
+    while IFS= read -r message; do
         case $flat in
-            *"$sentence"*) ;;
-            *) printf 'the compiler does not say: %s\nIt says:\n%s\n' "$sentence" "$output"; return 1 ;;
+            *"$message"*) ;;
+            *) printf 'the compiler does not report: %s\nIts output:\n%s\n' "$message" "$output"; return 1 ;;
         esac
     done <<<"$expected"
 
@@ -36,5 +36,5 @@ meets_expectations() {
         printf '%s errors where at most %s were expected:\n%s\n' "$errors" "$most" "$output"
         return 1
     fi
-    echo "refused with the expected sentence, $errors errors in $(wc -l <<<"$output") lines"
+    echo "fails to compile with the expected message, $errors errors in $(wc -l <<<"$output") lines"
 }

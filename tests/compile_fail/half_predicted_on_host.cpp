@@ -9,7 +9,7 @@
 using namespace cupola;
 
 struct Net : Sequential<Input<4>, Linear<6>, ReLU, Linear<3>> {};
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Narrow : InPrecision<MixedFloat16, Net> {};
 #else
 struct Narrow : Net {};

@@ -2,7 +2,7 @@
 //
 // A network says what it takes.
 //
-// expect: a Sequential has one Input; this one has 0
+// expect: a Sequential must have exactly one Input; this one has 0
 // alone: the message is that of empty_list.cpp, and one unit says it once
 // errors-at-most: 1
 #include <cupola/layers/linear.hpp>

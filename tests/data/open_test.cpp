@@ -39,7 +39,7 @@ TEST_CASE("a path without a data set is rejected, and the message names what was
     CHECK(
         refusal(folder.path()) ==
         folder.path() +
-            " is no data set: expected CIFAR-10's data_batch_1.bin to "
+            " is not a data set: expected CIFAR-10's data_batch_1.bin to "
             "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);

@@ -55,7 +55,7 @@ static_assert(SampleTransform<RandomCropFlip, ImageSet> && SampleTransform<Scale
 
 }  // namespace
 
-TEST_CASE("an image is padded, cut and flipped as the steps written out say") {
+TEST_CASE("an image is padded, cropped and flipped as by separate loops") {
     for (const Shape& shape :
          {Shape{32, 32, 3}, Shape{5, 7, 3}, Shape{1, 1, 3}, Shape{2, 600, 3}, Shape{32, 32, 1}, Shape{2, 600, 1}}) {
         const ImageSet set = random_images(1, shape.height(), shape.width(), 7, shape.channels());

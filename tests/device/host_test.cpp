@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU as a device: its team of threads, its memory, and what it refuses.
+// The CPU as a device: its team of threads, its memory, and the errors for invalid options.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

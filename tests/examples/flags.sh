@@ -42,11 +42,11 @@ refuses 'surplus' surplus
 
 # Such a value is refused before the data set is read: here there is none.
 no_data=(--data-dir "$work/none")
-refuses '--optimizer is sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${no_data[@]}" --optimizer adadelta
-refuses '--schedule is epochs, historic, resnet, cosine or constant, not steps' "${no_data[@]}" --schedule steps
-refuses '--lr-scaling is none, linear or square-root, not quadratic' "${no_data[@]}" --lr-scaling quadratic
+refuses '--optimizer must be sgd, momentum, nesterov, adam, adamw, adamax, adagrad, rmsprop, lars or lamb, not adadelta' "${no_data[@]}" --optimizer adadelta
+refuses '--schedule must be epochs, historic, resnet, cosine or constant, not steps' "${no_data[@]}" --schedule steps
+refuses '--lr-scaling must be none, linear or square-root, not quadratic' "${no_data[@]}" --lr-scaling quadratic
 refuses '--bn-stats is for --model resnet' "${no_data[@]}" --bn-stats merged
-refuses '--bn-stats is first, last, all, merged or synchronized, not median' "${no_data[@]}" --model resnet --bn-stats median
+refuses '--bn-stats must be first, last, all, merged or synchronized, not median' "${no_data[@]}" --model resnet --bn-stats median
 refuses 'the decay of the moving averages is ' "${no_data[@]}" --ema-decay 1.5
 refuses "$work/none" "${no_data[@]}" --optimizer adam --schedule cosine --lr-scaling linear
 refuses "$work/none" "${no_data[@]}" --model resnet --bn-stats merged

@@ -67,7 +67,7 @@ case $lesson in
         [ "$status" = 1 ] && grep -q '^usage: ' "$work/errors" || fail "no arguments: exit status $status"
         for steps in abc 7x '' -1; do
             run "$work/none" "$steps"
-            [ "$status" = 1 ] && grep -Eqx "STEPS is a whole number, not \"$steps\"|a run has 0 or more steps, not $steps" "$work/errors" ||
+            [ "$status" = 1 ] && grep -Eqx "STEPS is a whole number, not \"$steps\"|a run must have 0 or more steps, not $steps" "$work/errors" ||
                 fail "'$steps' steps: exit status $status"
         done
         [ ! -e "$work/none" ] || fail "a folder is made for no number of steps"

@@ -18,11 +18,11 @@ refuses_to_go_on() {
     contents | diff "$work/before" - || fail "the folder was changed by: $*"
 }
 
-# Names that are none, each with those that there are.
-refuses '--model is tutorial or resnet, not alexnet' --model alexnet
+# Invalid names; each message lists the valid ones.
+refuses '--model must be tutorial or resnet, not alexnet' --model alexnet
 refuses '--precision is float or bf16, not half' --precision half
 refuses '--convolution is winograd or direct, not fft' --convolution fft
-refuses '--log-loss is mean, last or each, not all' --log-loss all
+refuses '--log-loss must be mean, last or each, not all' --log-loss all
 for flag in --ema-decay --clip-norm --clip-value; do
     refuses "$flag: -1 is not a number of at least 0" $flag -1
 done

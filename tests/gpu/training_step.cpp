@@ -189,7 +189,7 @@ TEST_CASE("a mean that is not finite names the last such element of each row tha
     }
 }
 
-TEST_CASE("numbers and constants travel by value, and a report is published whole") {
+TEST_CASE("scalars and constants are passed by value, and a report is copied as a whole") {
     CudaContext cuda(0, {});
     std::uint32_t place = 0;
     for (std::uint32_t value : {5U, 6U}) {

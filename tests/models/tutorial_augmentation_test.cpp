@@ -110,7 +110,7 @@ TEST_CASE("the augmentations are the tutorial's five steps, each switched on and
     }
 }
 
-TEST_CASE("crops of any size, a single pixel and the whole image included, agree with the five steps") {
+TEST_CASE("crops of any size, including a single pixel and the whole image, agree with the five steps") {
     const Shape extents[] = {{32, 32, 3}, {33, 47, 3}, {1, 1, 3}, {90, 121, 3},  {5, 4095, 3},
                              {32, 32, 1}, {33, 47, 1}, {1, 1, 1}, {120, 121, 1}, {5, 12287, 1}};
     for (const Shape& extent : extents) {
@@ -197,7 +197,7 @@ TEST_CASE("the floor of the deviation of a constant grey image is 1 / sqrt(576) 
     CHECK(std::abs(out[0]) < 0.05F);
 }
 
-TEST_CASE("planes of one colour each are standardized to the colours' places between their mean") {
+TEST_CASE("planes of one value each are standardized by the mean and deviation of the three values") {
     // Means of channels 0, 100, 200: mean 100, variance (100^2 + 0 + 100^2) / 3; contrast changes nothing.
     const std::vector<float> out =
         augmented({}, constant_images(0, 100, 200), 0, RandomStream(5, RngDomain::augmentation, 0, 0));

@@ -106,7 +106,7 @@ TEST_CASE("a mean that is not finite names the last such element of each row tha
     CHECK(ends[0] == 4);
 }
 
-TEST_CASE("a loss that is not finite poisons the gradient, and no other does") {
+TEST_CASE("a loss that is not finite poisons the gradient, and a finite one does not") {
     HostContext context(0, {});
     float gradient = 2;
     double loss = 1e300;

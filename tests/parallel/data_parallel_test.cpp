@@ -169,7 +169,7 @@ TEST_CASE("an inspector's exception that another error of its step has hidden is
     CHECK_THROWS_WITH_AS(training.step(batches, inspector), "no disk", DataError);
 }
 
-TEST_CASE("a batch of a size without a plan, and a label that is no class, are refused with their numbers") {
+TEST_CASE("a batch size without a plan, and a label that is not a class, are rejected with their numbers") {
     Images images;
     Training training({.replicas = 1, .batch_size = 4});
     const BatchView odd[] = {images.view(0, 3)};

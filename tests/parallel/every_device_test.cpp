@@ -285,7 +285,7 @@ TEST_CASE_TEMPLATE("local SGD: replicas continue from their mean every K steps, 
           whole.evaluate([&](std::int64_t i, int, HostContext& context) { return even(i, 0, context); }, 8).loss);
     TrainingOn<D> shared(common);
     CHECK(message_of<InvalidArgument>([&] { shared.restore(ended); }) ==
-          "the parameters of 1 replica are kept by this training, and the state has those of 4");
+          "this training keeps the parameters of 1 replica, and the state has those of 4");
     TrainingState shorter = ended;
     shorter.other_replicas[1].parameters.pop_back();
     CHECK(message_of<InvalidArgument>([&] { rest.restore(shorter); }) ==
@@ -363,7 +363,7 @@ TEST_CASE_TEMPLATE("a gradient that overflows is named with its replica and para
     }
 }
 
-TEST_CASE_TEMPLATE("a device that has no batch ends the step of every device, and it is made again", T,
+TEST_CASE_TEMPLATE("a device without a batch ends the step of every device, and the step can be repeated", T,
                    TrainingOn<Host>, TrainingOn<Delayed>, OnHost<DeviceSum>, OnDelayed<DeviceSum>, OnHost<LocalSgd>,
                    OnDelayed<LocalSgd>) {
     const Ended well = run<T>(options_for<T>(2), 6);

@@ -194,7 +194,7 @@ TEST_CASE("a folder with checkpoints is rejected unless the run resumes from the
           empty.path() + " has no checkpoint to resume from");
 }
 
-TEST_CASE("a number that is too small is refused before a folder is made") {
+TEST_CASE("a number that is too small is rejected before a folder is made") {
     const io_tests::TemporaryFolder folder;
     const auto refusal = [](const TrainingRunOptions& options) {
         return message_of<InvalidArgument>([&] { TrainingRun run(options); });
@@ -217,7 +217,7 @@ TEST_CASE("a number that is too small is refused before a folder is made") {
                  .summary_every = 0}) == 0);
 }
 
-TEST_CASE("damaged checkpoints are passed over and named; where all are, nothing is begun") {
+TEST_CASE("damaged checkpoints are skipped and reported; if all are damaged, no run starts") {
     const io_tests::TemporaryFolder folder;
     Fixture f;
     f.run({.folder = folder.path(), .max_steps = 4, .checkpoint_every = 2});

@@ -23,7 +23,7 @@ namespace cupola::inline CUPOLA_ABI {
         const bool image_folder = std::binary_search(names.begin(), names.end(), "train") ||
                                   std::binary_search(names.begin(), names.end(), "test");
         require<DataError>(image_folder, path,
-                           " is no data set: expected CIFAR-10's data_batch_1.bin to data_batch_5.bin "
+                           " is not a data set: expected CIFAR-10's data_batch_1.bin to data_batch_5.bin "
                            "and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
     }
     return read_image_folder(path, workers);

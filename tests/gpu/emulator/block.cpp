@@ -306,7 +306,7 @@ private:
         }
 #endif
     }
-    /// Where that thread goes on, or begins.
+    /// The point where that thread continues or begins.
     [[nodiscard]] Context& context_of(int next) {
         Thread& thread = threads_[static_cast<std::size_t>(next)];
         current_ = next;

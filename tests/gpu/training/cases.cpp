@@ -406,7 +406,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a NaN in a batch of several that are added up") {
+TEST_CASE("a NaN in one of several accumulated batches is reported") {
     const Run good{.replicas = 2, .gradient_accumulation_steps = 2, .steps = 6};
     const Result well = run_on_cuda(good);
     for (const std::int64_t max_in_flight : {0, 2}) {

@@ -53,7 +53,7 @@ constexpr void describe_source(CompileTimeMessage& message, std::span<const Laye
 template <class L>
 constexpr void describe_missing(CompileTimeMessage& message) {
     if constexpr (!InfersOutput<L>) {
-        message << "is no layer: it lacks `static constexpr ShapeResult output(const Shape&)`";
+        message << "is not a layer: it lacks `static constexpr ShapeResult output(const Shape&)`";
     } else {
         describe_missing_members<L>(message);
     }
@@ -92,7 +92,7 @@ constexpr void add_layer(Walk<layer_count>& walk, std::string_view name) {
         describe_missing<L>(walk.diagnostic << " ");
         return;
     }
-    const char* const wrong_kind = wrong_input != nullptr ? nullptr : kind_mistake(layer);
+    const char* const wrong_kind = wrong_input != nullptr ? nullptr : kind_conflict(layer);
     if (wrong_input != nullptr || wrong_kind != nullptr) {
         describe(walk.diagnostic, walk.count + 1, layer);
         if (wrong_input != nullptr) {

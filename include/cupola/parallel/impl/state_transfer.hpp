@@ -142,8 +142,8 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
     if (!state.tensors.empty()) require_tensors_of(set_.network().layers, state.tensors);
     require_elements("buffer arena", state.buffers.size(), set_.network().buffer_elements);
     const std::size_t kept = static_cast<std::size_t>(set_.different_copies()), given = state.other_replicas.size() + 1;
-    require(kept == given, "the parameters of ", kept, kept == 1 ? " replica are" : " replicas are",
-            " kept by this training, and the state has those of ", given);
+    require(kept == given, "this training keeps the parameters of ", kept, kept == 1 ? " replica" : " replicas",
+            ", and the state has those of ", given);
     require_fitting_replica(state, 0);
     int replica = 0;
     for (const ReplicaState& other : state.other_replicas) require_fitting_replica(other, ++replica);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mistake in the network of a program with everything: data, a run in a folder, an evaluation, a prediction.
+// An error in the network of a program with everything: data, a run in a folder, an evaluation, a prediction.
 //
-// expect: layer 3 (Linear<10>) takes one extent, features: put Flatten before it; its input is 24 x 24 x 64 from layer 2 (ReLU)
+// expect: layer 3 (Linear<10>) expects one extent, the features: put Flatten before it; its input is 24 x 24 x 64 from layer 2 (ReLU)
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -11,7 +11,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, Linear<10>> {};
 #else
 struct Net : Sequential<Input<24, 24, 3>, Named<"conv1", Conv2d<64, 5>>, ReLU, Flatten, Linear<10>> {};
@@ -25,7 +25,7 @@ int run(std::span<const float> samples, std::span<const std::int32_t> labels, st
     TrainingRun kept({.folder = "run1", .resume = Resume::if_there, .max_steps = 100});
     DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 8, .seed = 1});
     std::fputs(summary<Net>(8).c_str(), stdout);
-    kept.say_header(training);
+    kept.print_header(training);
     if (const int stopped = kept.train(training, batches, test)) return stopped;
     fit(training, batches, {.steps = 10}, LogEvery{5});
     (void)evaluate(training, test);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: mistakes.sh CASE.cpp... -- COMPILER FLAGS... . check.sh for all cases at once, for g++: their mistakes in one unit, each in a
+# Usage: errors.sh CASE.cpp... -- COMPILER FLAGS... . check.sh for all cases at once, for g++: their errors in one unit, each in a
 # namespace of its own, and of the compiler's messages each case is given those that name its file. Most of a case's own time is
 # that of the headers, so this takes a tenth of the time that the cases take one by one. Two cases that ask for the same message would
 # get it once, and the second would fail here: give them different names or numbers.
@@ -22,18 +22,18 @@ trap 'rm -rf "$folder"' EXIT
     sed -n '/^#include </p' "${cases[@]}" | sort -u
     for case_file in "${cases[@]}"; do
         name=${case_file##*/}
-        printf 'namespace mistake_%s {\n#include "%s"\n}\n' "${name%.cpp}" "$case_file"
+        printf 'namespace error_%s {\n#include "%s"\n}\n' "${name%.cpp}" "$case_file"
     done
 } >"$folder/unit.cpp"
 mkdir "$folder/output"
-if "$@" -std=c++20 -fsyntax-only -DMISTAKE "$folder/unit.cpp" >"$folder/all" 2>&1; then echo "the mistakes compile"; exit 1; fi
+if "$@" -std=c++20 -fsyntax-only -DWITH_ERROR "$folder/unit.cpp" >"$folder/all" 2>&1; then echo "the errors compile"; exit 1; fi
 
 # A message begins with the lines that say where, which g++ writes before an error and before a note.
 printf '%s\n' "${cases[@]}" | awk -v folder="$folder" '
     function give() {
         for (i = 1; i <= count && message != ""; i++) {
             if (index(message, paths[i] ":") == 0) continue
-            gsub(/mistake_[a-z0-9_]+::/, "", message)
+            gsub(/error_[a-z0-9_]+::/, "", message)
             printf "%s", message >(folder "/output/" names[i])
             message = ""
         }
@@ -53,7 +53,7 @@ fi
 for case_file in "${cases[@]}"; do
     name=${case_file##*/}
     if [ ! -f "$folder/output/$name" ]; then
-        result="the mistake compiles"
+        result="the case compiles with its error"
     elif result=$(meets_expectations "$case_file" "$1" "$(<"$folder/output/$name")"); then
         echo "${name%.cpp}: $result"
         continue
