@@ -55,8 +55,8 @@ public:
     void write(std::string_view type, std::span<const std::byte> bytes) {
         const std::size_t offset = values_.size();
         const std::size_t end = offset + aligned_size(bytes.size());
-        require(end <= capacity_, "the constants of the optimiser's step need more than the ", capacity_,
-                " bytes that there are: number ", place_, " ends at byte ", end);
+        require(end <= capacity_, "the constants of the optimiser's step need more than their ", capacity_,
+                " bytes of memory: constant ", place_, " ends at byte ", end);
         if (!fixed_) sequence_.push_back({type, offset});
         require_kind(type);
         ++place_;
@@ -87,7 +87,7 @@ private:
         std::size_t offset = 0;
     };
     static constexpr std::string_view captured_once =
-        "a step on Cuda is captured once, and the next are to launch the same";
+        "a step on Cuda is captured once and then repeated, so its constants must stay the same in number and type";
     [[nodiscard]] static constexpr std::size_t aligned_size(std::size_t bytes) {
         return (bytes + each_aligned - 1) / each_aligned * each_aligned;
     }

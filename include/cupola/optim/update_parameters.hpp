@@ -27,9 +27,10 @@ template <class F, class Device>
 /// A function of its own, so that the error for a type is reported once.
 template <class F>
 consteval bool is_update_formula() {
-    static_assert(UpdateFormula<F>,
-                  "a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... "
-                  "state) const`: see <cupola/ops/element_update.hpp>");
+    static_assert(
+        UpdateFormula<F>,
+        "a formula must be a function object of plain numbers with `void operator()(float& w, float g, float&... "
+        "state) const`: see <cupola/ops/element_update.hpp>");
     return UpdateFormula<F>;
 }
 

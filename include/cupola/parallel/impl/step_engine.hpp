@@ -256,7 +256,7 @@ bool StepEngine<D, T, A>::healthy() const {
 
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::not_repeated() const {
-    if (!options_.repeats_update) return "the update: the optimiser does not say that it may be captured";
+    if (!options_.repeats_update) return "the update: the optimiser does not declare that it can be captured";
     std::string why;
     const auto look = [&](const auto& recording, const char* of) {
         if (const std::string refused = recording.refused(); why.empty() && !refused.empty()) why = of + refused;
