@@ -22,6 +22,7 @@
 #include <cupola/net/sequential.hpp>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/batch_norm.hpp>
+#include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/dropout.hpp>
 #include <cupola/ops/host/convolution_algorithm.hpp>

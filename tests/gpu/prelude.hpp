@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <numeric>
@@ -34,6 +35,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/layers/conv2d.hpp>
 #include <cupola/layers/dropout.hpp>
+#include <cupola/layers/flatten.hpp>
 #include <cupola/layers/global_avg_pool2d.hpp>
 #include <cupola/layers/leaky_relu.hpp>
 #include <cupola/layers/linear.hpp>
@@ -45,7 +47,11 @@
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
 #include <cupola/net/check_gradients.hpp>
+#include <cupola/net/named_values.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/sequential.hpp>
 #include <cupola/ops/activation.hpp>
+#include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/convert.hpp>
 #include <cupola/ops/elementwise.hpp>
 #include <cupola/ops/lrn_then_pool.hpp>

@@ -5,11 +5,11 @@
 # a test has a name that cupola does not have: nvcc finds it ambiguous otherwise.
 
 set(typed_tests "")
-foreach(name IN ITEMS activation batch_norm convert convolution dropout elementwise golden linear local_response_norm math pointwise pool_then_lrn pooling
+foreach(name IN ITEMS activation batch_norm concatenation convert convolution dropout elementwise golden linear local_response_norm math pointwise pool_then_lrn pooling
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
 foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
-list(APPEND typed_tests optim/adagrad_test.cpp optim/adamax_test.cpp optim/large_gradients_test.cpp)
+list(APPEND typed_tests net/named_values_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/large_gradients_test.cpp)

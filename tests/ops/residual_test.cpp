@@ -37,13 +37,14 @@ template <class Op, class T>
 struct Made {
     HostContext context{0, {.threads = 2}};
     Op op;
-    explicit Made(Activation activation = Activation::none, bool relu_mask_applied_by_next = false)
+    explicit Made(Activation activation = Activation::none, bool relu_mask_applied_by_next = false, bool adds = false)
         : op(BuildContext<Host, T>{.context = context,
                                    .batch = batch,
                                    .input = shape,
                                    .output = shape,
                                    .activation = activation,
-                                   .relu_mask_applied_by_next = relu_mask_applied_by_next}) {}
+                                   .relu_mask_applied_by_next = relu_mask_applied_by_next,
+                                   .adds_second_gradient = adds}) {}
 };
 
 }  // namespace
@@ -104,6 +105,35 @@ TEST_CASE_TEMPLATE(
                 CHECK((wanted == 0 || wanted == 1 || wanted == 3 ? equal(first, expected) : untouched(first)));
                 CHECK((wanted == 0 || wanted == 2 ? equal(second, expected) : untouched(second)));
                 if (wanted == 3 || wanted == 5) CHECK(equal(gradient, expected));
+            }
+        }
+    }
+}
+
+TEST_CASE_TEMPLATE("a sum adds its second gradient to what is there, and writes its first", T, float, BFloat16) {
+    const std::uint64_t seed = reference::fresh_seed();
+    CAPTURE(seed);
+    const std::vector<T> dy = normal<T>(seed), before = normal<T>(seed + 1);
+    std::vector<T> y = normal<T>(seed + 2);
+    for (T& value : y) value = T(std::max<float>(value, 0.0F));
+    for (const bool relu : {false, true}) {
+        for (const bool relu_mask_applied_by_next : {false, true}) {
+            for (const bool first_wanted : {false, true}) {
+                Made<ops::Add<Host, T>, T> add(relu ? Activation::relu : Activation::none, relu_mask_applied_by_next,
+                                               true);
+                std::vector<T> gradient = dy, first = nothing<T>, second = before;
+                BackwardArgs<Host, T> args{{.context = add.context}};
+                args.output = y.data(), args.output_gradient = gradient.data();
+                if (first_wanted) args.input_gradient = first.data();
+                args.second_input_gradient = second.data();
+                add.op.backward(args);
+                for (std::size_t i = 0; i < dy.size(); ++i) {
+                    const bool passes = !relu || relu_mask_applied_by_next || static_cast<float>(y[i]) > 0;
+                    const float gradient_here = passes ? static_cast<float>(dy[i]) : 0.0F;
+                    const float sum = static_cast<T>(static_cast<float>(before[i]) + gradient_here);
+                    REQUIRE(static_cast<float>(second[i]) == sum);
+                    if (first_wanted) REQUIRE(static_cast<float>(first[i]) == gradient_here);
+                }
             }
         }
     }

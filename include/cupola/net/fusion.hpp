@@ -38,6 +38,14 @@ constexpr void apply_patterns(std::span<const LayerInfo> layers, NodeInfo& node,
     }
 }
 
+/// Enters `reader` as the last reader aside of a Fork's value; the previous one then adds its gradient.
+constexpr void read_aside(std::span<NodeInfo> nodes, std::size_t value, std::size_t reader, bool sum) {
+    NodeInfo& fork = nodes[value - 1];
+    if (fork.second_reader != no_value) nodes[fork.second_reader].adds_gradient = true;
+    fork.second_reader = reader;
+    fork.second_reader_adds = sum;
+}
+
 /// Moves the mask of a ReLU to the next node, where that node can apply it.
 constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<NodeInfo> nodes) {
     for (std::size_t k = 0; k + 1 < nodes.size(); ++k) {
@@ -71,14 +79,13 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .has_parameters = layer.parameters.count > 0,
                 .can_apply_relu_mask = layer.traits.can_apply_relu_mask,
                 .reads = value_of_layer[layer.reads],
-                .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads]};
-        // The second reader of a Fork is the one that is not the node after it.
-        if (node.reads > 0 && node.reads != count - 1 && layers[nodes[node.reads - 1].layer].kind == LayerKind::fork) {
-            nodes[node.reads - 1].second_reader = count - 1;
-        }
-        if (layer.also_reads != no_value && layers[layer.also_reads - 1].kind == LayerKind::fork) {
-            nodes[node.also_reads - 1].second_reader = count - 1;
-            nodes[node.also_reads - 1].second_reader_adds = true;
+                .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads],
+                .reads_aside = layer.reads_aside,
+                .also_reads_aside = layer.also_reads_aside,
+                .only_read_aside = layer.only_read_aside};
+        if (layer.reads_aside) impl::read_aside(nodes, node.reads, count - 1, false);
+        if (layer.also_reads_aside) {
+            impl::read_aside(nodes, node.also_reads, count - 1, layer.kind == LayerKind::sum);
         }
         if (fusion) impl::apply_patterns(layers, node, training);
         value_of_layer[i + node.layers] = count;

@@ -108,24 +108,26 @@ namespace impl {
 }
 
 /// The number of lifetimes in a plan of this many nodes: those of the values, of their gradients, and of the gradients
-/// that the second readers of Forks write.
+/// that the readers aside of Forks share.
 [[nodiscard]] constexpr std::size_t lifetimes_of(std::size_t nodes) { return 3 * nodes + 2; }
 
-/// The lifetime of the gradient that a Fork's second reader writes. If that reader adds a shortcut to a block, the
-/// gradients of its output and of its second input are equal and share memory.
+/// The lifetime of the gradient that a Fork's readers aside share; of the Fork's own one if it has no other reader. If
+/// the last of them is a sum, the gradients of its output and of its second input are equal and share memory.
 [[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
-/// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader.
+/// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader. A view that
+/// adds its gradient has one of its own.
 [[nodiscard]] constexpr std::size_t gradient_entry(std::span<const NodeInfo> nodes, std::size_t v) {
-    while (v > 0 && nodes[v - 1].view) {
-        const std::size_t node = v - 1;
-        v = nodes[node].reads;
-        if (v > 0 && nodes[v - 1].second_reader == node) return second_gradient_entry(nodes, v - 1);
+    while (v > 0 && nodes[v - 1].view && !nodes[v - 1].adds_gradient) {
+        const NodeInfo& node = nodes[v - 1];
+        v = node.reads;
+        if (node.reads_aside) return second_gradient_entry(nodes, v - 1);
     }
     return nodes.size() + 1 + v;
 }
 
 constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork) {
+    if (nodes[fork].only_read_aside) return gradient_entry(nodes, fork + 1);
     if (nodes[fork].second_reader_adds) return gradient_entry(nodes, nodes[fork].second_reader + 1);
     return 2 * nodes.size() + 2 + fork;
 }
@@ -133,10 +135,8 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 /// The lifetime of the gradient that node `i` writes for its first or its second input.
 [[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const NodeInfo> nodes, std::size_t i, bool second) {
     const std::size_t v = second ? nodes[i].also_reads : nodes[i].reads;
-    if (v > 0 && nodes[v - 1].second_reader == i && nodes[v - 1].second_reader_adds == second) {
-        return second_gradient_entry(nodes, v - 1);
-    }
-    return gradient_entry(nodes, v);
+    const bool aside = second ? nodes[i].also_reads_aside : nodes[i].reads_aside;
+    return aside ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
 /// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is requested.
@@ -147,8 +147,8 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return lowest;
 }
 
-/// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the second readers of
-/// Forks. Value 0 is the batch, which is not in the arena; its gradient is in the arena where `input_gradient` is set.
+/// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the readers aside of Forks
+/// (entry 2 S + 2 + node). Value 0 is the batch, which is not in the arena; its gradient is in the arena where `input_gradient` is set.
 /// Views share the entry of the tensor that they refer to. `lifetimes` has lifetimes_of(S) entries; an activation has
 /// `element_bytes` bytes. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const NodeInfo> nodes, std::int64_t batch, bool training,
@@ -188,7 +188,7 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         const NodeInfo& node = nodes[i];
         const std::size_t time = backward_time(i);
         use(gradient_entry(nodes, i + 1), i + 1, time);
-        if (node.second_reader != no_value) use(second_gradient_entry(nodes, i), i + 1, time);
+        if (node.adds_two_gradients()) use(second_gradient_entry(nodes, i), i + 1, time);
         if (wanted(node.reads)) use(input_gradient_entry(nodes, i, false), node.reads, time);
         if (node.also_reads != no_value && wanted(node.also_reads)) {
             use(input_gradient_entry(nodes, i, true), node.also_reads, time);

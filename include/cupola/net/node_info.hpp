@@ -31,10 +31,18 @@ struct NodeInfo {
     bool can_apply_relu_mask = false, relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
     /// The values that it reads.
     std::size_t reads = 0, also_reads = no_value;
-    /// For a Fork, which is a view with two readers: the node that is the second reader, and whether that node reads it
-    /// as its second input.
+    /// As in LayerInfo. The readers aside of a Fork share one gradient: the last of them writes it, and the others add
+    /// to what is there (`adds_gradient`).
+    bool reads_aside = false, also_reads_aside = false, only_read_aside = false, adds_gradient = false;
+    /// For a Fork, which is a view: the last node that reads it aside, and whether that node is a sum of which it is the
+    /// second input.
     std::size_t second_reader = no_value;
     bool second_reader_adds = false;
+
+    /// Whether it is a Fork that adds two gradients in backward: that of its readers aside to that of the next reader.
+    [[nodiscard]] constexpr bool adds_two_gradients() const { return second_reader != no_value && !only_read_aside; }
+    /// Whether backward runs it: a view passes its gradient on without work, unless it adds.
+    [[nodiscard]] constexpr bool runs_backward() const { return !view || adds_two_gradients() || adds_gradient; }
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

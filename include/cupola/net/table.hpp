@@ -42,8 +42,11 @@ struct LayerInfo {
     std::int64_t multiply_adds = 0;
     /// The values that it reads: 0 is the network's input, i + 1 the output of layer i.
     std::size_t reads = 0, also_reads = no_value;
+    /// Whether it reads the first or the second of them from a Fork as a reader aside: one beside the layer that
+    /// follows the Fork. And, for a Fork, whether it has readers aside alone.
+    bool reads_aside = false, also_reads_aside = false, only_read_aside = false;
 
-    /// Whether its output and its input are the same memory; a Fork is a view with two readers.
+    /// Whether its output and its input are the same memory; a Fork is a view with several readers.
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
 };
 

@@ -56,6 +56,8 @@ struct BuildContext {
     /// Whether its outputs may differ in rounding from those in training: false in a plan that shows what training
     /// computed.
     bool inference = false;
+    /// Whether backward adds to the gradient of its second input, because a later reader of that value has written it.
+    bool adds_second_gradient = false;
 };
 
 /// The arguments of an operation's `prepare` and `forward`. `T` is the element type of activations; parameters and
@@ -92,7 +94,8 @@ struct BackwardArgs : ForwardArgs<Device, T> {
     T* output_gradient = nullptr;
     /// The gradient that the second reader of `output` wrote, where two operations read it.
     const T* second_output_gradient = nullptr;
-    /// Written, not added to. Null where it is not needed.
+    /// Written, not added to; the second is added to where BuildContext::adds_second_gradient is set. Null where not
+    /// needed.
     T* input_gradient = nullptr;
     T* second_input_gradient = nullptr;
     /// Written, or added to where `accumulate` is set.

@@ -3,9 +3,10 @@
 // The two ends of a residual block.
 //
 //   Add    y = a + b, with an optional fused ReLU; backward masks once and passes the gradient to both inputs. Backward
-//          reads the output where there is a ReLU. The second gradient may share the memory of the output's.
+//          reads the output where there is a ReLU. The second gradient may share the memory of the output's, unless it
+//          is added to.
 //   Fork   its output is its input, and has two readers: backward adds both gradients. The sum may lie in the memory
-//          of the first.
+//          of either.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,12 @@ namespace impl {
 
 struct SumFormula {
     CUPOLA_HOST_DEVICE void operator()(float& sum, float a, float b) const { sum = a + b; }
+};
+/// Adds the gradient of a ReLU's input, given the output.
+struct AddMaskedElement {
+    CUPOLA_HOST_DEVICE void operator()(float& sum, float y, float dy) const {
+        sum += ReluFormula{}.gradient_from_output(y, dy);
+    }
 };
 struct ReluOfSumFormula {
     CUPOLA_HOST_DEVICE void operator()(float& y, float a, float b) const { y = ReluFormula{}(a + b); }
@@ -38,7 +45,8 @@ public:
     explicit Add(const BuildContext<Device, T>& build)
         : count_(build.batch * build.output.size()),
           relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next) {}
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          adds_(build.adds_second_gradient) {}
 
     void forward(const ForwardArgs<Device, T>& args) const {
         if (relu_) {
@@ -52,6 +60,14 @@ public:
     void backward(const BackwardArgs<Device, T>& args) const {
         const T *y = args.output, *dy = args.output_gradient;
         T *a = args.input_gradient, *b = args.second_input_gradient;
+        if (adds_ && b != nullptr) {
+            if (mask_) {
+                for_each_element(args.context, count_, impl::AddMaskedElement{}, b, y, dy);
+            } else {
+                for_each_element(args.context, count_, impl::AddElement{}, b, dy);
+            }
+            b = nullptr;
+        }
         if (a == nullptr) std::swap(a, b);
         if (!mask_ && a == dy) a = std::exchange(b, nullptr);  // one of them is already there
         if (!mask_ && b == dy) b = nullptr;
@@ -72,7 +88,7 @@ public:
 
 private:
     std::int64_t count_;
-    bool relu_, mask_;
+    bool relu_, mask_, adds_;
 };
 
 /// Made as `Fork(build)`.

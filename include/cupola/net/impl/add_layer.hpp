@@ -13,6 +13,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/layers/layer.hpp>
+#include <cupola/net/impl/inner_name.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/table.hpp>
 
@@ -31,6 +32,18 @@ struct Walk {
     Shape shape{};
     int inputs = 0;
     CompileTimeMessage diagnostic{};
+    /// The values that have names (net/named_values.hpp).
+    struct KeptValue {
+        std::uint64_t hash = 0;
+        std::size_t value = 0;
+        bool read = false;
+    };
+    std::array<KeptValue, layer_count> kept{};
+    std::size_t kept_count = 0;
+    /// Whether a value is read that has not been found, its names, and whether it is kept further down.
+    bool missing = false;
+    ValueName unknown{}, unknown_outside{};
+    bool kept_below = false;
 };
 
 constexpr void describe(CompileTimeMessage& message, std::size_t place, const LayerInfo& layer) {

@@ -14,6 +14,7 @@
 #include <cupola/net/impl/fused_node.hpp>
 #include <cupola/net/impl/walk.hpp>
 #include <cupola/net/modules.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/ops/plan_node.hpp>
@@ -43,6 +44,8 @@ constexpr void for_each_layer(Visitor& visitor) {
             [[maybe_unused]] const int visited[] = {
                 0, (visitor.template layer<OffloadedLayerOf<typename Module::OffloadDevice, Layers>>(), 0)...};
         }(OffloadedModules<Module>{});
+    } else if constexpr (UsesNamedValue<Module>) {
+        visitor.template layer<typename Module::NamedValueLayer>();
     } else if constexpr (!is_input<Module>) {
         visitor.template layer<typename Unnamed<Module>::Type>();
     }

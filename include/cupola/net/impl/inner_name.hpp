@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include <cupola/core/abi.hpp>
@@ -13,6 +14,20 @@
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// FNV-1a: names are compared only where their hashes are equal, because compilers limit the number of steps.
+[[nodiscard]] constexpr std::uint64_t name_hash(std::string_view name) {
+    std::uint64_t hash = 14695981039346656037ULL;
+    for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    return hash;
+}
+
+/// The name of a value.
+struct ValueName {
+    std::string_view text;
+    std::uint64_t hash = 0;
+    bool operator==(const ValueName&) const = default;
+};
 
 /// The prefix of the names inside a named residual block.
 struct NoPrefix {

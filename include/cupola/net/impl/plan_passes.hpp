@@ -145,7 +145,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .folded_norm = infos_[i].folded_norm != no_layer,
                                             .training = backward,
                                             .input_gradient = backward && needs_gradient(infos_[i].reads),
-                                            .inference = !options.training && !options.inspect};
+                                            .inference = !options.training && !options.inspect,
+                                            .adds_second_gradient = infos_[i].adds_gradient};
         nodes_.push_back(make_one(infos_[i], build));
         if (options.synchronized && nodes_.back()->statistics_size() > 0) all_reduces_.push_back(i);
         const MemoryNeeds needs = nodes_.back()->needs();
@@ -180,7 +181,7 @@ template <class Device, class T>
 void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready) {
     std::size_t bucket = 0;
     for (std::size_t i = end; i-- > begin;) {
-        if (!infos_[i].view || infos_[i].second_reader != no_value) {
+        if (infos_[i].runs_backward()) {
             const Stopwatch watch(times_, Direction::backward, i);
             nodes_[i]->backward(args_of(i, call));
         }
@@ -248,7 +249,9 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
     if (info.also_reads != no_value && needs_gradient(info.also_reads)) {
         args.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
     }
-    if (info.second_reader != no_value) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
+    if (info.adds_two_gradients()) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
+    // A view that adds: its output's gradient and what later readers wrote to its input's.
+    if (info.view && info.adds_gradient) args.second_output_gradient = args.input_gradient;
 }
 
 template <class Device, class T>

@@ -16,7 +16,9 @@
 #include <cupola/core/type_name.hpp>
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
+#include <cupola/net/impl/kept_values.hpp>
 #include <cupola/net/modules.hpp>
+#include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/table.hpp>
 
@@ -66,8 +68,10 @@ constexpr void visit_residual(Walk<layer_count>& walk) {
     walk.value = forked;
     walk.shape = input;
     if constexpr (!identity) {
+        const std::size_t first = walk.count;
         visit_all<Inside>(walk, ShortcutModules{});
         if (!walk.diagnostic.empty()) return;
+        if (walk.count > first) walk.layers[first].reads_aside = true;
     }
     const std::size_t shortcut = walk.value;
     if (block == forked || (!std::same_as<Shortcut, Identity> && shortcut == forked)) {
@@ -87,12 +91,34 @@ constexpr void visit_residual(Walk<layer_count>& walk) {
     walk.value = block;
     add_layer<Add>(walk, name);
     walk.layers[walk.count - 1].also_reads = shortcut;
+    walk.layers[walk.count - 1].also_reads_aside = identity;
+}
+
+template <class Prefix, class Kept>
+inline constexpr ValueName value_name{name_of<Prefix, Kept>(), name_hash(name_of<Prefix, Kept>())};
+
+template <class Prefix, class Module, std::size_t layer_count>
+constexpr void visit_named_value(Walk<layer_count>& walk) {
+    using Use = typename Unnamed<Module>::Type;
+    constexpr std::string_view type{Use::module_type.data(), Use::module_type.size()};
+    if constexpr (!KeepsValue<Use>) {
+        if (!walk.diagnostic.empty()) return;
+        read_value<typename Use::NamedValueLayer>(walk, value_name<Prefix, typename Use::Kept>,
+                                                  value_name<NoPrefix, typename Use::Kept>, name_of<Prefix, Module>(),
+                                                  type);
+    } else if constexpr (!std::same_as<Use, Module>) {
+        if (walk.diagnostic.empty()) walk.diagnostic << type << " is a name: Named gives it no other one";
+    } else {
+        keep_value(walk, value_name<Prefix, Use>, type);
+    }
 }
 
 template <class Prefix, class Device, class Module, std::size_t layer_count>
 constexpr void visit_offloaded(Walk<layer_count>& walk) {
     if (!walk.diagnostic.empty()) return;
-    if constexpr (IsResidual<Module> || IsOffloaded<Module>) {
+    if constexpr (UsesNamedValue<Module>) {
+        walk.diagnostic << "OnDevice takes single layers: put Keep and the modules that read a named value outside it";
+    } else if constexpr (IsResidual<Module> || IsOffloaded<Module>) {
         walk.diagnostic << "OnDevice takes a single layer: put it inside the Residual, not around it";
     } else {
         add_layer<OffloadedLayerOf<Device, Module>>(walk, name_of<Prefix, Module>());
@@ -111,6 +137,8 @@ constexpr void visit(Walk<layer_count>& walk) {
             walk.shape = Module::shape;
             if (walk.shape.rank == 0 || walk.shape.size() < 1) walk.diagnostic << "the Input has a size of zero";
         }
+    } else if constexpr (UsesNamedValue<Module>) {
+        visit_named_value<Prefix, Module>(walk);
     } else {
         if (walk.count == layer_count || !walk.diagnostic.empty()) return;
         if constexpr (IsResidual<Module>) {
@@ -130,22 +158,19 @@ constexpr void visit(Walk<layer_count>& walk) {
     }
 }
 
-/// Names are compared only where two hashes are equal: sorting the hashes takes n log n integer comparisons, and
-/// compilers limit the number of steps.
+/// The hashes are sorted: n log n comparisons of integers.
 template <std::size_t layer_count>
 constexpr void check_names(Walk<layer_count>& walk) {
     std::array<std::uint64_t, layer_count> hashes{};
     std::size_t named = 0;
     for (const LayerInfo& layer : walk.layers) {
         if (layer.name.empty()) continue;
-        std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-        for (const char c : layer.name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
         if (has_space(layer.name)) {
             walk.diagnostic << "the name " << layer.name
                             << " contains a space, but lists of losses separate their names by spaces";
             return;
         }
-        hashes[named++] = hash;
+        hashes[named++] = name_hash(layer.name);
     }
     std::sort(hashes.begin(), hashes.begin() + named);
     if (std::adjacent_find(hashes.begin(), hashes.begin() + named) == hashes.begin() + named) return;
@@ -207,8 +232,9 @@ template <class... Modules>
         walk.diagnostic << "the Input must be the first module of a Sequential";
     } else if (walk.diagnostic.empty() && layer_count == 0) {
         walk.diagnostic << "a Sequential must have at least one layer after its Input";
-    } else if (walk.diagnostic.empty()) {
-        check_names(walk);
+    } else {
+        check_kept_values(walk);
+        if (walk.diagnostic.empty()) check_names(walk);
     }
     return walk;
 }

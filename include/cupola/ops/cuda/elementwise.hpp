@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// for_each_element on `Cuda`: one kernel, in which each thread processes 16 bytes at a time of the array with the
-// smallest elements.
+// for_each_element and for_each_in_rows on `Cuda`: one kernel, in which each thread processes 16 bytes at a time of the
+// array with the smallest elements.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,9 @@
 #include <type_traits>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/divisor.hpp>
 #include <cupola/ops/cuda/impl/formula_elements.hpp>
+#include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/launch_packs.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/elementwise.hpp>
@@ -22,6 +24,46 @@ template <class Formula, class... E>
 void for_each_element(const CudaContext& context, std::int64_t count, const Formula& formula, E*... arrays) {
     impl::launch_packs<16 / std::min({sizeof(E)...})>(context, count, impl::aligned_for_packs(arrays...),
                                                       impl::ElementsAt<Formula, E...>{formula, {{arrays}...}});
+}
+
+namespace impl {
+
+/// The formula for n elements of a row of each matrix.
+template <int n, class Formula, class To, class From>
+struct InRows {
+    Divisor packs_per_row;
+    Formula formula;
+    Rows<To> to;
+    Rows<From> from;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const Divisor::Parts at = packs_per_row.divide(i);
+        const ElementsAt<Formula, To, From> row{formula, {{to.row(at.quotient)}, {from.row(at.quotient)}}};
+        row.template at<n>(at.remainder * n);
+    }
+};
+
+template <int n, class Formula, class To, class From>
+void launch_in_rows(const CudaContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
+                    Rows<To> to, Rows<From> from) {
+    const std::int64_t packs = width / n;
+    launch(context, rows * packs, InRows<n, Formula, To, From>{Divisor(packs), formula, to, from});
+}
+
+}  // namespace impl
+
+/// See ops/elementwise.hpp.
+template <class Formula, class To, class From>
+    requires(impl::CudaElement<To> && impl::CudaElement<std::remove_const_t<From>>)
+void for_each_in_rows(const CudaContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
+                      Rows<To> to, Rows<From> from) {
+    if (width == 0) return;
+    constexpr int n = 16 / std::min(sizeof(To), sizeof(From));
+    if (impl::aligned_for_packs(to.first, from.first) && width % n == 0 && to.stride % n == 0 && from.stride % n == 0) {
+        impl::launch_in_rows<n>(context, rows, width, formula, to, from);
+    } else {
+        impl::launch_in_rows<1>(context, rows, width, formula, to, from);
+    }
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// for_each_element on `Host`: blocks of elements are distributed to the device's threads in a static partition, and
-// each block is computed by one vectorised loop.
+// for_each_element and for_each_in_rows on `Host`: blocks of elements are distributed to the device's threads in a
+// static partition, and each block, or each row, is computed by one vectorised loop.
 #pragma once
 
 #include <algorithm>
@@ -65,6 +65,20 @@ template <class Formula, class... E>
 void for_each_element(const HostContext& context, std::int64_t count, const Formula& formula, E*... arrays) {
     for_each_block(context, count, [=](std::int64_t begin, std::int64_t end) {
         impl::compute_elements(begin, end, formula, arrays...);
+    });
+}
+
+/// See ops/elementwise.hpp.
+template <class Formula, class To, class From>
+    requires(impl::HostElement<To> && impl::HostElement<std::remove_const_t<From>>)
+void for_each_in_rows(const HostContext& context, std::int64_t rows, std::int64_t width, const Formula& formula,
+                      Rows<To> to, Rows<From> from) {
+    if (width == 0) return;
+    const std::int64_t at_once = std::max<std::int64_t>(1, block_size / width);
+    parallel_for(context, (rows + at_once - 1) / at_once, [=](std::int64_t block) {
+        const std::int64_t end = std::min(rows, (block + 1) * at_once);
+        for (std::int64_t i = block * at_once; i < end; ++i)
+            impl::compute_elements(0, width, formula, to.row(i), from.row(i));
     });
 }
 

@@ -137,8 +137,8 @@ private:
                 parameters += sizeof(float) * static_cast<double>(layer.parameters.list[p].shape.size());
             }
         }
-        const double inputs = activations(node.input) * (node.also_reads == no_value ? 1 : 2),
-                     output = activations(node.output);
+        const double second = node.also_reads == no_value ? 0 : activations(nodes_[node.also_reads - 1].output),
+                     inputs = activations(node.input) + second, output = activations(node.output);
         if (direction == Direction::forward) {
             part.operations = 2 * multiply_adds * samples;
             part.bytes = inputs + output + calls * parameters;
@@ -146,7 +146,7 @@ private:
         }
         const bool wanted = node.reads > lowest_node(nodes_, false), read = !node.view;
         part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
-        part.bytes = output * (node.second_reader == no_value ? 1 : 2) + calls * parameters;  // gradients: in, out
+        part.bytes = output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;
         if (read && node.backward_reads_input) part.bytes += activations(node.input);
         if (read && node.backward_reads_output) part.bytes += output;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adds the modules of net/named_values.hpp to a network's table, and finds the errors in their use.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/net/impl/add_layer.hpp>
+#include <cupola/net/impl/inner_name.hpp>
+#include <cupola/net/named_values.hpp>
+#include <cupola/net/residual.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The place of a named value in `walk.kept`, or `kept_count`. The last values are the first to be compared.
+template <std::size_t layer_count>
+[[nodiscard]] constexpr std::size_t find_kept(const Walk<layer_count>& walk, const ValueName& name) {
+    for (std::size_t k = walk.kept_count; k-- > 0;) {
+        const auto& kept = walk.kept[k];
+        if (kept.hash == name.hash && walk.layers[kept.value - 1].name == name.text) return k;
+    }
+    return walk.kept_count;
+}
+
+/// Adds a Keep.
+template <std::size_t layer_count>
+constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::string_view type) {
+    if (!walk.diagnostic.empty()) {
+        walk.kept_below = walk.kept_below || name == walk.unknown || name == walk.unknown_outside;
+        return;
+    }
+    if (name.text.empty()) {
+        walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1) << " (" << type << ") has no name";
+        return;
+    }
+    const std::size_t same = find_kept(walk, name);
+    if (same != walk.kept_count) {
+        walk.diagnostic << "layers " << static_cast<std::int64_t>(walk.kept[same].value) << " and "
+                        << static_cast<std::int64_t>(walk.count + 1) << " (" << type << ") both keep a value named "
+                        << name.text;
+        return;
+    }
+    add_layer<Fork>(walk, name.text);
+    walk.layers[walk.count - 1].type = walk.layers[walk.count - 1].description = type;
+    walk.kept[walk.kept_count++] = {.hash = name.hash, .value = walk.count};
+}
+
+/// The error in a sum or a concatenation whose inputs do not fit.
+template <std::size_t layer_count>
+constexpr void describe_other_extents(Walk<layer_count>& walk, std::size_t value, const char* wrong) {
+    walk.diagnostic << " " << wrong << ": its input is " << walk.shape << " from ";
+    describe_source(walk.diagnostic, walk.layers, walk.value);
+    walk.diagnostic << ", and " << walk.layers[value - 1].name << " is " << walk.layers[value - 1].output << " from ";
+    describe_source(walk.diagnostic, walk.layers, value);
+}
+
+/// Adds layer `L`, which reads a value by its name: `name`, or else `outside`.
+template <class L, std::size_t layer_count>
+constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const ValueName& outside,
+                          std::string_view layer_name, std::string_view type) {
+    std::size_t k = find_kept(walk, name);
+    if (k == walk.kept_count && outside.hash != name.hash) k = find_kept(walk, outside);
+    const auto begin_diagnostic = [&] {
+        walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1) << " (";
+        if (!layer_name.empty()) walk.diagnostic << layer_name << ", ";
+        walk.diagnostic << type << ")";
+    };
+    if (k == walk.kept_count) {
+        begin_diagnostic();
+        walk.missing = true;
+        walk.unknown = name;
+        walk.unknown_outside = outside;
+        return;
+    }
+    walk.kept[k].read = true;
+    const std::size_t value = walk.kept[k].value;
+    const Shape named = walk.layers[value - 1].output;
+    if constexpr (std::same_as<L, Reread>) {
+        if (walk.value == 0 || walk.layers[walk.value - 1].kind != LayerKind::fork ||
+            walk.layers[walk.value - 1].name.empty()) {
+            begin_diagnostic();
+            walk.diagnostic << " goes on with another value, and nothing reads the output of ";
+            describe_source(walk.diagnostic, walk.layers, walk.value);
+            walk.diagnostic << ": keep that with a Keep before it";
+            return;
+        }
+        walk.layers[walk.value - 1].only_read_aside = true;
+        walk.value = value;
+        walk.shape = named;
+        add_layer<L>(walk, layer_name);
+        walk.layers[walk.count - 1].reads_aside = true;
+    } else {
+        const bool same_rank = named.rank == walk.shape.rank;
+        bool fits = same_rank;
+        constexpr std::size_t free = std::same_as<L, Concatenation> ? 1 : 0;
+        for (std::size_t i = 0; fits && i + free < named.rank; ++i) fits = named[i] == walk.shape[i];
+        if (!fits) {
+            begin_diagnostic();
+            describe_other_extents(walk, value, free == 1 ? "cannot concatenate along channels" : "cannot add");
+            return;
+        }
+        add_layer<L>(walk, layer_name);
+        LayerInfo& layer = walk.layers[walk.count - 1];
+        layer.also_reads = value;
+        layer.also_reads_aside = true;
+        if constexpr (free == 1) {
+            layer.output.extents[named.rank - 1] += named.channels();
+            walk.shape = layer.output;
+        }
+    }
+    walk.layers[walk.count - 1].type = walk.layers[walk.count - 1].description = type;
+}
+
+/// Completes the diagnostic of a name that was not found, and finds a value that is never read.
+template <std::size_t layer_count>
+constexpr void check_kept_values(Walk<layer_count>& walk) {
+    if (walk.missing) {
+        walk.diagnostic << (walk.kept_below ? " reads a value before it exists: its Keep is further down in the list"
+                                            : " reads a value that no Keep before it names");
+        for (std::size_t k = 0; !walk.kept_below && k < walk.kept_count; ++k) {
+            walk.diagnostic << (k == 0 ? "; the names are " : ", ") << walk.layers[walk.kept[k].value - 1].name;
+        }
+        return;
+    }
+    for (std::size_t k = 0; k < walk.kept_count && walk.diagnostic.empty(); ++k) {
+        if (walk.kept[k].read) continue;
+        describe(walk.diagnostic, walk.kept[k].value, walk.layers[walk.kept[k].value - 1]);
+        walk.diagnostic << " keeps a value that nothing reads: AddFrom, ConcatWith and From read one";
+    }
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

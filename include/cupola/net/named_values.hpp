@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Branches: a value of the list gets a name, and modules further down read it by that name.
+//
+//   Keep<"name">          names the value there; the list goes on with it
+//   AddFrom<"name">       the sum of the value before it and the named one, which have the same extents
+//   ConcatWith<"name">    the channels of the value before it, then those of the named one; the other extents are equal
+//   From<"name">          the list goes on with the named value; the value before it must be kept, to be read later
+//
+//   struct UNet : Sequential<Input<64, 64, 1>,
+//       Conv2d<16, 3>, ReLU, Keep<"fine">, MaxPool2d<2>,
+//       Conv2d<16, 3>, ReLU, Keep<"coarse">, Conv2d<16, 3>, ReLU, AddFrom<"coarse">, ... , ConcatWith<"fine">, ...> {};
+//
+// A value may have any number of readers. Each of these modules is one layer of the flat list. A kept value is a view
+// that costs nothing itself; its memory is reused after its last reader. A name stands for one value and is no layer's
+// name. Inside a named Residual the block's name is prepended, as it is to layers' names: a reader in the block `a`
+// finds `a.name`, or else `name`. A name that is not known, is given twice, is never read or is read before its Keep,
+// and extents that do not fit, are each reported in one compiler diagnostic.
+//
+// In backward the readers by name share one gradient: the last of them writes it and the others add to it, and Keep adds
+// it to the gradient of the module that follows.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/layers/layer.hpp>
+#include <cupola/net/residual.hpp>
+#include <cupola/ops/concatenation.hpp>
+#include <cupola/ops/residual.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The layer of ConcatWith, whose output is completed where the second input is known.
+struct Concatenation {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+
+    template <class BuildContext>
+    static FactoryOf<ops::Concatenation, BuildContext> operation(const BuildContext&) {
+        return {};
+    }
+};
+
+/// The layer of From. Its gradient is added to that of the value like the second gradient of a Fork.
+struct Reread : Fork {
+    static constexpr LayerKind kind = LayerKind::view;
+};
+
+/// "AddFrom<skip>", which stands for the layer's type. Without quotation marks: compilers print a backslash before them.
+template <std::size_t module_size, std::size_t name_size>
+[[nodiscard]] consteval auto module_text(const char (&module)[module_size], const FixedString<name_size>& name) {
+    std::array<char, module_size + name_size> result{};  // the two brackets in place of the terminating zeros
+    std::size_t size = 0;
+    for (std::size_t i = 0; i + 1 < module_size; ++i) result[size++] = module[i];
+    result[size++] = '<';
+    for (const char c : name.view()) result[size++] = c;
+    result[size++] = '>';
+    return result;
+}
+
+}  // namespace impl
+
+/// See the head of this file.
+template <FixedString value_name>
+struct Keep {
+    static constexpr std::string_view name = value_name.view();
+    using NamedValueLayer = impl::Fork;
+    using Kept = Keep;
+    static constexpr auto module_type = impl::module_text("Keep", value_name);
+};
+
+template <FixedString value_name>
+struct AddFrom {
+    using NamedValueLayer = impl::Add;
+    using Kept = Keep<value_name>;
+    static constexpr auto module_type = impl::module_text("AddFrom", value_name);
+};
+
+template <FixedString value_name>
+struct ConcatWith {
+    using NamedValueLayer = impl::Concatenation;
+    using Kept = Keep<value_name>;
+    static constexpr auto module_type = impl::module_text("ConcatWith", value_name);
+};
+
+template <FixedString value_name>
+struct From {
+    using NamedValueLayer = impl::Reread;
+    using Kept = Keep<value_name>;
+    static constexpr auto module_type = impl::module_text("From", value_name);
+};
+
+namespace impl {
+
+/// Keep, or a module that reads a value by its name; with a name of its own or without.
+template <class Module>
+concept UsesNamedValue = requires { typename Module::NamedValueLayer; };
+
+template <class Module>
+concept KeepsValue = UsesNamedValue<Module> && std::same_as<typename Module::NamedValueLayer, Fork>;
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keep, AddFrom, ConcatWith and From: what networks with crossing branches compute, forward and backward, against an
+// oracle in double; their rows, their nodes and their memory.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/layers/conv2d.hpp>
+#include <cupola/layers/flatten.hpp>
+#include <cupola/layers/linear.hpp>
+#include <cupola/layers/max_pool2d.hpp>
+#include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>
+#include <cupola/net/named_values.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/sequential.hpp>
+#ifndef CUPOLA_TEST_CUDA
+#include <cupola/layers/batch_norm2d.hpp>
+#include <cupola/loss/cross_entropy.hpp>
+#include <cupola/net/check_gradients.hpp>
+#include <cupola/net/summary.hpp>
+#endif
+
+#include "../devices.hpp"
+#include "../ops/operation_run.hpp"
+#include "../reference/compare.hpp"
+
+using namespace cupola;
+using operation_run::Guarded;
+using reference::Doubles;
+using reference::Floats;
+
+namespace {
+
+/// A computation in double that remembers how to go back. A value is a matrix; layers compute its rows.
+class Oracle {
+public:
+    struct Value {
+        std::int64_t width = 0;
+        Doubles x, gradient;
+    };
+
+    Oracle(std::span<const LayerInfo> layers, const Floats& parameters)
+        : layers_(layers), parameters_(parameters), gradients_(parameters.size()) {}
+
+    std::size_t input(const Floats& values, std::int64_t width) { return add(width, reference::widen(values)); }
+
+    /// The next layer with parameters: Linear, or Conv2d with a kernel of one.
+    std::size_t dense(std::size_t from) {
+        while (layers_[next_].parameters.count == 0) ++next_;
+        const LayerInfo& layer = layers_[next_++];
+        const std::int64_t in = at(from).width, out = layer.parameters.list[1].shape.size();
+        REQUIRE(layer.parameters.list[0].shape.size() == in * out);
+        const auto weight = static_cast<std::size_t>(layer.offsets[0]),
+                   bias = static_cast<std::size_t>(layer.offsets[1]);
+        const std::size_t rows = at(from).x.size() / static_cast<std::size_t>(in), n = static_cast<std::size_t>(in),
+                          m = static_cast<std::size_t>(out);
+        Doubles y(rows * m);
+        for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t o = 0; o < m; ++o) {
+                double sum = static_cast<double>(parameters_[bias + o]);
+                for (std::size_t i = 0; i < n; ++i)
+                    sum += static_cast<double>(parameters_[weight + o * n + i]) * at(from).x[r * n + i];
+                y[r * m + o] = sum;
+            }
+        }
+        const std::size_t to = add(out, y);
+        back_.push_back([=, this] {
+            for (std::size_t r = 0; r < rows; ++r) {
+                for (std::size_t o = 0; o < m; ++o) {
+                    const double dy = at(to).gradient[r * m + o];
+                    gradients_[bias + o] += dy;
+                    for (std::size_t i = 0; i < n; ++i) {
+                        gradients_[weight + o * n + i] += dy * at(from).x[r * n + i];
+                        at(from).gradient[r * n + i] += dy * static_cast<double>(parameters_[weight + o * n + i]);
+                    }
+                }
+            }
+        });
+        return to;
+    }
+
+    template <class Activation>
+    std::size_t activation(std::size_t from) {
+        Doubles y = at(from).x;
+        constexpr bool relu = std::is_same_v<Activation, ReLU>;
+        for (double& v : y) v = relu ? std::max(v, 0.0) : 1 / (1 + std::exp(-v));
+        const std::size_t to = add(at(from).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < y.size(); ++i)
+                at(from).gradient[i] += at(to).gradient[i] * (relu ? (y[i] > 0 ? 1 : 0) : y[i] * (1 - y[i]));
+        });
+        return to;
+    }
+
+    std::size_t sum(std::size_t a, std::size_t b) {
+        Doubles y = at(a).x;
+        for (std::size_t i = 0; i < y.size(); ++i) y[i] += at(b).x[i];
+        const std::size_t to = add(at(a).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(to).x.size(); ++i) {
+                at(a).gradient[i] += at(to).gradient[i];
+                at(b).gradient[i] += at(to).gradient[i];
+            }
+        });
+        return to;
+    }
+
+    std::size_t concatenation(std::size_t a, std::size_t b) {
+        const auto n = static_cast<std::size_t>(at(a).width), m = static_cast<std::size_t>(at(b).width),
+                   rows = at(a).x.size() / n;
+        Doubles y;
+        for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t i = 0; i < n; ++i) y.push_back(at(a).x[r * n + i]);
+            for (std::size_t i = 0; i < m; ++i) y.push_back(at(b).x[r * m + i]);
+        }
+        const std::size_t to = add(at(a).width + at(b).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t r = 0; r < rows; ++r) {
+                for (std::size_t i = 0; i < n; ++i) at(a).gradient[r * n + i] += at(to).gradient[r * (n + m) + i];
+                for (std::size_t i = 0; i < m; ++i) at(b).gradient[r * m + i] += at(to).gradient[r * (n + m) + n + i];
+            }
+        });
+        return to;
+    }
+
+    /// The same elements in rows of another width.
+    std::size_t flat(std::size_t from, std::int64_t width) {
+        const std::size_t to = add(width, at(from).x);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(to).x.size(); ++i) at(from).gradient[i] += at(to).gradient[i];
+        });
+        return to;
+    }
+
+    void backward(std::size_t from, const Floats& gradient) {
+        at(from).gradient = reference::widen(gradient);
+        for (auto step = back_.rbegin(); step != back_.rend(); ++step) (*step)();
+    }
+
+    Value& at(std::size_t value) { return values_[value]; }
+    [[nodiscard]] const Doubles& parameter_gradients() const { return gradients_; }
+
+private:
+    std::size_t add(std::int64_t width, const Doubles& x) {
+        values_.push_back({width, x, Doubles(x.size())});
+        return values_.size() - 1;
+    }
+
+    std::span<const LayerInfo> layers_;
+    const Floats& parameters_;
+    Doubles gradients_;
+    std::vector<Value> values_;
+    std::vector<std::function<void()>> back_;
+    std::size_t next_ = 0;
+};
+
+/// Values with two and four readers by name, whose branches cross. The last reader is a sum that takes in a ReLU.
+template <class A>
+struct Crossing : Sequential<Input<5>, Linear<6>, A, Keep<"a">, Linear<6>, A, Keep<"b">, Linear<6>, AddFrom<"a">, A,
+                             Keep<"c">, Linear<6>, AddFrom<"b">, ConcatWith<"a">, Linear<6>, AddFrom<"a">, A,
+                             AddFrom<"c">, Named<"sum", AddFrom<"a">>, A, Linear<3>> {
+    static std::size_t compute(Oracle& o, std::size_t x) {
+        const auto act = [&](std::size_t v) { return o.template activation<A>(v); };
+        const std::size_t a = act(o.dense(x)), b = act(o.dense(a)), c = act(o.sum(o.dense(b), a));
+        const std::size_t d = o.concatenation(o.sum(o.dense(c), b), a);
+        return o.dense(act(o.sum(o.sum(act(o.sum(o.dense(d), a)), c), a)));
+    }
+};
+
+/// Concatenations of numbers of channels that fit no vector, of the batch itself too; one value is read by its name in
+/// the module that follows it.
+template <class A>
+struct Slices : Sequential<Input<3, 5, 3>, Keep<"image">, Conv2d<4, 1>, A, Keep<"x">, ConcatWith<"x">, Conv2d<7, 1>,
+                           ConcatWith<"x">, Keep<"y">, Conv2d<5, 1>, ConcatWith<"image">, ConcatWith<"y">, A,
+                           ConcatWith<"x">, Flatten, Linear<3>> {
+    static std::size_t compute(Oracle& o, std::size_t image) {
+        const auto act = [&](std::size_t v) { return o.template activation<A>(v); };
+        const std::size_t x = act(o.dense(image)), y = o.concatenation(o.dense(o.concatenation(x, x)), x);
+        const std::size_t z = act(o.concatenation(o.concatenation(o.dense(y), image), y));
+        return o.dense(o.flat(o.concatenation(z, x), 3 * 5 * 23));
+    }
+};
+static_assert(Slices<ReLU>::layers[11].output == Shape{3, 5, 19} && Slices<ReLU>::layers[12].output.channels() == 23);
+
+/// Three branches from one value, of which the second begins with another branch's end; values that only names read.
+template <class A>
+struct Branches
+    : Sequential<Input<4>, Linear<5>, Keep<"in">, Linear<6>, A, Keep<"one">, From<"in">, Linear<2>, A, Keep<"two">,
+                 From<"one">, Linear<6>, Keep<"three">, From<"in">, Keep<"again">, Linear<6>, AddFrom<"one">,
+                 AddFrom<"three">, ConcatWith<"two">, ConcatWith<"one">, ConcatWith<"again">, Linear<3>> {
+    static std::size_t compute(Oracle& o, std::size_t x) {
+        const auto act = [&](std::size_t v) { return o.template activation<A>(v); };
+        const std::size_t in = o.dense(x), one = act(o.dense(in)), two = act(o.dense(in)), three = o.dense(one);
+        const std::size_t sum = o.sum(o.sum(o.dense(in), one), three);
+        return o.dense(o.concatenation(o.concatenation(o.concatenation(sum, two), one), in));
+    }
+};
+
+/// Names inside a residual block and from outside, at the ends of its block and of its shortcut.
+template <class A>
+struct InBlocks
+    : Sequential<Input<4>, Linear<4>, Keep<"s">,
+                 Named<"block", Residual<Projection<AddFrom<"s">, Linear<6>, Keep<"way">>, Linear<6>, A, Keep<"end">>>,
+                 AddFrom<"block.way">, A, Residual<Identity, Keep<"t">, Linear<6>, AddFrom<"t">>, AddFrom<"block.end">,
+                 Linear<3>> {
+    static std::size_t compute(Oracle& o, std::size_t x) {
+        const auto act = [&](std::size_t v) { return o.template activation<A>(v); };
+        const std::size_t s = o.dense(x), end = act(o.dense(s)), way = o.dense(o.sum(s, s));
+        const std::size_t t = act(o.sum(o.sum(end, way), way));
+        return o.dense(o.sum(o.sum(o.sum(o.dense(t), t), t), end));
+    }
+};
+
+template <class T>
+using PrecisionOf = std::conditional_t<std::is_same_v<T, float>, Float32,
+                                       std::conditional_t<std::is_same_v<T, BFloat16>, MixedBFloat16, MixedFloat16>>;
+
+/// Compares a step of `Net` on a device with the oracle.
+template <class Net, class D>
+void agrees(std::int64_t batch, double tolerance) {
+    using Device = DeviceOf<D>;
+    using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
+    CAPTURE(short_type_name<Net>());
+    CAPTURE(batch);
+    reference::Random random(static_cast<std::uint64_t>(batch));
+    const Floats parameters = random.normal(Net::parameter_elements, 0.5),
+                 images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size())),
+                 dy = operation_run::rounded<D>(random.normal(batch * Net::output_shape.size()));
+    Oracle oracle(Net::layers, parameters);
+    const std::size_t x = oracle.input(images, Net::input_shape.channels()), y = Net::compute(oracle, x);
+    oracle.backward(y, dy);
+
+    typename Device::Context context(0, device_options<Device>(2));
+    auto plan = PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = true});
+    Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters), samples(context, images),
+        gradients(context, parameters.size() * sizeof(float));
+    plan.bind(arena.bytes());
+    plan.prepare(context, weights.data());
+    const auto read = [&](const float* from, std::size_t count) {
+        Floats values(count);
+        Device::copy_to_host(context, reinterpret_cast<std::byte*>(values.data()),
+                             reinterpret_cast<const std::byte*>(from), count * sizeof(float));
+        return values;
+    };
+    const float* const output = plan.forward(context, samples.data(), weights.data(), {});
+    CHECK(reference::distance(read(output, dy.size()), oracle.at(y).x) < tolerance);
+    Device::copy_from_host(context, reinterpret_cast<std::byte*>(plan.output_gradient()),
+                           reinterpret_cast<const std::byte*>(dy.data()), dy.size() * sizeof(float));
+    plan.backward(context, samples.data(), weights.data(), gradients.data(), {});
+    CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
+    const Floats all = gradients.read();
+    for (const LayerInfo& layer : Net::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const auto begin = static_cast<std::size_t>(layer.offsets[p]),
+                       size = static_cast<std::size_t>(layer.parameters.list[p].shape.size());
+            CAPTURE(begin);
+            CHECK(reference::distance(std::span(all).subspan(begin, size),
+                                      std::span(oracle.parameter_gradients()).subspan(begin, size)) < tolerance);
+        }
+    }
+    CHECK(arena.guards_intact());
+    CHECK(gradients.guards_intact());
+}
+
+template <class A, class D>
+void all_agree(double tolerance) {
+    for (const std::int64_t batch : {1, 3, 8}) {
+        agrees<Crossing<A>, D>(batch, tolerance);
+        agrees<Slices<A>, D>(batch, tolerance);
+        agrees<Branches<A>, D>(batch, tolerance);
+        agrees<InBlocks<A>, D>(batch, tolerance);
+    }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("networks with named values compute what the oracle does, forward and backward", D,
+                          named_values_compute) {
+    constexpr bool exact = std::is_same_v<ElementOf<D>, float>;
+    // A ReLU in less than float has other zeros than the oracle's.
+    all_agree<Sigmoid, D>(exact ? 2e-5 : 4e-2);
+    if constexpr (exact) {
+        all_agree<ReLU, D>(2e-5);
+        agrees<Unfused<Crossing<ReLU>>, D>(3, 2e-5);
+        agrees<Unfused<InBlocks<ReLU>>, D>(3, 2e-5);
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(named_values_compute, DevicesAndElements);
+
+#ifndef CUPOLA_TEST_CUDA
+
+namespace {
+
+/// Layers that fuse on both sides of kept values.
+struct Images
+    : Sequential<Input<7, 6, 3>, Conv2d<4, 3>, Keep<"before">, ReLU, Keep<"a">, MaxPool2d<2>, Conv2d<4, 3, no_bias>,
+                 BatchNorm2d<>, ReLU, Keep<"b">, From<"before">, MaxPool2d<2>, AddFrom<"b">, ReLU, Keep<"c">, Flatten,
+                 Linear<6>, Keep<"e">, From<"c">, Conv2d<2, 1>, ConcatWith<"b">, Flatten, Linear<6>, AddFrom<"e">, ReLU,
+                 Linear<5>, Keep<"f">, From<"a">, Flatten, Linear<5>, AddFrom<"f">> {};
+
+/// The rows, in one line per layer.
+std::string rows(std::span<const LayerInfo> layers) {
+    std::string result;
+    for (const LayerInfo& layer : layers) {
+        result += text(layer.type, " ", layer.reads);
+        if (layer.also_reads != no_value) result += text(" ", layer.also_reads);
+        result += "\n";
+    }
+    return result;
+}
+
+bool same_bits(const Floats& a, const Floats& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+template <class Net>
+Floats gradients_of(std::int64_t batch) {
+    HostContext context(0, {.threads = 2});
+    reference::Random random(7);
+    const Floats parameters = random.normal(Net::parameter_elements, 0.3),
+                 images = random.normal(batch * Net::input_shape.size());
+    auto plan = Plan<Host>::make<Net>(context, {.batch = batch, .input_gradient = true});
+    Guarded<Host> arena(context, plan.bytes().total());
+    plan.bind(arena.bytes());
+    plan.prepare(context, parameters.data());
+    Floats statistics(static_cast<std::size_t>(Net::buffer_elements));
+    const float* const output =
+        plan.forward(context, images.data(), parameters.data(), {}, {.batch = statistics.data()});
+    Floats result(output, output + batch * Net::output_shape.size());
+    for (std::size_t i = 0; i < result.size(); ++i)
+        plan.output_gradient()[i] = 0.01F * static_cast<float>(i % 7) - 0.02F;
+    Floats gradients(parameters.size());
+    plan.backward(context, images.data(), parameters.data(), gradients.data(), {});
+    result.insert(result.end(), gradients.begin(), gradients.end());
+    result.insert(result.end(), plan.input_gradient(), plan.input_gradient() + images.size());
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("each module is one layer, which reads the named value") {
+    CHECK(rows(Branches<ReLU>::layers) ==
+          "Linear<5> 0\nKeep<in> 1\nLinear<6> 2\nReLU 3\nKeep<one> 4\nFrom<in> 2\nLinear<2> 6\nReLU 7\nKeep<two> 8\n"
+          "From<one> 5\nLinear<6> 10\nKeep<three> 11\nFrom<in> 2\nKeep<again> 13\nLinear<6> 14\nAddFrom<one> 15 5\n"
+          "AddFrom<three> 16 12\nConcatWith<two> 17 9\nConcatWith<one> 18 5\nConcatWith<again> 19 14\nLinear<3> 20\n");
+    CHECK(rows(InBlocks<ReLU>::layers) ==
+          "Linear<4> 0\nKeep<s> 1\nFork 2\nLinear<6> 3\nReLU 4\nKeep<end> 5\nAddFrom<s> 3 2\nLinear<6> 7\nKeep<way> 8\n"
+          "Add 6 9\nAddFrom<block.way> 10 9\nReLU 11\nFork 12\nKeep<t> 13\nLinear<6> 14\nAddFrom<t> 15 14\nAdd 16 13\n"
+          "AddFrom<block.end> 17 6\nLinear<3> 18\n");
+    CHECK(InBlocks<ReLU>::layers[5].name == "block.end");
+    CHECK(Crossing<ReLU>::layers[17].name == "sum");
+    const std::string table = summary<Crossing<ReLU>>(2);
+    for (const char* part : {"Keep<a>", "AddFrom<b>", "ConcatWith<a>", "sum"}) {
+        CAPTURE(part);
+        CHECK(table.find(part) != std::string::npos);
+    }
+}
+
+TEST_CASE("no fusion goes past a kept value, and a sum with a named value takes in the ReLU that follows") {
+    std::vector<NodeInfo> nodes(Images::layer_count);
+    nodes.resize(fuse(Images::layers, true, nodes));
+    std::string fused;
+    for (const NodeInfo& node : nodes) {
+        if (node.layers > 1) fused += text(Images::layers[node.layer].type, " ");
+        CHECK_FALSE(node.applies_relu_mask_of_previous);
+        if (Images::layers[node.layer].kind == LayerKind::fork) CHECK(node.layers == 1);
+    }
+    CHECK(fused == "BatchNorm2d<> AddFrom<b> AddFrom<e> ");
+}
+
+TEST_CASE("fusion changes no bit of a network with named values, and its gradients are right") {
+    CHECK(same_bits(gradients_of<Images>(5), gradients_of<Unfused<Images>>(5)));
+    CHECK(same_bits(gradients_of<Crossing<ReLU>>(1), gradients_of<Unfused<Crossing<ReLU>>>(1)));
+    CHECK(same_bits(gradients_of<InBlocks<ReLU>>(2), gradients_of<Unfused<InBlocks<ReLU>>>(2)));
+    const auto right = [](const GradientCheck& check) {
+        INFO(check.report());
+        CHECK(static_cast<bool>(check));
+    };
+    right(check_gradients<Images, CrossEntropy<5>, Host>({.batch = 4, .tolerance = 0.05}));
+    right(check_gradients<Crossing<Sigmoid>, CrossEntropy<3>, Host>({.batch = 1}));
+    right(check_gradients<Slices<Sigmoid>, CrossEntropy<3>, Host>({.batch = 3}));
+    right(check_gradients<Branches<Sigmoid>, CrossEntropy<3>, Host>({.batch = 2}));
+    right(check_gradients<InBlocks<Sigmoid>, CrossEntropy<3>, Host>({.batch = 2}));
+}
+
+TEST_CASE("tensors of a network with named values never share bytes while both are alive") {
+    const auto check = [](std::span<const LayerInfo> layers, bool fusion, bool training, bool input_gradient) {
+        std::vector<NodeInfo> nodes(layers.size());
+        nodes.resize(fuse(layers, fusion, nodes));
+        std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+        const std::size_t total = plan_activations(nodes, 3, training, input_gradient, lifetimes);
+        for (const Lifetime& x : lifetimes) {
+            CHECK(x.offset + x.bytes <= total);
+            for (const Lifetime& y : lifetimes) {
+                if (&x == &y || x.bytes == 0 || y.bytes == 0 || x.last < y.first || y.last < x.first) continue;
+                CHECK((x.offset + x.bytes <= y.offset || y.offset + y.bytes <= x.offset));
+            }
+        }
+        // A value lives until its last reader, in forward and, where that reads it there, in backward.
+        for (std::size_t i = 0; i < nodes.size(); ++i) {
+            for (const std::size_t value : {nodes[i].reads, nodes[i].also_reads}) {
+                if (value == no_value || storage_of(nodes, value) == 0) continue;
+                const Lifetime& read = lifetimes[storage_of(nodes, value)];
+                CHECK(read.first < i);
+                CHECK(read.last >= i);
+                if (training && value == nodes[i].reads && nodes[i].backward_reads_input)
+                    CHECK(read.last >= 2 * nodes.size() - i);
+            }
+        }
+    };
+    for (const bool fusion : {false, true}) {
+        for (const bool training : {false, true}) {
+            for (const bool input_gradient : {false, true}) {
+                check(Images::layers, fusion, training, input_gradient);
+                check(Crossing<ReLU>::layers, fusion, training, input_gradient);
+                check(Branches<ReLU>::layers, fusion, training, input_gradient);
+                check(InBlocks<ReLU>::layers, fusion, training, input_gradient);
+            }
+        }
+    }
+}
+
+TEST_CASE("a sum around layers by name needs the memory of a residual block") {
+    struct Block
+        : Sequential<Input<4, 4, 8>, Conv2d<8, 3>, Residual<Identity, Conv2d<8, 3>, ReLU>, ReLU, Flatten, Linear<4>> {};
+    struct ByName : Sequential<Input<4, 4, 8>, Conv2d<8, 3>, Keep<"in">, Conv2d<8, 3>, ReLU, AddFrom<"in">, ReLU,
+                               Flatten, Linear<4>> {};
+    static_assert(activation_bytes<Block>(5) == activation_bytes<ByName>(5));
+    static_assert(activation_bytes<Block>(5, false) == activation_bytes<ByName>(5, false));
+    CHECK(same_bits(gradients_of<Block>(3), gradients_of<ByName>(3)));
+}
+
+#endif
