@@ -148,7 +148,8 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 }
 
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the readers aside of Forks
-/// (entry 2 S + 2 + node). Value 0 is the batch, which is not in the arena; its gradient is in the arena where `input_gradient` is set.
+/// (entry 2 S + 2 + node). Value 0 is the batch, which is not in the arena; its gradient is in the arena where
+/// `input_gradient` is set.
 /// Views share the entry of the tensor that they refer to. `lifetimes` has lifetimes_of(S) entries; an activation has
 /// `element_bytes` bytes. Returns the bytes of the arena.
 [[gnu::cold]] constexpr std::size_t plan_activations(std::span<const NodeInfo> nodes, std::int64_t batch, bool training,
