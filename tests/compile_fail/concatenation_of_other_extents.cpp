@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<2>, Named<"up", ConcatWith<"fine">>> {};
 #else
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<2, 1>, Named<"up", ConcatWith<"fine">>> {

@@ -10,7 +10,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, ReLU> {};
 #else
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"skip">, Conv2d<4, 3>, AddFrom<"skip">, ReLU> {};

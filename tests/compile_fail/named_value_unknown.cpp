@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"rough">, Conv2d<4, 3>, Keep<"sharp">, Conv2d<4, 3>,
                         AddFrom<"rough">, AddFrom<"smooth">> {};
 #else

@@ -2,7 +2,7 @@
 //
 // A named value inside a list on a device of its own, which places single layers.
 //
-// expect: OnDevice takes single layers: Keep and the modules that read a named value stand outside it
+// expect: OnDevice takes single layers: put Keep and the modules that read a named value outside it
 // errors-at-most: 1
 #include <cupola/device/host.hpp>
 #include <cupola/layers/on_device.hpp>
@@ -11,7 +11,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<8, 8, 3>, OnDevice<Host, ReLU, Keep<"skip">, ReLU>, AddFrom<"skip">> {};
 #else
 struct Net : Sequential<Input<8, 8, 3>, ReLU, Keep<"skip">, OnDevice<Host, ReLU>, AddFrom<"skip">> {};

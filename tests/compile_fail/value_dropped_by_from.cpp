@@ -9,7 +9,7 @@
 
 using namespace cupola;
 
-#ifdef MISTAKE
+#ifdef WITH_ERROR
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, From<"in">, Conv2d<4, 1>> {};
 #else
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"in">, Conv2d<4, 3>, Keep<"wide">, From<"in">, Conv2d<4, 1>,
