@@ -93,8 +93,8 @@ struct Flags {
     void check(std::function<void()> one) { checks.push_back(std::move(one)); }
 
     void one_of(const char* flag, const std::string& value, Names names) const {
-        require(std::find(names.begin(), names.end(), value) != names.end(), flag, " must be ", list_of(names), ", not ",
-                value);
+        require(std::find(names.begin(), names.end(), value) != names.end(), flag, " must be ", list_of(names),
+                ", not ", value);
     }
     /// Rejects a flag that is given and applies only to the other device.
     void only_on(std::string_view device, bool given, std::string_view flag, std::string_view why = {}) const {

@@ -47,7 +47,7 @@ refuses '--schedule must be epochs, historic, resnet, cosine or constant, not st
 refuses '--lr-scaling must be none, linear or square-root, not quadratic' "${no_data[@]}" --lr-scaling quadratic
 refuses '--bn-stats is for --model resnet' "${no_data[@]}" --bn-stats merged
 refuses '--bn-stats must be first, last, all, merged or synchronized, not median' "${no_data[@]}" --model resnet --bn-stats median
-refuses 'the decay of the moving averages is ' "${no_data[@]}" --ema-decay 1.5
+refuses 'the decay of the moving averages must be ' "${no_data[@]}" --ema-decay 1.5
 refuses "$work/none" "${no_data[@]}" --optimizer adam --schedule cosine --lr-scaling linear
 refuses "$work/none" "${no_data[@]}" --model resnet --bn-stats merged
 [ ! -s "$work/output" ] || fail "something on standard output"
