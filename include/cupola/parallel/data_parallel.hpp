@@ -14,7 +14,7 @@
 // step that fails throws when its report is read: DivergedError for a loss or a gradient that is not finite,
 // InvalidArgument for a label that is not a class of the loss. The parameters are then those before that step.
 //
-// The parts are headers in parallel/impl/: replica_set, step_engine, evaluator, state_transfer, finite_search,
+// The parts are headers in parallel/impl/: replica_set, step_functions, step_engine, evaluator, state_transfer, finite_search,
 // agreement_check. A call from a second thread, from inside another call of the same training, or in a child of fork()
 // throws InvalidArgument.
 #pragma once
