@@ -10,8 +10,7 @@ namespace cupola::inline CUPOLA_ABI {
 #ifdef CUPOLA_ELEMENT
 CUPOLA_TEMPLATE class impl::DeviceWorker<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE std::string impl::first_not_finite(impl::DeviceWorker<Host, CUPOLA_ELEMENT>&, Plan<Host, CUPOLA_ELEMENT>&,
-                                                   std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&,
-                                                   const float*);
+                                                   std::span<const LayerInfo>, const float*, const BatchView&, const RngKey&);
 CUPOLA_TEMPLATE class impl::AgreementInProcess<Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::RowsAgreement<ConcatMean, Host, CUPOLA_ELEMENT>;
 CUPOLA_TEMPLATE class impl::ReplicaSet<Host, CUPOLA_ELEMENT>;

@@ -104,7 +104,7 @@ std::string FiniteSearch<D, T>::where_not_finite(int replica, const SearchedRepl
         const auto team = state.worker.context().team();
         state.queue->write(StatusBlock::step(state.queue->status()), each.key.step);
         where = first_not_finite(state.worker, set_.inspection_plan(device, each.batch.size), set_.network().layers,
-                                 state.worker.parameters(set_.copy_of(replica)), each.batch, each.key, nullptr);
+                                 state.worker.parameters(set_.copy_of(replica)), each.batch, each.key);
     });
     return where;
 }
