@@ -20,8 +20,8 @@ refuses_to_go_on() {
 
 # Invalid names; each message lists the valid ones.
 refuses '--model must be tutorial or resnet, not alexnet' --model alexnet
-refuses '--precision is float or bf16, not half' --precision half
-refuses '--convolution is winograd or direct, not fft' --convolution fft
+refuses '--precision must be float or bf16, not half' --precision half
+refuses '--convolution must be winograd or direct, not fft' --convolution fft
 refuses '--log-loss must be mean, last or each, not all' --log-loss all
 for flag in --ema-decay --clip-norm --clip-value; do
     refuses "$flag: -1 is not a number of at least 0" $flag -1

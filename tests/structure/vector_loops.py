@@ -48,6 +48,7 @@ def marked_loops(include):
 def compile_unit(unit, output, compiler, flags):
     """The lines in which the compiler says what it made of its loops."""
     report = output / (unit.stem + ".loops")
+    report.unlink(missing_ok=True)  # g++ appends to it
     gnu = "Free Software Foundation" in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     if gnu:
         asked = [f"-fopt-info-vec-optimized-missed={report}"]
