@@ -186,7 +186,7 @@ MUTATIONS = [
         "running statistics take those of a step that comes to nothing",
         ENGINE,
         "if (!reports_.read(step)) «roll_back(step);»",
-        "statistics_.update(step, options_.statistics); roll_back(step);",
+        "statistics_.update(step, options_); roll_back(step);",
         ["emulated/training: a NaN in a batch does not reach*"],
     ),
     Mutation(

@@ -114,8 +114,9 @@ public:
                 .columns = end - begin};
     }
 
-    /// The columns from `begin` on of the rows that a device reads, for the search of what makes their mean not finite.
-    [[nodiscard]] ops::RowsOfMean rows_of_mean(int device, std::int64_t begin = 0);
+    /// The columns from `begin` on of a device's rows, or of those of all devices, for the search of what makes their mean not
+    /// finite. The device reads the rows of others only before a barrier, after which those write them again.
+    [[nodiscard]] ops::RowsOfMean rows_of_mean(int device, std::int64_t begin = 0, bool of_all_devices = false);
     /// The element of a replica's gradient that the device's mean was found not finite at in a step that is complete; -1 if
     /// there is none.
     [[nodiscard]] std::int64_t not_finite_element(std::int64_t step, int replica);
@@ -264,9 +265,9 @@ bool ReplicaSet<D, T>::arrive_and_wait(int device) {
 }
 
 template <class D, class T>
-auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin) -> ops::RowsOfMean {
-    const int first = D::host_memory ? 0 : first_replica(device),
-              last = D::host_memory ? setup_.replicas : first_replica(device + 1);
+auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_devices) -> ops::RowsOfMean {
+    const int first = of_all_devices ? 0 : first_replica(device),
+              last = of_all_devices ? setup_.replicas : first_replica(device + 1);
     return {.rows = row(first) + begin,
             .stride = network_.parameter_elements,
             .count = last - first,

@@ -185,7 +185,7 @@ template <class A, class D, class T>
 void RowsAgreement<A, D, T>::mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite,
                                   std::int64_t begin) {
     ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite,
-                                     set_.rows_of_mean(device, begin));
+                                     set_.rows_of_mean(device, begin, D::host_memory));
 }
 
 template <class A, class D, class T>
