@@ -11,7 +11,8 @@
 using namespace cupola;
 
 #ifdef WITH_ERROR
-struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<3, 2>, Named<"up", ConcatWith<"fine">>> {};
+struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<3, 2>, Named<"up", ConcatWith<"fine">>> {
+};
 #else
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<4, 3>, Keep<"fine">, MaxPool2d<2, 1>, Named<"up", ConcatWith<"fine">>> {
 };
