@@ -3,7 +3,6 @@
 // Evaluator: runs a training's network forward, without backward, on batches that its devices take in turn.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

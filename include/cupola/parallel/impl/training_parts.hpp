@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/loss/loss_collection.hpp>
