@@ -40,7 +40,7 @@ double rate(const Batches& batches, int round) {
     static std::vector<std::int32_t> labels(static_cast<std::size_t>(batch));
     const auto start = std::chrono::steady_clock::now();
     for (std::int64_t step = round * steps; step < (round + 1) * steps; ++step)
-        batches.fill(step, 0, samples.data(), labels.data());
+        batches.fill(step, 0, labelled(batches, samples.data(), labels.data()));
     return static_cast<double>(batch * steps) /
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -2,7 +2,7 @@
 //
 // A batch without the extents of its samples.
 //
-// expect: a BatchView also needs the extents of a sample: BatchView{samples, labels, size, sample_shape}
+// expect: a BatchView also needs the extents of a sample: BatchView{inputs, labels, size, input_shape}
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -16,6 +16,8 @@ struct Hinge {
 #ifndef WITH_ERROR
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 #endif
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };

@@ -16,6 +16,8 @@ struct Hinge {
     static constexpr std::string_view name = "hinge";
 #endif
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };

@@ -2,7 +2,7 @@
 //
 // A loss that computes nothing.
 //
-// expect: Hinge is not a loss on Host: it lacks `operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* labels, std::int64_t batch, float* gradient)`
+// expect: Hinge is not a loss on Host: it lacks `operation<Device>()` with `LossResult forward(Context&, const float* outputs, const Target* targets, std::int64_t batch, float* gradient)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
@@ -14,6 +14,8 @@ struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
 struct Hinge {
     static constexpr std::string_view name = "hinge";
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
     struct Operation {
         LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
     };

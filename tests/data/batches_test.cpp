@@ -11,6 +11,7 @@
 #include <cupola/data/in_memory.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
+#include "labelled.hpp"
 #include "support.hpp"
 
 using namespace cupola;
@@ -55,7 +56,7 @@ TEST_CASE("a run uses each sample exactly once per epoch and on one replica, acr
     std::vector<std::int32_t> labels(4);
     for (std::int64_t step = 0; step < 25; ++step) {  // 300 samples: six epochs, whose edges are not steps' edges
         for (int replica = 0; replica < 3; ++replica) {
-            batches.fill(step, replica, samples.data(), labels.data());
+            batches.fill(step, replica, labelled(batches, samples.data(), labels.data()));
             for (std::size_t i = 0; i < 4; ++i) CHECK(labels[i] == static_cast<std::int32_t>(samples[i]) % 3);
             stream.insert(stream.end(), samples.begin(), samples.end());
         }
@@ -76,9 +77,11 @@ TEST_CASE("replicas share one stream: R batches of B are one batch of R x B") {
     std::vector<float> whole(24 * sample), parts(24 * sample);
     std::vector<std::int32_t> whole_labels(24), parts_labels(24);
     for (std::int64_t step = 0; step < 9; ++step) {
-        one.fill(step, 0, whole.data(), whole_labels.data());
+        one.fill(step, 0, labelled(one, whole.data(), whole_labels.data()));
         for (int r = 0; r < 4; ++r) {
-            four.fill(step, r, parts.data() + static_cast<std::size_t>(r) * 6 * sample, parts_labels.data() + r * 6);
+            four.fill(
+                step, r,
+                labelled(four, parts.data() + static_cast<std::size_t>(r) * 6 * sample, parts_labels.data() + r * 6));
         }
         CHECK(whole == parts);
         CHECK(whole_labels == parts_labels);
@@ -93,10 +96,10 @@ TEST_CASE("a batch does not depend on earlier requests, nor on the pieces in whi
     std::vector<float> forward(size), again(size);
     std::vector<std::int32_t> labels(40), labels_again(40);
     for (const std::int64_t step : {7, 0, 1000, 3, 2, 7}) {
-        batches.fill(step, 1, forward.data(), labels.data());
+        batches.fill(step, 1, labelled(batches, forward.data(), labels.data()));
         const TrainingBatches fresh(set, d, {.batch_size = 40, .replicas = 2, .seed = 4});
         for (const auto& [begin, end] : {std::pair{39, 40}, std::pair{0, 1}, std::pair{1, 34}, std::pair{34, 39}}) {
-            fresh.fill(step, 1, begin, end, again.data(), labels_again.data());
+            fresh.fill(step, 1, begin, end, labelled(fresh, again.data(), labels_again.data()));
         }
         CHECK(forward == again);
         CHECK(labels == labels_again);
@@ -113,7 +116,7 @@ TEST_CASE("a sample is augmented anew in each epoch, by its index and not by its
     std::vector<float> samples(4 * size);
     std::vector<std::int32_t> labels(4);
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
-        whole.fill(epoch, 0, samples.data(), labels.data());
+        whole.fill(epoch, 0, labelled(whole, samples.data(), labels.data()));
         for (std::size_t i = 0; i < 4; ++i) {
             const auto at = samples.begin() + static_cast<std::ptrdiff_t>(i * size);
             seen[{epoch, labels[i]}].assign(at, at + static_cast<std::ptrdiff_t>(size));
@@ -136,10 +139,10 @@ TEST_CASE("seeds give different runs") {
     Numbered numbered(64);
     std::vector<float> one(32), other(32);
     std::vector<std::int32_t> labels(32);
-    TrainingBatches(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 1})
-        .fill(0, 0, one.data(), labels.data());
-    TrainingBatches(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 2})
-        .fill(0, 0, other.data(), labels.data());
+    const TrainingBatches first(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 1});
+    const TrainingBatches second(numbered.data, IdentityTransform{}, {.batch_size = 32, .replicas = 1, .seed = 2});
+    first.fill(0, 0, labelled(first, one.data(), labels.data()));
+    second.fill(0, 0, labelled(second, other.data(), labels.data()));
     CHECK(one != other);
 }
 
@@ -167,7 +170,8 @@ TEST_CASE("a step or replica out of range is rejected") {
     std::vector<float> samples(2);
     std::vector<std::int32_t> labels(2);
     const auto refusal = [&](std::int64_t step, int replica) {
-        return message_of<InvalidArgument>([&] { batches.fill(step, replica, samples.data(), labels.data()); });
+        return message_of<InvalidArgument>(
+            [&] { batches.fill(step, replica, labelled(batches, samples.data(), labels.data())); });
     };
     CHECK(refusal(-1, 0) == "step -1 is out of range for batches of 4 samples");
     CHECK(refusal(std::numeric_limits<std::int64_t>::max(), 0) ==

@@ -31,8 +31,8 @@ TEST_CASE("the batches of an evaluation are the samples in order, the last one s
             for (std::int64_t i = 0; i < batch.size; ++i, ++sample) {
                 crop(set.sample(sample), set.sample_shape(), RandomStream(9, RngDomain::user, 9, 9), expected.data());
                 CHECK(
-                    std::equal(expected.begin(), expected.end(), batch.samples + i * static_cast<std::int64_t>(size)));
-                CHECK(batch.labels[i] == set.label(sample));
+                    std::equal(expected.begin(), expected.end(), batch.inputs() + i * static_cast<std::int64_t>(size)));
+                CHECK(batch.labels()[i] == set.label(sample));
             }
         }
         CHECK(sample == set.size());
@@ -44,10 +44,10 @@ TEST_CASE("slots have memory of their own") {
     SerialContext context;
     const EvaluationBatches batches(set, CenterCrop{.height = 8, .width = 8}, 5, 2);
     const BatchView first = batches(0, 0, context);
-    const float before = first.samples[7];
+    const float before = first.inputs()[7];
     const BatchView second = batches(1, 1, context);
-    CHECK(first.samples != second.samples);
-    CHECK(first.samples[7] == before);
+    CHECK(first.inputs() != second.inputs());
+    CHECK(first.inputs()[7] == before);
 }
 
 TEST_CASE("a batch size above the data set's gives one smaller batch, and a batch out of range is rejected") {

@@ -14,6 +14,7 @@
 
 #include <cupola/tensor/algorithms.hpp>
 
+#include "labelled.hpp"
 #include "support.hpp"
 
 using namespace cupola;
@@ -38,9 +39,10 @@ struct Noted {
 
     [[nodiscard]] std::int64_t batch_size() const { return size; }
     [[nodiscard]] int replicas() const { return count; }
-    [[nodiscard]] Shape sample_shape() const { return {1}; }
-    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
-              std::int32_t* labels) const {
+    [[nodiscard]] Columns columns() const {
+        return {{"input", ElementType::float32, {1}}, {"target", ElementType::int32, {1}}};
+    }
+    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan& batch) const {
         if (pause.count() > 0) std::this_thread::sleep_for(pause);
         ++notes->pieces;
         if (begin == 0) {
@@ -54,8 +56,8 @@ struct Noted {
         require<DataError>(step != failing_step || replica != failing_replica || begin < size / 2, "no data for step ",
                            step, " of replica ", replica);
         for (std::int64_t i = begin; i < end; ++i) {
-            samples[i] = static_cast<float>(1000 * step + replica);
-            labels[i] = replica;
+            batch.inputs()[i] = static_cast<float>(1000 * step + replica);
+            batch.labels()[i] = replica;
         }
     }
 };
@@ -63,7 +65,7 @@ struct Noted {
 bool holds(const BatchView& batch, std::int64_t step, int replica) {
     bool all = batch.size > 0;
     for (std::int64_t i = 0; i < batch.size; ++i) {
-        all = all && batch.samples[i] == static_cast<float>(1000 * step + replica) && batch.labels[i] == replica;
+        all = all && batch.inputs()[i] == static_cast<float>(1000 * step + replica) && batch.labels()[i] == replica;
     }
     return all;
 }
@@ -92,10 +94,10 @@ TEST_CASE(
                     for (std::int64_t step = 0; step < steps; ++step) {
                         for (int r = first; r < 3; r += devices) {
                             const BatchView batch = batches(step, r, context);
-                            reference.fill(step, r, samples.data(), labels.data());
+                            reference.fill(step, r, labelled(reference, samples.data(), labels.data()));
                             const bool equal = batch.size == 21 &&
-                                               std::equal(samples.begin(), samples.end(), batch.samples) &&
-                                               std::equal(labels.begin(), labels.end(), batch.labels);
+                                               std::equal(samples.begin(), samples.end(), batch.inputs()) &&
+                                               std::equal(labels.begin(), labels.end(), batch.labels());
                             if (!equal) ++wrong;
                         }
                     }
@@ -130,7 +132,7 @@ TEST_CASE("a replica's batch is unchanged until the replica requests its next st
         const BatchView held = batches(0, 0, context);
         for (std::int64_t step = 0; step < 20; ++step) CHECK(holds(batches(step, 1, context), step, 1));
         CHECK(holds(held, 0, 0));
-        CHECK(batches(0, 0, context).samples == held.samples);  // asked again, the same batch
+        CHECK(batches(0, 0, context).inputs() == held.inputs());  // asked again, the same batch
         CHECK(holds(batches(1, 0, context), 1, 0));
     }
 }
@@ -208,10 +210,9 @@ TEST_CASE("the queue can be destroyed at once: before the first batch, between s
 TEST_CASE("destruction does not wait for a worker to finish its batch") {
     // The first step's batch is small work; the second's is prepared while the queue is destroyed.
     struct SlowSecond : Noted {
-        void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
-                  std::int32_t* labels) const {
+        void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan& batch) const {
             if (step > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            Noted::fill(step, replica, begin, end, samples, labels);
+            Noted::fill(step, replica, begin, end, batch);
         }
     };
     constexpr std::int64_t size = 80'000, pieces = size / 8;

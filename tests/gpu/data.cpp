@@ -25,6 +25,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 
+#include "../data/labelled.hpp"
 #include "../data/support.hpp"
 #include "../reference/compare.hpp"
 #include "../throws_with.hpp"
@@ -44,13 +45,13 @@ struct Batch {
 
 /// What is on the device when all that is queued is done.
 Batch on_host(CudaContext& context, const BatchView& view, const Shape& shape) {
-    CHECK(view.sample_shape == shape);
+    CHECK(input_shape_of(view.columns()) == shape);
     Batch batch{std::vector<float>(static_cast<std::size_t>(view.size * shape.size())),
                 std::vector<std::int32_t>(static_cast<std::size_t>(view.size))};
     Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(batch.samples.data()),
-                       reinterpret_cast<const std::byte*>(view.samples), batch.samples.size() * sizeof(float));
+                       reinterpret_cast<const std::byte*>(view.inputs()), batch.samples.size() * sizeof(float));
     Cuda::copy_to_host(context, reinterpret_cast<std::byte*>(batch.labels.data()),
-                       reinterpret_cast<const std::byte*>(view.labels), batch.labels.size() * sizeof(std::int32_t));
+                       reinterpret_cast<const std::byte*>(view.labels()), batch.labels.size() * sizeof(std::int32_t));
     return batch;
 }
 
@@ -86,7 +87,7 @@ void check_training(const ImageSet& images, const Transform& transform, const Ba
             CAPTURE(replica);
             const BatchView& view = views[static_cast<std::size_t>(replica)];
             REQUIRE(view.size == options.batch_size);
-            expected.fill(step, replica, samples.data(), labels.data());
+            expected.fill(step, replica, labelled(expected, samples.data(), labels.data()));
             check_samples<Transform>(on_host(context, view, expected.sample_shape()), samples, labels);
         }
     }
@@ -109,8 +110,8 @@ void check_evaluation(const ImageSet& images, const Transform& transform, std::i
         CHECK(batches.size_of(index) == host.size);
         const auto size = static_cast<std::size_t>(host.size);
         const std::size_t values = size * static_cast<std::size_t>(expected.sample_shape().size());
-        check_samples<Transform>(on_host(context, view, batches.sample_shape()), {host.samples, host.samples + values},
-                                 {host.labels, host.labels + size});
+        check_samples<Transform>(on_host(context, view, batches.sample_shape()),
+                                 {host.inputs(), host.inputs() + values}, {host.labels(), host.labels() + size});
     }
 }
 
@@ -136,7 +137,9 @@ struct WrongSource {
     std::vector<std::int32_t> labels = std::vector<std::int32_t>(1);
     [[nodiscard]] std::int64_t batch_size() const { return 1; }
     [[nodiscard]] int replicas() const { return 1; }
-    [[nodiscard]] Shape sample_shape() const { return {2, 2}; }
+    [[nodiscard]] Columns columns() const {
+        return {{"input", ElementType::float32, {2, 2}}, {"target", ElementType::int32, {1}}};
+    }
     template <class Context>
     BatchView operator()(std::int64_t, int, Context&) {
         return {samples.data(), labels.data(), 1, Shape{2, 1}};
@@ -290,8 +293,8 @@ void check_uploader(Source& source, const Expected& expected, const PinnedUpload
         for (int replica = 0; replica < batches.replicas(); ++replica, ++place) {
             const BatchView view = batches(step, replica, context);
             REQUIRE(view.size == batches.batch_size());
-            context.queue_copy(samples_at + place * values, view.samples, values * sizeof(float));
-            context.queue_copy(labels_at + place * size, view.labels, size * sizeof(std::int32_t));
+            context.queue_copy(samples_at + place * values, view.inputs(), values * sizeof(float));
+            context.queue_copy(labels_at + place * size, view.labels(), size * sizeof(std::int32_t));
         }
     }
     const Batch all =
@@ -304,7 +307,7 @@ void check_uploader(Source& source, const Expected& expected, const PinnedUpload
         for (int replica = 0; replica < batches.replicas(); ++replica, ++place) {
             CAPTURE(step);
             CAPTURE(replica);
-            expected.fill(step, replica, wanted.data(), wanted_labels.data());
+            expected.fill(step, replica, labelled(expected, wanted.data(), wanted_labels.data()));
             CHECK(reference::same_bits(std::span(all.samples).subspan(place * values, values), wanted));
             CHECK(std::equal(wanted_labels.begin(), wanted_labels.end(),
                              all.labels.begin() + static_cast<std::ptrdiff_t>(place * size)));
@@ -353,7 +356,7 @@ TEST_CASE("batches that cannot be copied are rejected") {
     a_users::WrongSource wrong_source;
     PinnedUploader<a_users::WrongSource> other(wrong_source);
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
-          "a batch has samples of 2 x 1, and their source declared 2 x 2");
+          "a batch has samples of 2 x 1, and their source takes 2 x 2");
 #ifndef __CUDACC__
     // A GPU that stands still.
     Batches waiting(source, {.ahead = 2, .timeout_seconds = 0.01});
@@ -386,7 +389,7 @@ TEST_CASE("each GPU has the images once, and batches stay within its memory") {
             const auto scope = context.team();
             for (const int replica : {device, device + 1}) {
                 const Batch made = on_host(context, batches(6, replica, context), batches.sample_shape());
-                expected.fill(6, replica, samples.data(), labels.data());
+                expected.fill(6, replica, labelled(expected, samples.data(), labels.data()));
                 CHECK(reference::same_bits(made.samples, samples));
                 CHECK(made.labels == labels);
             }

@@ -58,13 +58,16 @@ TEST_CASE("a batch is copied bit for bit, and no batch once the training is not 
             const BatchView batch{samples.data() + start, classes.data(), size, Shape{features}};
             Floats to(start + floats + 1, 9.0F);
             std::vector<std::int32_t> to_labels(labels + 1, 99);
+            BatchSpan taken(batch.columns());
+            taken.set_data(0, reinterpret_cast<std::byte*>(to.data() + start));
+            taken.set_data(1, reinterpret_cast<std::byte*>(to_labels.data()));
             std::int32_t healthy = 0;
-            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &healthy);
+            impl::queue_take_batch(cuda, batch, taken, &healthy);
             cuda.synchronize();
             CHECK(to == Floats(to.size(), 9.0F));
             CHECK(to_labels == std::vector<std::int32_t>(labels + 1, 99));
             healthy = 1;
-            impl::queue_take_batch(cuda, batch, features, to.data() + start, to_labels.data(), &healthy);
+            impl::queue_take_batch(cuda, batch, taken, &healthy);
             cuda.synchronize();
             CHECK(to.back() == 9.0F);
             CHECK(to_labels.back() == 99);

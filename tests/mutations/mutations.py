@@ -617,7 +617,7 @@ MUTATIONS = [
         "kept_batch_overwritten",
         "the batch of a failed step, which the search reads, is overwritten by those behind it",
         QUEUE,
-        "samples(replica), labels(replica), «impl::StatusBlock::healthy(status())»);",
+        "batch, kept, «impl::StatusBlock::healthy(status())»);",
         "nullptr",
         ["emulated/training: a NaN in a batch is reported*"],
     ),

@@ -172,6 +172,8 @@ struct MaskOnlyInWords : Elementwise<same_of, one> {
 
 /// A loss whose gradient is that of the sum where it says that it is that of the mean.
 struct UnaveragedLoss {
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
     struct Operation {
         ops::SoftmaxCrossEntropy<Host, float> right{10, 0.0F};
         LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,

@@ -18,7 +18,7 @@ namespace {
 struct Images {
     std::vector<float> pixels = std::vector<float>(8 * 24 * 24 * 3);
     std::vector<std::int32_t> labels{0, 1, 2, 3, 4, 5, 6, 7};
-    Images() { initialize(pixels, normal(1.0), 1, 1, 3, 0); }
+    [[gnu::noinline]] Images() { initialize(pixels, normal(1.0), 1, 1, 3, 0); }
     [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
         return {pixels.data() + first * 24 * 24 * 3, labels.data() + first, size, Shape{24, 24, 3}};
     }

@@ -10,7 +10,9 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <vector>
 
+#include <cupola/data/impl/batch_buffer.hpp>
 #include <cupola/host.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 
@@ -25,10 +27,11 @@ struct Delayed : cupola::Host {
 class DelayedQueue : public cupola::HostQueue {
 public:
     DelayedQueue(cupola::HostContext& context, const cupola::QueueSizes& sizes)
-        : HostQueue(context, sizes), sizes_(sizes), landed_(3 * sizes.status_bytes, "landed") {
-        const auto batch = static_cast<std::size_t>(sizes.features * sizes.batch_size);
-        samples_.resize(static_cast<std::size_t>(sizes.replicas), std::vector<float>(batch));
-        labels_.resize(samples_.size(), std::vector<std::int32_t>(static_cast<std::size_t>(sizes.batch_size)));
+        : HostQueue(context, sizes),
+          sizes_(sizes),
+          columns_(*sizes.columns),
+          landed_(3 * sizes.status_bytes, "landed") {
+        for (int r = 0; r < sizes.replicas; ++r) batches_.emplace_back(sizes_.batch_size, columns_);
     }
     std::byte* landed(std::int64_t step) { return landed_.data() + slot(step) * sizes_.status_bytes; }
     void land(std::int64_t step) {
@@ -42,10 +45,14 @@ public:
         const auto r = static_cast<std::size_t>(replica);
         queue([this, batch, r, healthy = cupola::impl::StatusBlock::healthy(status())] {
             if (*healthy == 0) return;
-            std::copy_n(batch.samples, batch.size * sizes_.features, samples_[r].data());
-            std::copy_n(batch.labels, batch.size, labels_[r].data());
+            for (std::size_t c = 0; c < columns_.size(); ++c) {
+                const cupola::ColumnSpec& column = columns_[c];
+                const auto from = static_cast<std::size_t>(batch.columns().find(column.name) - batch.columns().begin());
+                std::memcpy(batches_[r].span().data(c), batch.data(from),
+                            static_cast<std::size_t>(batch.size) * column.bytes());
+            }
         });
-        return {samples_[r].data(), labels_[r].data(), batch.size, batch.sample_shape};
+        return batches_[r].view(batch.size);
     }
     void write(auto* to, const auto& value) {
         queue([to, value] { *to = value; });
@@ -68,9 +75,9 @@ private:
         return done_ >= count;
     }
     cupola::QueueSizes sizes_;
+    cupola::Columns columns_;
     cupola::HostArena landed_;
-    std::vector<std::vector<float>> samples_;
-    std::vector<std::vector<std::int32_t>> labels_;
+    std::vector<cupola::impl::BatchBuffer> batches_;
     std::deque<std::function<void()>> work_;
     std::array<std::int64_t, 3> finished_{};
     std::int64_t queued_ = 0, mark_ = 0;

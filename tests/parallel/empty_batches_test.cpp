@@ -42,7 +42,7 @@ struct Seen {
     std::vector<std::vector<float>> outputs;
     template <class D>
     void operator()(const Inspection<D>& inspection) {
-        samples = inspection.batch().samples;
+        samples = inspection.batch().inputs();
         batch_size = inspection.batch().size;
         inspection.for_each_activation(
             [&](std::size_t, std::span<const float> values) { outputs.emplace_back(values.begin(), values.end()); });

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../data/labelled.hpp"
 #include "tutorial.hpp"
 
 using namespace cupola;
@@ -72,7 +73,7 @@ struct Samples {
                                      {.batch_size = count, .replicas = 1, .seed = 9});
         images.resize(static_cast<std::size_t>(count * 24 * 24 * 3));
         labels.resize(static_cast<std::size_t>(count));
-        source.fill(0, 0, images.data(), labels.data());
+        source.fill(0, 0, labelled(source, images.data(), labels.data()));
     }
     [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
         return {images.data() + first * 24 * 24 * 3, labels.data() + first, size, Shape{24, 24, 3}};

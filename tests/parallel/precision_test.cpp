@@ -123,7 +123,7 @@ TEST_CASE("evaluation, prediction and inspection give floats") {
     std::vector<float> logits;
     HostContext context(0, {});
     const BatchView batch = batches(0, 0, context);
-    const std::vector<float> images(batch.samples, batch.samples + batch_size * Narrow::input_shape.size());
+    const std::vector<float> images(batch.inputs(), batch.inputs() + batch_size * Narrow::input_shape.size());
     const std::vector<float> narrow_logits = narrow.predict({images.data(), batch_size}),
                              wide_logits = wide.predict({images.data(), batch_size});
     CHECK(tutorial::difference(narrow_logits, wide_logits) < 3e-2);

@@ -106,12 +106,14 @@ TEST_CASE("a batch with samples and a null pointer is rejected in a step and in 
     const Shape shape = images.data.sample_shape();
     Silent without_samples{{nullptr, images.labels.data(), 4, shape}},
         without_labels{{images.pixels.data(), nullptr, 4, shape}};
-    CHECK(refusal([&] { training.step(without_samples); }) == "a batch of 4 samples has a null pointer to the samples");
-    CHECK(refusal([&] { training.step(without_labels); }) == "a batch of 4 samples has a null pointer to the labels");
+    CHECK(refusal([&] { training.step(without_samples); }) ==
+          "a batch of 4 samples has a null pointer to its column input");
+    CHECK(refusal([&] { training.step(without_labels); }) ==
+          "a batch of 4 samples has a null pointer to its column target");
     CHECK(refusal([&] { (void)training.evaluate(without_samples, 1); }) ==
-          "a batch of 4 samples has a null pointer to the samples");
+          "a batch of 4 samples has a null pointer to its column input");
     CHECK(refusal([&] { (void)training.evaluate(without_labels, 1); }) ==
-          "a batch of 4 samples has a null pointer to the labels");
+          "a batch of 4 samples has a null pointer to its column target");
     CHECK(training.step(Silent{images.view(4)}).samples == 4);
 }
 

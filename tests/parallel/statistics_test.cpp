@@ -13,6 +13,7 @@
 #include <cupola/layers/batch_norm2d.hpp>
 #include <cupola/ops/host/batch_norm.hpp>
 
+#include "../data/labelled.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
@@ -146,7 +147,7 @@ TEST_CASE("synchronised replicas with unequal batches, and one without samples, 
                                  {.batch_size = 16, .replicas = 1, .seed = 9});
     std::vector<float> images(16 * 24 * 24 * 3);
     std::vector<std::int32_t> labels(16);
-    source.fill(0, 0, images.data(), labels.data());
+    source.fill(0, 0, labelled(source, images.data(), labels.data()));
     const auto view = [&](std::int64_t first, std::int64_t size) {
         return BatchView{images.data() + first * 24 * 24 * 3, labels.data() + first, size, Shape{24, 24, 3}};
     };
@@ -182,7 +183,7 @@ TEST_CASE("synchronised replicas that accumulate batches reject unequal ones") {
                                  {.batch_size = 8, .replicas = 1, .seed = 9});
     std::vector<float> images(8 * 24 * 24 * 3);
     std::vector<std::int32_t> labels(8);
-    source.fill(0, 0, images.data(), labels.data());
+    source.fill(0, 0, labelled(source, images.data(), labels.data()));
     Training<Synchronized> training({.replicas = 2,
                                      .devices = 2,
                                      .batch_size = 8,
@@ -260,7 +261,7 @@ TEST_CASE("an error or a number that is not finite on one synchronised replica s
     CHECK(contains(message_of<InvalidArgument>([&] {
                        training.step([&](std::int64_t step, int replica, HostContext& context) {
                            BatchView batch = batches(step, replica, context);
-                           if (replica == 1) batch.labels = no_classes.data();
+                           if (replica == 1) batch.set_data(1, no_classes.data());
                            return batch;
                        });
                    }),

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../data/labelled.hpp"
 #include "throws_with.hpp"
 #include "tutorial.hpp"
 
@@ -205,7 +206,7 @@ TEST_CASE("accumulated batches of unequal sizes are weighted by their samples") 
                                  {.batch_size = 2 * batch_size, .replicas = 1, .seed = 9});
     std::vector<float> images(static_cast<std::size_t>(2 * batch_size * 24 * 24 * 3));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(2 * batch_size));
-    source.fill(0, 0, images.data(), labels.data());
+    source.fill(0, 0, labelled(source, images.data(), labels.data()));
     Training::Options two = options(1);
     two.gradient_accumulation_steps = 2;
     two.other_batch_sizes = {3};
@@ -270,7 +271,7 @@ TEST_CASE("an inspector sees the parameters before the update, the gradient, the
     const std::vector<float> images = [&] {
         HostContext context(0, {});
         const BatchView batch = batches_of_blind(0, 0, context);
-        return std::vector<float>(batch.samples, batch.samples + batch_size * 24 * 24 * 3);
+        return std::vector<float>(batch.inputs(), batch.inputs() + batch_size * 24 * 24 * 3);
     }();
     CHECK(tutorial::difference(logits, blind.predict(TensorView<const float, Training::InputExtents>(
                                            images.data(), batch_size))) < 1e-6);

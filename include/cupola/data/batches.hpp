@@ -53,11 +53,11 @@ struct IdentityTransform {
 /// each time.
 template <class S>
 concept BatchSource = requires(const S& source, std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
-                               float* samples, std::int32_t* labels) {
+                               const BatchSpan& batch) {
     { source.batch_size() } -> std::convertible_to<std::int64_t>;
     { source.replicas() } -> std::convertible_to<int>;
-    { source.sample_shape() } -> std::convertible_to<Shape>;
-    { source.fill(step, replica, begin, end, samples, labels) };
+    { source.columns() } -> std::convertible_to<Columns>;
+    { source.fill(step, replica, begin, end, batch) };
 };
 
 struct BatchOptions {
@@ -78,24 +78,28 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
     [[nodiscard]] int replicas() const { return options_.replicas; }
     [[nodiscard]] std::int64_t global_batch_size() const { return options_.batch_size * options_.replicas; }
-    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
-    [[nodiscard]] std::int64_t class_count() const { return data_->class_count(); }
+    [[nodiscard]] const Columns& columns() const { return columns_; }
+    [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
+    [[nodiscard]] std::int64_t class_count() const
+        requires HasLabels<Data>
+    {
+        return data_->class_count();
+    }
 
     /// Which samples of the data set are in a batch, from position `begin` on.
     void samples_at(std::int64_t step, int replica, std::int64_t begin, std::span<SampleOfEpoch> places) const;
-    /// Fills the samples [begin, end) of a batch; `samples` and `labels` are where the whole batch is.
-    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, float* samples,
-              std::int32_t* labels) const;
+    /// Fills the samples [begin, end) of a batch; `batch` is the memory of the whole batch.
+    void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan& batch) const;
     /// Fills the whole batch.
-    void fill(std::int64_t step, int replica, float* samples, std::int32_t* labels) const {
-        fill(step, replica, 0, options_.batch_size, samples, labels);
+    void fill(std::int64_t step, int replica, const BatchSpan& batch) const {
+        fill(step, replica, 0, options_.batch_size, batch);
     }
 
 private:
     const Data* data_;
     Transform transform_;
     BatchOptions options_;
-    Shape shape_;
+    Columns columns_;
     ShuffledOrder order_;
 };
 
@@ -106,7 +110,7 @@ TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform tr
     : data_(&data),
       transform_(std::move(transform)),
       options_(options),
-      shape_(transform_.output(data.sample_shape())),
+      columns_(columns_of(data, transform_.output(data.sample_shape()))),
       order_(data.size(), options.seed) {
     require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
     require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
@@ -128,7 +132,9 @@ void TrainingBatches<Data, Transform>::samples_at(std::int64_t step, int replica
 
 template <Dataset Data, SampleTransform<Data> Transform>
 void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
-                                            float* samples, std::int32_t* labels) const {
+                                            const BatchSpan& batch) const {
+    float* const inputs = batch.inputs();
+    const std::int64_t elements = sample_shape().size();
     std::array<SampleOfEpoch, 32> places;
     while (begin < end) {
         const std::int64_t count = std::min(end - begin, static_cast<std::int64_t>(places.size()));
@@ -136,9 +142,8 @@ void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica, std:
         for (std::int64_t i = 0; i < count; ++i) {
             const SampleOfEpoch place = places[static_cast<std::size_t>(i)];
             const RandomStream random(options_.seed, RngDomain::augmentation, place.epoch, place.index);
-            transform_(data_->sample(place.index), data_->sample_shape(), random,
-                       samples + (begin + i) * shape_.size());
-            labels[begin + i] = data_->label(place.index);
+            transform_(data_->sample(place.index), data_->sample_shape(), random, inputs + (begin + i) * elements);
+            copy_targets(*data_, place.index, batch, begin + i);
         }
         begin += count;
     }

@@ -50,10 +50,11 @@ public:
     CudaSamples(const ImageSet& images, Transform transform, std::int64_t batch_size)
         : images_(images),
           transform_(std::move(transform)),
-          shape_(transform_.output(images.sample_shape())),
+          columns_(columns_of(images, transform_.output(images.sample_shape()))),
           batch_size_(batch_size) {}
 
-    [[nodiscard]] const Shape& shape() const { return shape_; }
+    [[nodiscard]] const Columns& columns() const { return columns_; }
+    [[nodiscard]] const Shape& shape() const { return columns_[0].shape; }
     [[nodiscard]] int slots() const { return static_cast<int>(slots_.size()); }
     void provide_slots(int slots) {
         if (slots > this->slots()) slots_.resize(static_cast<std::size_t>(slots));
@@ -64,7 +65,7 @@ public:
         Slot& made = slots_[static_cast<std::size_t>(slot)];
         if (made.ordinal != context.ordinal()) {
             made.images = images_.on(context);
-            made.buffer.provide(context, batch_size_, shape_);
+            made.buffer.provide(context, batch_size_, columns_);
             made.ordinal = context.ordinal();
         }
         return made.buffer;
@@ -73,11 +74,13 @@ public:
     template <class Places>
     void queue(const CudaContext& context, int slot, std::int64_t at, std::int64_t count, const Places& places) {
         Slot& made = slots_[static_cast<std::size_t>(slot)];
+        const BatchSpan batch = made.buffer.span();
+        const Shape& extents = shape();
         launch_phases(
             context, count,
-            MakeSamples<Transform, Places>{made.images, transform_, places, static_cast<std::int32_t>(shape_.height()),
-                                           static_cast<std::int32_t>(shape_.width()),
-                                           made.buffer.samples() + at * shape_.size(), made.buffer.labels() + at});
+            MakeSamples<Transform, Places>{made.images, transform_, places, static_cast<std::int32_t>(extents.height()),
+                                           static_cast<std::int32_t>(extents.width()),
+                                           batch.inputs() + at * extents.size(), batch.labels() + at});
     }
 
 private:
@@ -89,7 +92,7 @@ private:
 
     CudaImages images_;
     Transform transform_;
-    Shape shape_;
+    Columns columns_;
     std::int64_t batch_size_;
     std::vector<Slot> slots_;
 };
@@ -113,6 +116,7 @@ public:
     [[nodiscard]] const ImageSet& data() const { return order_.data(); }
     [[nodiscard]] std::int64_t batch_size() const { return order_.batch_size(); }
     [[nodiscard]] int replicas() const { return order_.replicas(); }
+    [[nodiscard]] const Columns& columns() const { return order_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return order_.sample_shape(); }
     [[nodiscard]] std::int64_t class_count() const { return order_.class_count(); }
 
@@ -161,6 +165,7 @@ public:
     [[nodiscard]] const ImageSet& data() const { return *images_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int slots() const { return samples_.slots(); }
+    [[nodiscard]] const Columns& columns() const { return samples_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return samples_.shape(); }
     /// Allows batches to be asked for from this many threads. Not while they are asked for.
     void provide_slots(int slots) { samples_.provide_slots(slots); }

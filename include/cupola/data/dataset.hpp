@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <cupola/core/extents.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -42,9 +44,42 @@ concept HasLabels = requires(const D& data, std::int64_t i) {
     { data.class_count() } -> std::convertible_to<std::int64_t>;
 };
 
-/// A data set: samples that any number of threads may read at once.
+/// The targets of sample i, in any number of columns: target(i, c) points to the sample's elements in the column
+/// target_columns()[c], of its type and extents.
 template <class D>
-concept Dataset = HasSampleCount<D> && HasSamples<D> && HasLabels<D>;
+concept HasTargets = requires(const D& data, std::int64_t i, std::size_t c) {
+    { data.target_columns() } -> std::convertible_to<Columns>;
+    { data.target(i, c) } -> std::convertible_to<const void*>;
+};
+
+/// A data set: samples that any number of threads may read at once. What a network reads is `sample(i)`; what the losses read
+/// is `label(i)`, the column "target" of class labels, or the columns of `target(i, c)`, which are used if there are both.
+template <class D>
+concept Dataset = HasSampleCount<D> && HasSamples<D> && (HasLabels<D> || HasTargets<D>);
+
+/// The columns of batches of `data` whose samples are floats of the extents `input`.
+template <Dataset Data>
+[[nodiscard]] Columns columns_of(const Data& data, const Shape& input) {
+    Columns columns{{input_column, ElementType::float32, input}};
+    if constexpr (HasTargets<Data>) {
+        for (const ColumnSpec& each : Columns(data.target_columns())) columns.push_back(each);
+    } else {
+        columns.push_back({target_column, ElementType::int32, {1}});
+    }
+    return columns;
+}
+
+/// Copies the targets of sample i of `data` to place `at` of a batch of the columns `columns_of(data, ...)`.
+template <Dataset Data>
+void copy_targets(const Data& data, std::int64_t i, const BatchSpan& batch, std::int64_t at) {
+    if constexpr (HasTargets<Data>) {
+        for (std::size_t c = 1; c < batch.columns().size(); ++c)
+            std::memcpy(batch.at(c, at), data.target(i, c - 1), batch.columns()[c].bytes());
+    } else {
+        const auto label = static_cast<std::int32_t>(data.label(i));
+        std::memcpy(batch.at(1, at), &label, sizeof label);
+    }
+}
 
 /// The labelled images of one split.
 class ImageSet {

@@ -23,7 +23,7 @@ public:
         : data_(&data),
           transform_(std::move(transform)),
           batch_size_(batch_size),
-          shape_(transform_.output(data.sample_shape())) {
+          columns_(columns_of(data, transform_.output(data.sample_shape()))) {
         require(batch_size >= 1, "a batch must have at least 1 sample, not ", batch_size);
         require(slots >= 1, "there must be at least 1 slot, not ", slots);
         provide_slots(slots);
@@ -33,10 +33,11 @@ public:
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int slots() const { return static_cast<int>(buffers_.size()); }
-    [[nodiscard]] const Shape& sample_shape() const { return shape_; }
+    [[nodiscard]] const Columns& columns() const { return columns_; }
+    [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
     /// Allows batches to be asked for from this many threads.
     void provide_slots(int slots) {
-        while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), shape_);
+        while (this->slots() < slots) buffers_.emplace_back(std::min(batch_size_, data_->size()), columns_);
     }
     /// How many batches there are, the smaller one included.
     [[nodiscard]] std::int64_t count() const { return (data_->size() + batch_size_ - 1) / batch_size_; }
@@ -51,23 +52,25 @@ public:
     BatchView operator()(std::int64_t index, int slot, Context& context) const {
         require(slot >= 0 && slot < slots(), "slot ", slot, " is out of range: the number of slots is ", slots());
         const std::int64_t size = size_of(index);
-        const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(slot)];
+        const BatchSpan batch = buffers_[static_cast<std::size_t>(slot)].span();
+        float* const inputs = batch.inputs();
+        const std::int64_t elements = sample_shape().size();
         impl::fill_with_team(context, size, [&](std::int64_t begin, std::int64_t end) {
             for (std::int64_t i = begin; i < end; ++i) {
                 const std::int64_t sample = index * batch_size_ + i;
                 const RandomStream random(0, RngDomain::augmentation, 0, static_cast<std::uint64_t>(sample));
-                transform_(data_->sample(sample), data_->sample_shape(), random, buffer.samples() + i * shape_.size());
-                buffer.labels()[i] = data_->label(sample);
+                transform_(data_->sample(sample), data_->sample_shape(), random, inputs + i * elements);
+                copy_targets(*data_, sample, batch, i);
             }
         });
-        return buffer.view(size);
+        return batch.view(size);
     }
 
 private:
     const Data* data_;
     Transform transform_;
     std::int64_t batch_size_;
-    Shape shape_;
+    Columns columns_;
     std::vector<impl::BatchBuffer> buffers_;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training on numbers that the caller has in memory: samples as floats, one after another, and their labels.
+// Training on numbers that the caller has in memory: samples as floats, one after another, and their targets.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,28 +17,56 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The caller's samples as a data set. It owns nothing: samples and labels have to outlive it.
+/// One column of targets in the caller's memory: `shape.size()` values per sample. The name is not copied.
+struct TargetValues {
+    TargetValues(std::string_view name, const Shape& shape, std::span<const float> floats)
+        : column{name, ElementType::float32, shape}, values(std::as_bytes(floats)) {}
+    TargetValues(std::string_view name, const Shape& shape, std::span<const std::int32_t> integers)
+        : column{name, ElementType::int32, shape}, values(std::as_bytes(integers)) {}
+
+    ColumnSpec column;
+    std::span<const std::byte> values;
+};
+
+/// The caller's samples as a data set. It owns nothing: samples and targets have to outlive it.
 class InMemory {
 public:
-    /// Throws DataError if there are no samples, or not one label per sample, or a label is not in [0, class_count).
+    /// Samples of classes. Throws DataError if there are no samples, or not one label per sample, or a label is not in
+    /// [0, class_count).
     InMemory(const Shape& sample_shape, std::span<const float> samples, std::span<const std::int32_t> labels,
              std::int64_t class_count, std::string_view name = "in memory");
+    /// Samples with the column "target" of floats. Throws DataError if there are no samples, or not one target per sample, or
+    /// a target is a NaN or an infinity.
+    InMemory(const Shape& sample_shape, std::span<const float> samples, const Shape& target_shape,
+             std::span<const float> targets, std::string_view name = "in memory");
+    /// Samples with any columns of targets, each by its name. Throws as the others; labels of these columns are checked by
+    /// the losses that read them.
+    InMemory(const Shape& sample_shape, std::span<const float> samples, std::initializer_list<TargetValues> targets,
+             std::string_view name = "in memory");
 
     [[nodiscard]] std::string_view name() const { return name_; }
-    [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
+    [[nodiscard]] std::int64_t size() const { return size_; }
     [[nodiscard]] const Shape& sample_shape() const { return shape_; }
     [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
         return samples_.subspan(static_cast<std::size_t>(i * shape_.size()), static_cast<std::size_t>(shape_.size()));
     }
-    [[nodiscard]] std::int32_t label(std::int64_t i) const { return labels_[static_cast<std::size_t>(i)]; }
+    [[nodiscard]] const Columns& target_columns() const { return columns_; }
+    /// The values of sample i in the column target_columns()[c].
+    [[nodiscard]] const std::byte* target(std::int64_t i, std::size_t c) const {
+        return targets_[c] + static_cast<std::size_t>(i) * columns_[c].bytes();
+    }
+    /// 0 unless the data set was made of classes.
     [[nodiscard]] std::int64_t class_count() const { return class_count_; }
 
 private:
+    [[gnu::cold]] void add(const TargetValues& targets);
+
     Shape shape_;
     std::span<const float> samples_;
-    std::span<const std::int32_t> labels_;
-    std::int64_t class_count_;
+    std::int64_t size_ = 0, class_count_ = 0;
     std::string_view name_;
+    Columns columns_;
+    std::vector<const std::byte*> targets_;
 };
 
 static_assert(Dataset<InMemory>);
@@ -50,6 +81,7 @@ public:
 
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] int replicas() const { return source_.replicas(); }
+    [[nodiscard]] const Columns& columns() const { return source_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return source_.sample_shape(); }
 
     /// The batch of a step and replica, prepared by the context's team; valid until this replica asks for another.
@@ -65,33 +97,64 @@ template <class Context>
 BatchView InMemoryBatches::operator()(std::int64_t step, int replica, Context& context) {
     require(replica >= 0 && replica < replicas(), "replica ", replica, " is out of range: the number of replicas is ",
             replicas());
-    const impl::BatchBuffer& buffer = buffers_[static_cast<std::size_t>(replica)];
-    impl::fill_with_team(context, batch_size(), [&](std::int64_t begin, std::int64_t end) {
-        source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());
-    });
-    return buffer.view(batch_size());
+    const BatchSpan batch = buffers_[static_cast<std::size_t>(replica)].span();
+    impl::fill_with_team(context, batch_size(),
+                         [&](std::int64_t begin, std::int64_t end) { source_.fill(step, replica, begin, end, batch); });
+    return batch.view(batch_size());
 }
 
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples,
-                                 std::span<const std::int32_t> labels, std::int64_t class_count, std::string_view name)
-    : shape_(sample_shape), samples_(samples), labels_(labels), class_count_(class_count), name_(name) {
+                                 std::initializer_list<TargetValues> targets, std::string_view name)
+    : shape_(sample_shape), samples_(samples), name_(name) {
     require<DataError>(shape_.rank >= 1 && shape_.size() >= 1, "samples of the data set ", name,
                        " have no values: ", to_string(shape_));
-    require<DataError>(!labels.empty(), "the data set ", name, " has no samples");
-    require<DataError>(samples.size() == labels.size() * static_cast<std::size_t>(shape_.size()), "the data set ", name,
-                       " has ", labels.size(), " labels and ", samples.size(), " values; samples of ",
-                       to_string(shape_), " need ", labels.size() * static_cast<std::size_t>(shape_.size()));
+    const auto elements = static_cast<std::size_t>(shape_.size());
+    require<DataError>(!samples.empty(), "the data set ", name, " has no samples");
+    require<DataError>(samples.size() % elements == 0, "the data set ", name, " has ", samples.size(),
+                       " values, which is not a multiple of the ", elements, " of a sample of ", to_string(shape_));
+    size_ = static_cast<std::int64_t>(samples.size() / elements);
+    for (const TargetValues& each : targets) add(each);
+}
+
+CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples, const Shape& target_shape,
+                                 std::span<const float> targets, std::string_view name)
+    : InMemory(sample_shape, samples, {{target_column, target_shape, targets}}, name) {}
+
+CUPOLA_INLINE InMemory::InMemory(const Shape& sample_shape, std::span<const float> samples,
+                                 std::span<const std::int32_t> labels, std::int64_t class_count, std::string_view name)
+    : InMemory(sample_shape, samples, {{target_column, {1}, labels}}, name) {
+    class_count_ = class_count;
     for (std::size_t i = 0; i < labels.size(); ++i) {
         require<DataError>(labels[i] >= 0 && labels[i] < class_count, "the data set ", name, " has label ", labels[i],
                            " at sample ", i, "; with ", class_count, " classes labels are 0 to ", class_count - 1);
     }
 }
 
+CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
+    const ColumnSpec& column = targets.column;
+    require<DataError>(column.shape.rank >= 1 && column.shape.size() >= 1, "the column ", column.name,
+                       " of the data set ", name_, " has no values: ", to_string(column.shape));
+    const std::size_t values = targets.values.size() / size_of(column.type);
+    require<DataError>(targets.values.size() == static_cast<std::size_t>(size_) * column.bytes(), "the data set ",
+                       name_, " has ", size_, size_ == 1 ? " sample" : " samples", " and ", values,
+                       " values in its column ", column.name, "; of ", to_string(column.shape), " it needs ",
+                       size_ * column.shape.size());
+    if (column.type == ElementType::float32) {
+        const auto* const floats = reinterpret_cast<const float*>(targets.values.data());
+        for (std::size_t i = 0; i < values; ++i) {
+            require<DataError>(std::isfinite(floats[i]), "the data set ", name_, " has ", floats[i], " in its column ",
+                               column.name, " at sample ", static_cast<std::int64_t>(i) / column.shape.size());
+        }
+    }
+    columns_.push_back(column);
+    targets_.push_back(targets.values.data());
+}
+
 CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
     : source_(data, IdentityTransform{}, options) {
-    for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.sample_shape());
+    for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.columns());
 }
 
 #endif

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/extents.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/impl/cuda_batch_buffer.hpp>
 #include <cupola/device/cuda.hpp>
@@ -27,6 +26,7 @@
 #include <cupola/device/cuda_pinned.hpp>
 #include <cupola/device/wait_until.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/batch_memory.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -49,7 +49,7 @@ concept GivesBatches = requires(S& source, std::int64_t step, int replica, impl:
     { source(step, replica, thread) } -> std::same_as<BatchView>;
     { source.batch_size() } -> std::convertible_to<std::int64_t>;
     { source.replicas() } -> std::convertible_to<int>;
-    { source.sample_shape() } -> std::convertible_to<Shape>;
+    { source.columns() } -> std::convertible_to<Columns>;
 };
 
 struct PinnedUploaderOptions {
@@ -66,7 +66,7 @@ template <class Source>
 class PinnedUploader {
 public:
     explicit PinnedUploader(Source& source, PinnedUploaderOptions options = {})
-        : source_(&source), options_(options), batch_size_(source.batch_size()), sample_shape_(source.sample_shape()) {
+        : source_(&source), options_(options), batch_size_(source.batch_size()), columns_(source.columns()) {
         require(options.ahead >= 1 && options.ahead <= max_ahead, "PinnedUploader's ahead must be 1 to ", max_ahead,
                 " batches, not ", options.ahead);
         require(options.timeout_seconds > 0, "PinnedUploader's timeout_seconds must be more than 0, not ",
@@ -77,7 +77,8 @@ public:
 
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return source_->replicas(); }
-    [[nodiscard]] const Shape& sample_shape() const { return sample_shape_; }
+    [[nodiscard]] const Columns& columns() const { return columns_; }
+    [[nodiscard]] Shape sample_shape() const { return input_shape_of(columns_); }
 
     /// Queues the copy of the batch of a step and replica; work that is queued after this replica's next batch must not
     /// use it. Throws the exceptions of the source, and DeviceError if the GPU does not make a copy in time.
@@ -89,9 +90,9 @@ public:
         Pinned& pinned = ring.buffers[ring.next];
         await(pinned.copied, replica, step);
         const std::int64_t size = fill(pinned, step, replica);
-        context.queue_copy(ring.buffer.samples(), pinned.samples(),
-                           static_cast<std::size_t>(size * sample_shape_.size()) * sizeof(float));
-        context.queue_copy(ring.buffer.labels(), pinned.labels, static_cast<std::size_t>(size) * sizeof(std::int32_t));
+        const BatchSpan from = in(pinned), to = ring.buffer.span();
+        for (std::size_t i = 0; i < columns_.size(); ++i)
+            context.queue_copy(to.data(i), from.data(i), static_cast<std::size_t>(size) * columns_[i].bytes());
         pinned.copied.record(context);
         ring.next = (ring.next + 1) % ring.buffers.size();
         return ring.buffer.view(size);
@@ -102,9 +103,7 @@ private:
 
     struct Pinned {
         impl::CudaPinned memory;
-        std::int32_t* labels = nullptr;
         impl::StepEvent copied;
-        [[nodiscard]] float* samples() const { return reinterpret_cast<float*>(memory.data()); }
     };
     struct Ring {
         int ordinal = -1;
@@ -118,13 +117,8 @@ private:
         for (const Pinned& pinned : ring.buffers) await(pinned.copied, replica, step);
         ring.buffers = std::vector<Pinned>(static_cast<std::size_t>(options_.ahead));
         ring.next = 0;
-        const std::size_t of_samples =
-            aligned(static_cast<std::size_t>(batch_size_ * sample_shape_.size()) * sizeof(float));
-        for (Pinned& pinned : ring.buffers) {
-            pinned.memory = impl::CudaPinned(of_samples + static_cast<std::size_t>(batch_size_) * sizeof(std::int32_t));
-            pinned.labels = reinterpret_cast<std::int32_t*>(pinned.memory.data() + of_samples);
-        }
-        ring.buffer.provide(context, batch_size_, sample_shape_);
+        for (Pinned& pinned : ring.buffers) pinned.memory = impl::CudaPinned(batch_bytes(columns_, batch_size_));
+        ring.buffer.provide(context, batch_size_, columns_);
         ring.ordinal = context.ordinal();
     }
 
@@ -135,20 +129,29 @@ private:
                          options_.ahead == 1 ? " batch earlier" : " batches earlier");
     }
 
+    [[nodiscard]] BatchSpan in(const Pinned& pinned) const {
+        return batch_in(pinned.memory.data(), columns_, batch_size_);
+    }
+
     /// Answers how many samples there are.
     std::int64_t fill(const Pinned& pinned, std::int64_t step, int replica) {
         if constexpr (BatchSource<Source>) {
-            source_->fill(step, replica, std::int64_t{0}, batch_size_, pinned.samples(), pinned.labels);
+            source_->fill(step, replica, std::int64_t{0}, batch_size_, in(pinned));
             return batch_size_;
         } else {
             impl::CallingThread thread;
             const BatchView batch = (*source_)(step, replica, thread);
             require(batch.size >= 1 && batch.size <= batch_size_, "a batch of step ", step, " has ", batch.size,
                     " samples; its source declared 1 to ", batch_size_);
-            require_batch(batch, sample_shape_, "their source declared");
-            std::memcpy(pinned.samples(), batch.samples,
-                        static_cast<std::size_t>(batch.size * sample_shape_.size()) * sizeof(float));
-            std::memcpy(pinned.labels, batch.labels, static_cast<std::size_t>(batch.size) * sizeof(std::int32_t));
+            std::vector<RequiredColumn> declared;
+            for (const ColumnSpec& each : columns_) declared.push_back({each, "their source"});
+            require_batch(batch, declared);
+            const BatchSpan to = in(pinned);
+            for (std::size_t i = 0; i < columns_.size(); ++i) {
+                const auto place =
+                    static_cast<std::size_t>(batch.columns().find(columns_[i].name) - batch.columns().begin());
+                std::memcpy(to.data(i), batch.data(place), static_cast<std::size_t>(batch.size) * columns_[i].bytes());
+            }
             return batch.size;
         }
     }
@@ -156,7 +159,7 @@ private:
     Source* source_;
     PinnedUploaderOptions options_;
     std::int64_t batch_size_;
-    Shape sample_shape_;
+    Columns columns_;
     std::vector<Ring> rings_;
 };
 

@@ -44,7 +44,7 @@ public:
         const int ahead = options.workers == 0 ? 1 : 2;
         queues_.resize(static_cast<std::size_t>(replicas_));
         for (Queue& queue : queues_) {
-            for (int i = 0; i < ahead; ++i) queue.slots.emplace_back(batch_size_, source_.sample_shape());
+            for (int i = 0; i < ahead; ++i) queue.slots.emplace_back(batch_size_, source_.columns());
         }
         try {
             for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
@@ -61,7 +61,8 @@ public:
     [[nodiscard]] const Source& source() const { return source_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return replicas_; }
-    [[nodiscard]] Shape sample_shape() const { return source_.sample_shape(); }
+    [[nodiscard]] Columns columns() const { return source_.columns(); }
+    [[nodiscard]] Shape sample_shape() const { return input_shape_of(source_.columns()); }
     [[nodiscard]] int workers() const { return static_cast<int>(workers_.size()); }
 
     /// The batch of a step and replica; valid until this replica asks for its next step. Throws the exception of the
@@ -85,7 +86,7 @@ public:
         if (workers_.empty() && slot.state == State::empty) {
             lock.unlock();
             impl::fill_with_team(context, batch_size_, [&](std::int64_t begin, std::int64_t end) {
-                source_.fill(step, replica, begin, end, slot.buffer.samples(), slot.buffer.labels());
+                source_.fill(step, replica, begin, end, slot.buffer.span());
             });
             slot.step = step;
             slot.state = State::full;
@@ -100,7 +101,7 @@ private:
     static constexpr int max_workers = 1024;
     enum class State { empty, filling, full };
     struct Slot {
-        Slot(std::int64_t batch_size, const Shape& sample_shape) : buffer(batch_size, sample_shape) {}
+        Slot(std::int64_t batch_size, const Columns& columns) : buffer(batch_size, columns) {}
         impl::BatchBuffer buffer;
         State state = State::empty;
         std::int64_t step = -1;
@@ -160,7 +161,7 @@ private:
         try {
             for (std::int64_t begin = 0; begin < batch_size_ && !stopping_; begin += impl::samples_per_piece) {
                 const std::int64_t end = std::min(batch_size_, begin + impl::samples_per_piece);
-                source_.fill(step, replica, begin, end, buffer.samples(), buffer.labels());
+                source_.fill(step, replica, begin, end, buffer.span());
             }
         } catch (...) {
             return std::current_exception();

@@ -20,9 +20,9 @@
 //   void mark(), bool reached()                 a point in the queue, and whether all work before it is complete
 //   void mark_bucket(k)                         inside work: a point after which bucket k of the gradients is complete; work
 //                                               of other streams can wait for it
-//   BatchView take(replica, batch)              queues a copy of a batch to the address that recorded work reads, unless
-//                                               the status is not healthy, and returns the copy; or returns the batch
-//                                               itself
+//   BatchView take(replica, batch)              queues a copy of a batch's columns `sizes.columns` to the addresses that
+//                                               recorded work reads, unless the status is not healthy, and returns the
+//                                               copy; or returns the batch itself
 //   BatchView bring(batch)                      queues a copy of a batch that another device has taken to an address that
 //                                               this device reads, replacing its first replica's; or returns the batch
 //   void write(to, value)                       queues *to = value
@@ -49,12 +49,15 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+class Columns;
+
 /// The sizes of the memory that a queue keeps.
 struct QueueSizes {
     std::size_t status_bytes = 0;
-    /// The replicas of the device, each with a batch of at most `batch_size` samples of `features` elements.
+    /// The replicas of the device, each with a batch of at most `batch_size` samples of the columns that a step reads.
     int replicas = 0;
-    std::int64_t features = 0, batch_size = 0;
+    const Columns* columns = nullptr;
+    std::int64_t batch_size = 0;
 };
 
 template <class D>

@@ -16,15 +16,26 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels. Samples of
+/// The number of samples, and the checksum of their elements, one sample after another, and then of their labels or targets. Samples of
 /// height x width x channels are called images.
 template <Dataset Data>
 [[nodiscard]] std::string fingerprint(const Data& data) {
     std::uint32_t sum = 0;
     for (std::int64_t i = 0; i < data.size(); ++i) sum = crc32c(std::as_bytes(data.sample(i)), sum);
-    for (std::int64_t i = 0; i < data.size(); ++i) {
-        const std::int32_t label = data.label(i);
-        sum = crc32c(std::as_bytes(std::span(&label, 1)), sum);
+    if constexpr (HasTargets<Data>) {
+        const Columns columns(data.target_columns());
+        for (std::size_t c = 0; c < columns.size(); ++c) {
+            for (std::int64_t i = 0; i < data.size(); ++i) {
+                const std::span values(static_cast<const std::byte*>(static_cast<const void*>(data.target(i, c))),
+                                       columns[c].bytes());
+                sum = crc32c(values, sum);
+            }
+        }
+    } else {
+        for (std::int64_t i = 0; i < data.size(); ++i) {
+            const std::int32_t label = data.label(i);
+            sum = crc32c(std::as_bytes(std::span(&label, 1)), sum);
+        }
     }
     char digits[16];
     std::snprintf(digits, sizeof digits, "%08x", sum);

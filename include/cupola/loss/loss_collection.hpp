@@ -20,6 +20,7 @@
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -33,15 +34,24 @@ concept ChecksOutput = requires(const Shape& output) {
     { L::diagnostic(output) } -> std::same_as<CompileTimeMessage>;
 };
 
+/// `Target` is the element type of the target, float or std::int32_t; target(output) has its extents per sample.
+template <class L>
+concept HasTarget = (std::same_as<typename L::Target, float> ||
+                     std::same_as<typename L::Target, std::int32_t>)&&requires(const Shape& output) {
+    { L::target(output) } -> std::same_as<Shape>;
+};
+
 template <class L, class Device>
-concept HasLossOperation = requires(const L& loss, typename Device::Context& context, const float* logits,
-                                    const std::int32_t* labels, std::int64_t batch, float* gradient) {
-    { loss.template operation<Device>().forward(context, logits, labels, batch, gradient) } -> std::same_as<LossResult>;
+concept HasLossOperation = requires(const L& loss, typename Device::Context& context, const float* outputs,
+                                    const typename L::Target* targets, std::int64_t batch, float* gradient) {
+    {
+        loss.template operation<Device>().forward(context, outputs, targets, batch, gradient)
+    } -> std::same_as<LossResult>;
 };
 
 /// The loss of the data, the first of a collection.
 template <class L, class Device>
-concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasLossOperation<L, Device>;
+concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasTarget<L> && HasLossOperation<L, Device>;
 
 /// What `L` lacks as a loss of the data on `Device`, or nothing.
 template <class L, class Device>
@@ -53,9 +63,12 @@ template <class L, class Device>
         message << "`static constexpr std::string_view name`";
     } else if constexpr (!ChecksOutput<L>) {
         message << "`static constexpr CompileTimeMessage diagnostic(const Shape& output)`";
+    } else if constexpr (!HasTarget<L>) {
+        message << "`using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`";
     } else {
-        message << "`operation<Device>()` with `LossResult forward(Context&, const float* logits, const std::int32_t* "
-                   "labels, std::int64_t batch, float* gradient)`";
+        message
+            << "`operation<Device>()` with `LossResult forward(Context&, const float* outputs, const Target* targets, "
+               "std::int64_t batch, float* gradient)`";
     }
     return message;
 }
@@ -121,6 +134,11 @@ struct LossCollection {
                     << " contains a space, but lists of losses separate their names by spaces";
             return message;
         }
+    }
+
+    /// The column that the loss of the data reads, for a network of this output.
+    [[nodiscard]] static RequiredColumn required_target(const Shape& output) {
+        return {{target_column, element_type_of<typename Data::Target>, Data::target(output)}, Data::name};
     }
 
     /// The regularised parameters, in the order of the list; named "weight_decay/local3".

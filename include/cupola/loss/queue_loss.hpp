@@ -12,13 +12,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-template <class Operation, class Context>
-void queue_loss(const Operation& operation, Context& context, const float* logits, const std::int32_t* labels,
+template <class Operation, class Context, class Target>
+void queue_loss(const Operation& operation, Context& context, const float* outputs, const Target* targets,
                 std::int64_t batch, float* gradient, LossReport* report) {
-    if constexpr (requires { operation.queue(context, logits, labels, batch, gradient, report); }) {
-        operation.queue(context, logits, labels, batch, gradient, report);
+    if constexpr (requires { operation.queue(context, outputs, targets, batch, gradient, report); }) {
+        operation.queue(context, outputs, targets, batch, gradient, report);
     } else {
-        const LossResult result = operation.forward(context, logits, labels, batch, gradient);
+        const LossResult result = operation.forward(context, outputs, targets, batch, gradient);
         *report = {.sum = result.sum, .correct = result.correct, .bad_sample = -1, .bad_label = 0};
     }
 }

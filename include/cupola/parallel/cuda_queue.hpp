@@ -24,6 +24,7 @@
 #include <cupola/ops/cuda/training_step.hpp>
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -40,10 +41,10 @@ public:
     CudaQueue(CudaContext& context, const QueueSizes& sizes)
         : context_(context),
           sizes_(sizes),
-          batch_bytes_(aligned(static_cast<std::size_t>(sizes.features * sizes.batch_size) * sizeof(float))),
-          label_bytes_(aligned(static_cast<std::size_t>(sizes.batch_size) * sizeof(std::int32_t))),
+          columns_(*sizes.columns),
+          batch_bytes_(batch_bytes(columns_, sizes.batch_size)),
           status_(sizes.status_bytes, text("the numbers that steps report of device ", context.ordinal())),
-          batches_((batch_bytes_ + label_bytes_) * static_cast<std::size_t>(sizes.replicas),
+          batches_(batch_bytes_ * static_cast<std::size_t>(sizes.replicas),
                    text("the batches of device ", context.ordinal())),
           landed_(sizes.status_bytes * slots),
           constants_(CudaArena(impl::StepConstants::max_bytes,
@@ -71,17 +72,17 @@ public:
     [[nodiscard]] cudaEvent_t bucket_event(std::size_t k) const { return buckets_[k].get(); }
 
     BatchView take(int replica, const BatchView& batch) {
-        const BatchView kept(samples(replica), labels(replica), batch.size, batch.sample_shape);
-        impl::queue_take_batch(context_, batch, sizes_.features, samples(replica), labels(replica),
-                               impl::StatusBlock::healthy(status()));
-        return kept;
+        const BatchSpan kept = place_of(replica);
+        impl::queue_take_batch(context_, batch, kept, impl::StatusBlock::healthy(status()));
+        return kept.view(batch.size);
     }
     BatchView bring(const BatchView& batch) {
-        const auto count = static_cast<std::size_t>(batch.size);
-        context_.queue_copy(samples(0), batch.samples,
-                            count * static_cast<std::size_t>(sizes_.features) * sizeof(float));
-        context_.queue_copy(labels(0), batch.labels, count * sizeof(std::int32_t));
-        return {samples(0), labels(0), batch.size, batch.sample_shape};
+        const BatchSpan kept = place_of(0);
+        for (std::size_t i = 0; i < columns_.size(); ++i) {
+            context_.queue_copy(kept.data(i), static_cast<const std::byte*>(batch.data(i)),
+                                static_cast<std::size_t>(batch.size) * columns_[i].bytes());
+        }
+        return kept.view(batch.size);
     }
     template <class V>
     void write(V* to, const V& value) {
@@ -150,17 +151,15 @@ private:
                                    .step = impl::StatusBlock::step(status()),
                                    .constants = constants});
     }
-    [[nodiscard]] std::byte* place_of(int replica) {
-        return batches_.data() + static_cast<std::size_t>(replica) * (batch_bytes_ + label_bytes_);
-    }
-    [[nodiscard]] float* samples(int replica) { return reinterpret_cast<float*>(place_of(replica)); }
-    [[nodiscard]] std::int32_t* labels(int replica) {
-        return reinterpret_cast<std::int32_t*>(place_of(replica) + batch_bytes_);
+    [[nodiscard]] BatchSpan place_of(int replica) {
+        return batch_in(batches_.data() + static_cast<std::size_t>(replica) * batch_bytes_, columns_,
+                        sizes_.batch_size);
     }
 
     CudaContext& context_;
     QueueSizes sizes_;
-    std::size_t batch_bytes_, label_bytes_;
+    Columns columns_;
+    std::size_t batch_bytes_;
     CudaArena status_, batches_;
     impl::CudaPinned landed_;
     impl::StepConstants constants_;

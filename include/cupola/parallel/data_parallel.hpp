@@ -61,6 +61,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     const Options options;
 
     [[nodiscard]] const MemoryReport& memory() const { return parts_.set_.memory(); }
+    /// The columns of a batch that the network and the losses read.
+    [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return parts_.required_; }
     /// The step that is queued next; 0 before the first.
     [[nodiscard]] std::int64_t step() const { return parts_.engine_.step(); }
     /// The replicas of all processes of the training.
@@ -73,7 +75,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// Queues a step. `batches(step, replica, context)` returns a replica's batch, in memory that its device reads; it is
     /// called on the thread of that device. The memory must not change until the step's report has been read or, where the
     /// device copies batches, until a batch of max_steps_in_flight - 1 steps later is requested. Throws InvalidArgument for a
-    /// batch whose samples are not of the network's input shape or whose size no plan was made for, and for a step without
+    /// batch that lacks a column of required_columns() or whose size no plan was made for, and for a step without
     /// samples; also throws the error of an earlier step. A report that was not read in time is dropped.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
@@ -131,7 +133,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
         parts_.evaluator_.require_weights(weights);
-        require_batches(batches, Net::input);
+        require_batches(batches, required_columns());
         if constexpr (requires { batches.size_of(count); }) {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
@@ -244,7 +246,7 @@ private:
     template <class Batches>
     void queue_step(Batches& batches, typename impl::StepProbe<D, typename Net::Precision::Activation>::Probe probe) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");
-        require_batches(batches, Net::input, options.replicas);
+        require_batches(batches, required_columns(), options.replicas);
         parts_.engine_.queue(batches, probe);
     }
     const StepReport& last_report() {

@@ -93,17 +93,17 @@ struct FitOptions {
 
 /// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. Rethrows the
 /// exception of a step, and the first exception of an `on_step`, after `on_end`. Throws InvalidArgument, before
-/// `on_begin`, for batches whose `sample_shape()` or `replicas()` are not the training's.
+/// `on_begin`, for batches whose `columns()` or `replicas()` are not the training's.
 template <class Training, class Batches, class... Callbacks>
 std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
     static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
     require(options.steps >= 0, "a run must have 0 or more steps, not ", options.steps);
     if constexpr (requires {
-                      Shape(Training::NetworkType::input);
+                      training.required_columns();
                       training.options.replicas;
                   })
-        require_batches(batches, Training::NetworkType::input, training.options.replicas);
+        require_batches(batches, training.required_columns(), training.options.replicas);
     Run run{
         .first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
     [[maybe_unused]] const auto begin = [&](auto& callback) {

@@ -98,6 +98,9 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
     auto* const gradient = reinterpret_cast<float*>(gradients.data());
     auto* const samples = reinterpret_cast<float*>(taken.data());
     auto* const its_labels = reinterpret_cast<std::int32_t*>(labels.data());
+    BatchSpan place(synthetic.columns());
+    place.set_data(0, taken.data());
+    place.set_data(1, labels.data());
     auto* const healthy = reinterpret_cast<std::int32_t*>(scalars.data());
     auto* const count = reinterpret_cast<float*>(scalars.data() + 64);
     auto* const report = reinterpret_cast<LossReport*>(scalars.data() + 128);
@@ -121,7 +124,7 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
         const RngKey key{.seed = 1, .step = static_cast<std::uint32_t>(i)};
         {
             const Stopwatch watch(timed, StepPart::data);
-            impl::queue_take_batch(context, synthetic, Net::input_shape.size(), samples, its_labels, healthy);
+            impl::queue_take_batch(context, synthetic, place, healthy);
         }
         plan.prepare(context, weights);
         const float* const logits = plan.forward(context, samples, weights, key);

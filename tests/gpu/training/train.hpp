@@ -86,8 +86,9 @@ public:
         const cupola::BatchView copy =
             places_[static_cast<std::size_t>(replica * run_.places + turn)]->view(0, batch.size);
         const auto size = static_cast<std::size_t>(batch.size);
-        std::memcpy(const_cast<float*>(copy.samples), batch.samples, size * Samples<Memory>::elements * sizeof(float));
-        std::memcpy(const_cast<std::int32_t*>(copy.labels), batch.labels, size * sizeof(std::int32_t));
+        std::memcpy(const_cast<float*>(copy.inputs()), batch.inputs(),
+                    size * Samples<Memory>::elements * sizeof(float));
+        std::memcpy(const_cast<std::int32_t*>(copy.labels()), batch.labels(), size * sizeof(std::int32_t));
         return copy;
     }
     [[nodiscard]] cupola::BatchView of_evaluation(std::int64_t i) {

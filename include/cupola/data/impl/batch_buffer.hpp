@@ -13,44 +13,39 @@
 #include <span>
 
 #include <cupola/core/error.hpp>
-#include <cupola/core/extents.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
 /// Samples handed to a thread at once: small enough for an even share, large enough to make a look-up cheap.
 inline constexpr std::int64_t samples_per_piece = 8;
 
-/// The floats and labels of one batch, aligned as tensors are.
+/// The memory of one batch.
 class BatchBuffer {
 public:
-    BatchBuffer(std::int64_t batch_size, const Shape& sample_shape)
-        : samples_(allocate<float>(batch_size * sample_shape.size())),
-          labels_(allocate<std::int32_t>(batch_size)),
-          sample_shape_(sample_shape) {}
+    BatchBuffer(std::int64_t batch_size, const Columns& columns)
+        : columns_(columns), batch_size_(batch_size), memory_(allocate(batch_bytes(columns, batch_size))) {}
 
-    [[nodiscard]] float* samples() const { return samples_.get(); }
-    [[nodiscard]] std::int32_t* labels() const { return labels_.get(); }
-    [[nodiscard]] BatchView view(std::int64_t size) const {
-        return {samples_.get(), labels_.get(), size, sample_shape_};
-    }
+    [[nodiscard]] const Columns& columns() const { return columns_; }
+    /// Valid until the buffer is moved.
+    [[nodiscard]] BatchSpan span() const { return batch_in(memory_.get(), columns_, batch_size_); }
+    [[nodiscard]] BatchView view(std::int64_t size) const { return span().view(size); }
 
 private:
     struct Free {
         void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{alignment}); }
     };
-    template <class T>
-    static std::unique_ptr<T[], Free> allocate(std::int64_t count) {
-        const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+    static std::unique_ptr<std::byte[], Free> allocate(std::size_t bytes) {
         void* memory = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
         require<OutOfMemory>(memory != nullptr, "a batch needs ", bytes_text(bytes), ", which could not be allocated");
-        return std::unique_ptr<T[], Free>(static_cast<T*>(memory));
+        return std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(memory));
     }
 
-    std::unique_ptr<float[], Free> samples_;
-    std::unique_ptr<std::int32_t[], Free> labels_;
-    Shape sample_shape_;
+    Columns columns_;
+    std::int64_t batch_size_;
+    std::unique_ptr<std::byte[], Free> memory_;
 };
 
 /// Calls fill(begin, end) for the pieces of [0, size) on the team of the context. An exception must not leave a thread

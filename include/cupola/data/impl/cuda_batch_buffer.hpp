@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <cupola/core/extents.hpp>
 #include <cupola/device/cuda.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/batch_memory.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -16,26 +16,23 @@ namespace cupola::inline CUPOLA_ABI::impl {
 class CudaBatchBuffer {
 public:
     /// Makes room on the context's GPU, unless there is.
-    void provide(const CudaContext& context, std::int64_t batch_size, const Shape& sample_shape) {
+    void provide(const CudaContext& context, std::int64_t batch_size, const Columns& columns) {
         if (ordinal_ == context.ordinal()) return;
         const auto scope = context.team();
-        const std::size_t of_samples =
-            aligned(static_cast<std::size_t>(batch_size * sample_shape.size()) * sizeof(float));
-        memory_ = CudaArena(of_samples + static_cast<std::size_t>(batch_size) * sizeof(std::int32_t),
-                            "the samples of a batch");
-        labels_ = memory_.data() + of_samples;
-        sample_shape_ = sample_shape;
+        memory_ = CudaArena(batch_bytes(columns, batch_size), "the samples of a batch");
+        columns_ = columns;
+        batch_size_ = batch_size;
         ordinal_ = context.ordinal();
     }
-    [[nodiscard]] float* samples() { return reinterpret_cast<float*>(memory_.data()); }
-    [[nodiscard]] std::int32_t* labels() { return reinterpret_cast<std::int32_t*>(labels_); }
-    [[nodiscard]] BatchView view(std::int64_t size) { return {samples(), labels(), size, sample_shape_}; }
+    /// Valid until the buffer is moved.
+    [[nodiscard]] BatchSpan span() { return batch_in(memory_.data(), columns_, batch_size_); }
+    [[nodiscard]] BatchView view(std::int64_t size) { return span().view(size); }
 
 private:
     int ordinal_ = -1;
     CudaArena memory_;
-    std::byte* labels_ = nullptr;
-    Shape sample_shape_;
+    Columns columns_;
+    std::int64_t batch_size_ = 0;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI::impl

@@ -17,13 +17,13 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A plan with memory of its own.
-template <class D, class LossOperation>
+/// A plan with memory of its own. `Target` is the element type of the targets.
+template <class D, class LossOperation, class Target>
 class NetworkBench {
 public:
     NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::int64_t parameter_elements,
                  const LossOperation& loss, const PlanOptions& plan, const GradientCheckOptions& options,
-                 const typename D::Options& device, const std::vector<std::int32_t>& labels)
+                 const typename D::Options& device, const std::vector<Target>& targets)
         : context_(0, device),
           team_(context_.team()),
           plan_(make(context_, plan)),
@@ -34,10 +34,10 @@ public:
           gradients_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
           arena_(context_, plan_.bytes().total()),
           samples_(context_, static_cast<std::size_t>(options.batch * plan_.nodes()[0].input.size()) * sizeof(float)),
-          labels_(labels.size() * sizeof(std::int32_t), "a check of gradients") {
+          targets_(targets.size() * sizeof(Target), "a check of gradients") {
         plan_.bind(arena_.bytes());
-        D::copy_from_host(context_, labels_.data(), reinterpret_cast<const std::byte*>(labels.data()),
-                          labels.size() * sizeof(std::int32_t));
+        D::copy_from_host(context_, targets_.data(), reinterpret_cast<const std::byte*>(targets.data()),
+                          targets.size() * sizeof(Target));
     }
 
     /// The mean loss of the batch.
@@ -47,8 +47,8 @@ public:
         parameters_.write(parameters);
         plan_.prepare(context_, parameters_.data());
         const float* const outputs = plan_.forward(context_, samples_.data(), parameters_.data(), key());
-        const auto* const labels = reinterpret_cast<const std::int32_t*>(labels_.data());
-        return loss_.forward(context_, outputs, labels, batch_, plan_.output_gradient()).sum /
+        const auto* const targets = reinterpret_cast<const Target*>(targets_.data());
+        return loss_.forward(context_, outputs, targets, batch_, plan_.output_gradient()).sum /
                static_cast<double>(batch_);
     }
 
@@ -84,7 +84,7 @@ private:
     std::uint64_t seed_;
     std::int64_t batch_;
     CheckMemory<D> parameters_, gradients_, arena_, samples_;
-    typename D::Arena labels_;
+    typename D::Arena targets_;
 };
 
 }  // namespace impl

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -55,10 +56,10 @@ struct CheckedTensor {
     bool input = false;
 };
 
-template <class D, class LossOperation>
+template <class D, class LossOperation, class Target>
 class NetworkCheck {
 public:
-    NetworkCheck(NetworkBench<D, LossOperation>& bench, std::span<const LayerInfo> layers,
+    NetworkCheck(NetworkBench<D, LossOperation, Target>& bench, std::span<const LayerInfo> layers,
                  std::vector<CheckedDecay> decays, const GradientCheckOptions& options, GradientCheck& result)
         : bench_(bench), decays_(std::move(decays)), options_(options), result_(result) {
         const Shape& input = layers[0].input;
@@ -80,7 +81,7 @@ public:
 
     /// Checks that `other`, a plan without an input gradient, gives the same gradients; then checks the gradients
     /// themselves.
-    void run(NetworkBench<D, LossOperation>& other) {
+    void run(NetworkBench<D, LossOperation, Target>& other) {
         const double loss = bench_.forward(samples_, parameters_);
         if (!std::isfinite(loss)) return result_.fail(text("the loss of random samples is ", loss));
         gradients_ = bench_.backward();
@@ -257,7 +258,7 @@ private:
     /// The factor of the tolerance for random directions.
     static constexpr double looser = 10;
 
-    NetworkBench<D, LossOperation>& bench_;
+    NetworkBench<D, LossOperation, Target>& bench_;
     std::vector<CheckedDecay> decays_;
     GradientCheckOptions options_;
     GradientCheck& result_;
@@ -267,6 +268,22 @@ private:
     double noise_ = 0;
 };
 
+/// Targets for a network of this output: every class of its channels in turn, or numbers in (0, 1), which suit probabilities too.
+template <class Target>
+[[nodiscard]] std::vector<Target> check_targets(const Shape& output, const Shape& target,
+                                                const GradientCheckOptions& options) {
+    std::vector<Target> targets(static_cast<std::size_t>(options.batch * target.size()));
+    if constexpr (std::same_as<Target, float>) {
+        constexpr std::uint32_t stream = 63;
+        targets = check_normal(options.seed, stream, static_cast<std::int64_t>(targets.size()));
+        for (float& value : targets) value = 1.0F / (1.0F + std::exp(-value));
+    } else {
+        for (std::size_t n = 0; n < targets.size(); ++n)
+            targets[n] = static_cast<Target>(static_cast<std::int64_t>(n) % output.channels());
+    }
+    return targets;
+}
+
 template <class Net, class D, class Loss>
 [[nodiscard]] GradientCheck check_network(std::string_view name, const Loss& loss, const GradientCheckOptions& options,
                                           const typename D::Options& device) {
@@ -275,15 +292,15 @@ template <class Net, class D, class Loss>
             options.directions);
     GradientCheck result(text(name, " on ", to_string(Net::input_shape), ", batch ", options.batch, ", on ", D::name));
     const auto operation = data_loss(loss).template operation<D>();
-    const std::int64_t classes = Net::output_shape.size();
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
-    for (std::size_t n = 0; n < labels.size(); ++n)
-        labels[n] = static_cast<std::int32_t>(static_cast<std::int64_t>(n) % classes);
-    using Bench = NetworkBench<D, std::remove_cv_t<decltype(operation)>>;
+    using DataLoss = std::remove_cvref_t<decltype(data_loss(loss))>;
+    using Target = typename DataLoss::Target;
+    const std::vector<Target> targets =
+        check_targets<Target>(Net::output_shape, DataLoss::target(Net::output_shape), options);
+    using Bench = NetworkBench<D, std::remove_cv_t<decltype(operation)>, Target>;
     const auto make = &Plan<D>::template make<Net>;
     Bench bench(make, Net::parameter_elements, operation, {.batch = options.batch, .input_gradient = true}, options,
-                device, labels);
-    Bench without(make, Net::parameter_elements, operation, {.batch = options.batch}, options, device, labels);
+                device, targets);
+    Bench without(make, Net::parameter_elements, operation, {.batch = options.batch}, options, device, targets);
     NetworkCheck(bench, Net::layers, decays_of<Loss>(Net::layers), options, result).run(without);
     return result;
 }

@@ -44,16 +44,25 @@ inline void queue_constants(const CudaContext& context, const StepConstants& con
     }
 }
 
-/// Copies the samples and labels of a batch, in the device's memory or pinned, to `samples` and `labels`, unless
-/// *healthy is 0.
-inline void queue_take_batch(const CudaContext& context, const BatchView& batch, std::int64_t features, float* samples,
-                             std::int32_t* labels, const std::int32_t* healthy) {
-    const auto take = [&]<int n>(TakeBatch<n> each) { launch(context, each.threads(), each); };
-    const std::int64_t floats = batch.size * features;
-    if (aligned_for_packs(batch.samples, samples)) {
-        take(TakeBatch<4>{batch.samples, batch.labels, floats, batch.size, samples, labels, healthy});
+/// Copies the columns of `to` out of a batch that has them, in the device's memory or pinned, unless *healthy is 0.
+inline void queue_take_batch(const CudaContext& context, const BatchView& batch, const BatchSpan& to,
+                             const std::int32_t* healthy) {
+    TakeBatch<1> each{};
+    each.healthy = healthy;
+    for (const ColumnSpec& column : to.columns()) {
+        require(column.bytes() % sizeof(std::int32_t) == 0, "a batch on Cuda has columns of 4-byte elements, not ",
+                to_string(column.type), " as in column ", column.name);
+        const auto from = static_cast<std::size_t>(batch.columns().find(column.name) - batch.columns().begin());
+        each.column[each.columns++] = {
+            static_cast<const std::int32_t*>(batch.data(from)),
+            reinterpret_cast<std::int32_t*>(to.data(static_cast<std::size_t>(&column - to.columns().begin()))),
+            batch.size * static_cast<std::int64_t>(column.bytes() / sizeof(std::int32_t))};
+    }
+    if (aligned_for_packs(each.column[0].from, each.column[0].to)) {
+        const TakeBatch<4> packs(each);
+        launch(context, packs.threads(), packs);
     } else {
-        take(TakeBatch<1>{batch.samples, batch.labels, floats, batch.size, samples, labels, healthy});
+        launch(context, each.threads(), each);
     }
 }
 

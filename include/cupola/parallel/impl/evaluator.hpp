@@ -47,7 +47,7 @@ public:
 private:
     void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
 
-    const float* forward(int device, const BatchView& batch, Weights weights);
+    const float* forward(int device, const float* samples, std::int64_t size, Weights weights);
 
     ReplicaSet<D, T>& set_;
     std::int64_t max_batch_;
@@ -75,11 +75,11 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
         Context& context = set_.context(device);
         for (std::int64_t i = device; i < count; i += set_.device_count()) {
             const BatchView batch = batches(i, device, context);
-            require_batch(batch, set_.network().input);
+            require_batch(batch, set_.required_columns());
             if (batch.size == 0) continue;
             require_finite(context, batch, i);
-            const float* const logits = forward(device, batch, weights);
-            results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch.labels, batch.size);
+            const float* const logits = forward(device, batch.inputs(), batch.size, weights);
+            results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch);
             sizes[static_cast<std::size_t>(i)] = batch.size;
         }
     });
@@ -103,8 +103,7 @@ std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t s
         const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
         typename Kernels::Arena input(bytes, "the samples of a prediction");
         Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
-        const BatchView batch(reinterpret_cast<const float*>(input.data()), nullptr, size, set_.network().input);
-        const float* const from = forward(0, batch, weights);
+        const float* const from = forward(0, reinterpret_cast<const float*>(input.data()), size, weights);
         Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                               reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
     });
@@ -114,25 +113,25 @@ std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t s
 template <class D, class T>
 void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
     const auto elements = static_cast<std::size_t>(batch.size * set_.network().input_elements);
-    if (all_finite(context, std::span<const float>(batch.samples, elements))) return;
+    if (all_finite(context, std::span(batch.inputs(), elements))) return;
     std::vector<float> samples(elements);
     Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
-                          reinterpret_cast<const std::byte*>(batch.samples), elements * sizeof(float));
+                          reinterpret_cast<const std::byte*>(batch.inputs()), elements * sizeof(float));
     throw InvalidArgument(text("the input of a network must be finite, but in batch ", number, ' ',
                                non_finite_sample(set_.network().input, samples)));
 }
 
 template <class D, class T>
-const float* Evaluator<D, T>::forward(int device, const BatchView& batch, Weights weights) {
+const float* Evaluator<D, T>::forward(int device, const float* samples, std::int64_t size, Weights weights) {
     State& state = set_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
-    require_size(batch.size);
-    const PlanOptions options{.batch = batch.size, .training = false};
+    require_size(size);
+    const PlanOptions options{.batch = size, .training = false};
     state.worker.add_plan(set_.network().make, options);
     auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
     return state.worker.plan_for(options, parameters)
-        ->forward(state.worker.context(), batch.samples, parameters, {.training = false},
+        ->forward(state.worker.context(), samples, parameters, {.training = false},
                   {.running = state.worker.buffers()});
 }
 

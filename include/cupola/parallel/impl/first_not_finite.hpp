@@ -45,11 +45,11 @@ template <class Device, class T>
     };
     const std::int64_t elements = layers.front().input.size();
     for (std::int64_t i = 0; i < batch.size; ++i) {
-        if (!finite(batch.samples + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
+        if (!finite(batch.inputs() + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
     }
     std::string found;
     worker.inspect(
-        plan, parameters, batch.samples, key, nullptr, [&](std::size_t layer, std::span<const float> values) {
+        plan, parameters, batch.inputs(), key, nullptr, [&](std::size_t layer, std::span<const float> values) {
             if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
             found =
                 text("the output of layer ", layer + 1, " (", layers[layer].name,

@@ -181,14 +181,14 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
             const PassBuffers buffers{.running = here.worker.buffers(),
                                       .batch = set_.status(device).statistics(block, begun.number)};
-            const float* const logits = begun.plan->forward(context, batch.samples, parameters, key, buffers);
+            const float* const logits = begun.plan->forward(context, batch.inputs(), parameters, key, buffers);
             queue_loss_of(device, begun, batch, logits);
             const std::size_t buckets = begun.plan->buckets().size();
             const auto ready = [&](std::size_t k) {
                 if (k + 1 < buckets) here.queue->mark_bucket(k);
             };
             using BucketReady = typename NetworkPlan::BucketReady;
-            begun.plan->backward(context, batch.samples, parameters, set_.row(replica), key, begun.accumulates,
+            begun.plan->backward(context, batch.inputs(), parameters, set_.row(replica), key, begun.accumulates,
                                  marks ? BucketReady(ready) : BucketReady());
             // Element 0 is in the last bucket, so a loss that is not finite is sent with that bucket.
             poison(device, replica, begun);
@@ -203,7 +203,7 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
     Context& context = state.worker.context();
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
-        options_.queue_loss(context, logits, batch.labels, batch.size, begun.plan->output_gradient(),
+        options_.queue_loss(context, logits, batch, begun.plan->output_gradient(),
                             set_.status(device).report(state.queue->status(), begun.number));
     }
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
@@ -256,7 +256,7 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
             const PassBuffers buffers{.running = state.worker.buffers(),
                                       .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
             const float* const logits =
-                plan.forward_segment(context, k, batch.batch.samples, set_.parameters(replica), batch.key, buffers,
+                plan.forward_segment(context, k, batch.batch.inputs(), set_.parameters(replica), batch.key, buffers,
                                      merged, sync_batch_norm_.partial(k, replica));
             if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
         });
@@ -266,7 +266,7 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
     note(device, "backward");
     for (std::size_t k = 0; k <= all_reduces; ++k) {
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
-            plan.backward_segment(context, k, batch.batch.samples, set_.parameters(replica), set_.row(replica),
+            plan.backward_segment(context, k, batch.batch.inputs(), set_.parameters(replica), set_.row(replica),
                                   batch.key, begun.accumulates, merged,
                                   sync_batch_norm_.partial(all_reduces + k, replica));
             if (k == all_reduces) poison(device, replica, begun);

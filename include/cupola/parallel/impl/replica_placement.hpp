@@ -59,12 +59,12 @@ public:
     /// of their own only in memory that every device reads.
     [[nodiscard]] int device_of_evaluated_copy(int device) const { return own_parameters_ ? 0 : device; }
 
-    struct Columns {
+    struct ColumnRange {
         std::int64_t begin, end;
     };
-    /// The part of `all` columns of an average that a device computes. Columns are divided between devices in whole cache
+    /// The part of `all` columns of an average that a device computes. ColumnRange are divided between devices in whole cache
     /// lines, so that no two devices write the same line.
-    [[nodiscard]] Columns columns_of(int device, std::int64_t all) const {
+    [[nodiscard]] ColumnRange columns_of(int device, std::int64_t all) const {
         constexpr std::int64_t unit = 1024;
         const std::int64_t units = (all + unit - 1) / unit;
         const auto edge = [&](int d) { return std::min(all, units * d / devices_ * unit); };

@@ -24,6 +24,7 @@
 #include <cupola/parallel/impl/status_block.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -51,6 +52,8 @@ struct ReplicaSetup {
     /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
     std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
+    /// The columns that the network and the losses read; must outlive the replica set.
+    std::span<const RequiredColumn> required{};
 
     /// Whether the gradient that parameters are updated with is in memory beside the replicas' rows.
     [[nodiscard]] bool has_averages() const { return !own_parameters && (separate_average || replicas > 1); }
@@ -72,6 +75,8 @@ public:
 
     [[nodiscard]] const Network& network() const { return network_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
+    /// The columns that a batch must have.
+    [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return setup_.required; }
     [[nodiscard]] const StatusBlock& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
     [[nodiscard]] DeviceThreads& threads() { return threads_; }
     [[nodiscard]] State& at(int device) { return devices_[static_cast<std::size_t>(device)]; }
@@ -89,7 +94,7 @@ public:
     bool arrive_and_wait(int device);
 
     /// The columns of the average that a device computes.
-    [[nodiscard]] Columns columns_of(int device) const {
+    [[nodiscard]] ColumnRange columns_of(int device) const {
         return ReplicaPlacement::columns_of(device, network_.parameter_elements);
     }
     [[nodiscard]] float* row(int replica) const { return gradients_.row(replica); }
@@ -205,9 +210,9 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     memory.gradients = gradients_.row_bytes();
     memory.average = gradients_.average_bytes();
     if (!D::host_memory) {
-        const auto batch =
-            static_cast<std::size_t>(setup_.batch_size * (network_.input_elements + 1)) * sizeof(float);  // with labels
-        memory.batches = batch * static_cast<std::size_t>(setup_.replicas);
+        std::size_t sample = 0;
+        for (const RequiredColumn& each : setup_.required) sample += each.column.bytes();
+        memory.batches = static_cast<std::size_t>(setup_.batch_size * setup_.replicas) * sample;
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
     memory.plan.activations = planned_activation_bytes(network_.layers, network_.fusion, setup_.batch_size, sizeof(T));
@@ -247,9 +252,11 @@ void ReplicaSet<D, T>::allocate(int device) {
     gradients_.allocate(device, first, last);
     State& state = at(device);
     state.worker.allocate(memory_, copies(device));
+    Columns columns;
+    for (const RequiredColumn& each : setup_.required) columns.push_back(each.column);
     const QueueSizes sizes{.status_bytes = status(device).bytes(),
                            .replicas = last - first,
-                           .features = network_.input_elements,
+                           .columns = &columns,
                            .batch_size = setup_.batch_size};
     state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
     std::byte* const block = state.queue->status();

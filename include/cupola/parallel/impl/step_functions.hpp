@@ -16,6 +16,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/statistics.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -43,13 +44,12 @@ public:
     bool updates_statistics_in_place = false;
 
     /// Queues the loss of a batch and its gradient at the network's output: see loss/queue_loss.hpp.
-    virtual void queue_loss(Context& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
-                            float* gradient, LossReport* report) const = 0;
+    virtual void queue_loss(Context& context, const float* outputs, const BatchView& batch, float* gradient,
+                            LossReport* report) const = 0;
     /// The result of a report. Throws InvalidArgument for a label that is not a class.
     [[nodiscard]] virtual LossResult result_of_loss(const LossReport& report) const = 0;
     /// Waits for the loss of a batch; computes no gradient.
-    [[nodiscard]] virtual LossResult loss_of(Context& context, const float* logits, const std::int32_t* labels,
-                                             std::int64_t batch) const = 0;
+    [[nodiscard]] virtual LossResult loss_of(Context& context, const float* outputs, const BatchView& batch) const = 0;
 
     [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
@@ -83,16 +83,15 @@ public:
             noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));
     }
 
-    void queue_loss(Context& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
-                    float* gradient, LossReport* report) const override {
-        impl::queue_loss(operation(), context, logits, labels, batch, gradient, report);
+    void queue_loss(Context& context, const float* outputs, const BatchView& batch, float* gradient,
+                    LossReport* report) const override {
+        impl::queue_loss(operation(), context, outputs, targets(batch), batch.size, gradient, report);
     }
     [[nodiscard]] LossResult result_of_loss(const LossReport& report) const override {
         return impl::result_of_loss(operation(), report);
     }
-    [[nodiscard]] LossResult loss_of(Context& context, const float* logits, const std::int32_t* labels,
-                                     std::int64_t batch) const override {
-        return operation().forward(context, logits, labels, batch, nullptr);
+    [[nodiscard]] LossResult loss_of(Context& context, const float* outputs, const BatchView& batch) const override {
+        return operation().forward(context, outputs, targets(batch), batch.size, nullptr);
     }
 
     [[nodiscard]] double learning_rate_at(std::int64_t step) const override {
@@ -107,6 +106,9 @@ public:
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }
 
 private:
+    using Target = typename decltype(Options::loss)::DataLossType::Target;
+
+    [[nodiscard]] static const Target* targets(const BatchView& batch) { return batch.data<Target>(target_column); }
     [[nodiscard]] auto operation() const { return options_.loss.data.template operation<Kernels>(); }
 
     const Options& options_;

@@ -3,6 +3,7 @@
 // StepProbe: calls a probe with the values of a step, between the average and the update, on the first device's thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -61,14 +62,15 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     std::vector<std::int32_t> flag;
     if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
     BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
-    samples_ = shown.samples;
+    samples_ = shown.inputs();
     statistics_ = synchronized ? batch.statistics : nullptr;
-    std::vector<float> parameters, averaged, samples;
-    std::vector<std::int32_t> labels;
-    const auto size = static_cast<std::size_t>(shown.size);
-    const auto features = static_cast<std::size_t>(set_.network().input_elements);
-    shown.labels = queue.on_host(context, shown.labels, size, labels).data();
-    shown.samples = queue.on_host(context, shown.samples, size * features, samples).data();
+    std::vector<float> parameters, averaged;
+    std::array<std::vector<std::byte>, max_columns> columns;
+    for (std::size_t i = 0; i < shown.columns().size(); ++i) {
+        const std::size_t bytes = static_cast<std::size_t>(shown.size) * shown.columns()[i].bytes();
+        shown.set_data(i,
+                       queue.on_host(context, static_cast<const std::byte*>(shown.data(i)), bytes, columns[i]).data());
+    }
     const float* const weights = state.worker.parameters();
     const Inspection<Kernels> inspection(step, context, queue.on_host(context, weights, set_.elements(), parameters),
                                          queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key,

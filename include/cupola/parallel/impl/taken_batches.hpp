@@ -91,7 +91,7 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
         const Stopwatch watch(state.worker.times(), StepPart::data);
         return batches(place_of(step, part), replica, context);
     }();
-    require_batch(given, set_.network().input);
+    require_batch(given, set_.required_columns());
     if (given.size == 0) return {};
     const auto [plan, packs] =
         state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);

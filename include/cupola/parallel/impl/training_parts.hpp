@@ -35,8 +35,9 @@ class TrainingParts {
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(Loss::regularized(Net::layers)),
+          required_{required_input(Net::input), Loss::required_target(Net::output_shape)},
           functions_(options),
-          set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size())),
+          set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size(), required_)),
           engine_(functions_, options.averaging, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(
@@ -53,7 +54,8 @@ public:
     }
 
 private:
-    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized) {
+    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized,
+                                                                    std::span<const RequiredColumn> required) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
                                .batch_size = options.batch_size,
@@ -79,9 +81,11 @@ private:
                 .own_parameters = Engine::own_parameters,
                 .sums = Engine::sums(Net::parameter_elements),
                 .bucket_elements = Engine::bucket_elements(options.averaging),
-                .regularized = regularized};
+                .regularized = regularized,
+                .required = required};
     }
     std::vector<RegularizedParameter> regularized_;
+    std::vector<RequiredColumn> required_;
     Activity activity_;
     StepFunctionsOf<D, Options> functions_;
     ReplicaSet<D, T> set_;

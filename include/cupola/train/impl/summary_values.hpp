@@ -41,7 +41,7 @@ public:
         if (shows_as_image(input)) {
             const auto size = static_cast<std::size_t>(input.size());
             for (std::int64_t i = 0; i < std::min(max_images, batch.size); ++i) {
-                const std::span sample(batch.samples + static_cast<std::size_t>(i) * size, size);
+                const std::span sample(batch.inputs() + static_cast<std::size_t>(i) * size, size);
                 summary_.images.push_back({text("images/image/", i), sample_image(sample, input)});
             }
         }

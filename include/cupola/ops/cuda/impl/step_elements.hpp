@@ -9,6 +9,7 @@
 
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/training_step.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -63,33 +64,55 @@ struct SetBytes {
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const { to[i] = unit[i]; }
 };
 
-/// Copies a batch into the buffers that a captured step reads: `n` floats of the samples per thread, then one label per
-/// thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
+/// One column of a batch, as words of 4 bytes.
+struct TakenColumn {
+    const std::int32_t* from;
+    std::int32_t* to;
+    std::int64_t words;
+};
+
+/// Copies a batch into the buffers that a captured step reads: `n` words of the first column per thread, then one word of the
+/// other columns per thread. A batch that caused a failure is kept: nothing is copied once *healthy is 0.
 template <int n>
 struct TakeBatch {
-    const float* samples;
-    const std::int32_t* labels;
-    std::int64_t floats, size;
-    float* samples_to;
-    std::int32_t* labels_to;
+    TakenColumn column[max_columns];
+    int columns;
     const std::int32_t* healthy;
+
+    TakeBatch() = default;
+    template <int m>
+    explicit TakeBatch(const TakeBatch<m>& other) : columns(other.columns), healthy(other.healthy) {
+        for (int c = 0; c < columns; ++c) column[c] = other.column[c];
+    }
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
         if (*healthy == 0) return;
-        const std::int64_t packs = (floats + n - 1) / n;
+        const TakenColumn& first = column[0];
+        const std::int64_t packs = (first.words + n - 1) / n;
         if (i >= packs) {
-            labels_to[i - packs] = labels[i - packs];
+            i -= packs;
+            for (int c = 1; c < columns; ++c) {
+                if (i < column[c].words) {
+                    column[c].to[i] = column[c].from[i];
+                    return;
+                }
+                i -= column[c].words;
+            }
             return;
         }
         std::int64_t at = i * n;
-        if (at + n <= floats) {
-            *reinterpret_cast<Pack<float, n>*>(samples_to + at) =
-                *reinterpret_cast<const Pack<float, n>*>(samples + at);
+        if (at + n <= first.words) {
+            *reinterpret_cast<Pack<std::int32_t, n>*>(first.to + at) =
+                *reinterpret_cast<const Pack<std::int32_t, n>*>(first.from + at);
         } else {
-            for (; at < floats; ++at) samples_to[at] = samples[at];
+            for (; at < first.words; ++at) first.to[at] = first.from[at];
         }
     }
-    [[nodiscard]] std::int64_t threads() const { return (floats + n - 1) / n + size; }
+    [[nodiscard]] std::int64_t threads() const {
+        std::int64_t count = (column[0].words + n - 1) / n;
+        for (int c = 1; c < columns; ++c) count += column[c].words;
+        return count;
+    }
 };
 
 /// to = the sum of weight * row over the rows, in their order.

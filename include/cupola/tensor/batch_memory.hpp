@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The layout of a batch in one piece of memory: the columns in their order, each aligned as tensors are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cupola/device/device.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The bytes of a batch of `size` samples.
+[[nodiscard]] inline std::size_t batch_bytes(const Columns& columns, std::int64_t size) {
+    std::size_t bytes = 0;
+    for (const ColumnSpec& each : columns) bytes += aligned(static_cast<std::size_t>(size) * each.bytes());
+    return bytes;
+}
+
+/// A batch of at most `size` samples in `memory`, which has batch_bytes(columns, size). `columns` must outlive the result.
+[[nodiscard]] inline BatchSpan batch_in(std::byte* memory, const Columns& columns, std::int64_t size) {
+    BatchSpan batch(columns);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+        batch.set_data(i, memory);
+        memory += aligned(static_cast<std::size_t>(size) * columns[i].bytes());
+    }
+    return batch;
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A loss that does not say what it reads.
+//
+// expect: Hinge is not a loss on Host: it lacks `using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`
+// errors-at-most: 1
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+using namespace cupola;
+
+struct Net : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+
+struct Hinge {
+    static constexpr std::string_view name = "hinge";
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+#ifndef WITH_ERROR
+    using Target = std::int32_t;
+    static constexpr Shape target(const Shape&) { return {1}; }
+#endif
+    struct Operation {
+        LossResult forward(HostContext&, const float*, const std::int32_t*, std::int64_t, float*) const { return {}; }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+void run(const InMemory& data) {
+    DataParallel<Net, Hinge, Sgd, ConcatMean, Host> training({.replicas = 2, .batch_size = 8});
+    InMemoryBatches batches(data, {.batch_size = 8, .replicas = 2});
+    fit(training, batches, {.steps = 10}, LogEvery{5});
+}
