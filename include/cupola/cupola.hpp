@@ -21,6 +21,7 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
+#include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>

@@ -2,7 +2,7 @@
 //
 // A residual block on a device of its own, which places single layers.
 //
-// expect: OnDevice takes a single layer: put it inside the Residual, not around it
+// expect: OnDevice takes a single layer: put it inside the block, not around it
 // errors-at-most: 1
 #include <cupola/device/host.hpp>
 #include <cupola/layers/on_device.hpp>

@@ -46,6 +46,7 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
+#include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
@@ -78,6 +79,7 @@
 #include "../golden/relu.hpp"
 #include "../instructions.hpp"
 #include "../layers/layer_run.hpp"
+#include "../net/graph_run.hpp"
 #include "../ops/convolution_problem.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/batch_norm.hpp"

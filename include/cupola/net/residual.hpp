@@ -13,6 +13,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <string_view>
 
 #include <cupola/layers/layer.hpp>
 #include <cupola/ops/residual.hpp>
@@ -53,46 +55,70 @@ struct Add {
 
 }  // namespace impl
 
-/// The shortcut that passes the block's input on unchanged.
+/// The branch, or the shortcut, that passes the block's input on unchanged.
 struct Identity {};
+
+/// A branch of a block: a list of modules (net/branches.hpp).
+template <class... Modules>
+struct Branch {
+    using BranchModules = impl::ModuleList<Modules...>;
+};
 
 /// A shortcut of layers: `Projection<Conv2d<32, 1, stride(2), no_bias>, BatchNorm2d<>>`.
 template <class... Layers>
 struct Projection {
-    using ShortcutModules = impl::ModuleList<Layers...>;
+    using BranchModules = impl::ModuleList<Layers...>;
 };
 
 /// See the head of this file.
 template <class Shortcut, class... Layers>
 struct Residual {
     using ResidualShortcut = Shortcut;
-    using ResidualModules = impl::ModuleList<Layers...>;
+    using BlockBranches = impl::ModuleList<Branch<Layers...>, Shortcut>;
+    using BlockJoint = impl::Add;
 };
 
 namespace impl {
 
+/// A Residual, a Concat or an Add.
 template <class Module>
-concept IsResidual = requires { typename Module::ResidualModules; };
+concept IsBlock = requires { typename Module::BlockBranches; };
+
+template <class Module>
+concept IsResidual = IsBlock<Module> && requires { typename Module::ResidualShortcut; };
 
 /// The types that are accepted as the first module of a Residual.
 template <class Module>
-concept IsShortcut = std::same_as<Module, Identity> || requires { typename Module::ShortcutModules; } ||
+concept IsShortcut = std::same_as<Module, Identity> || requires { typename Module::BranchModules; } ||
                      requires { requires Module::is_shortcut; };
 
-/// The shortcut's layers.
-template <class Shortcut>
-struct ShortcutModules {
-    using Type = ModuleList<Shortcut>;
+/// The modules of a branch.
+template <class Branch>
+struct BranchModules {
+    using Type = ModuleList<Branch>;
 };
 template <>
-struct ShortcutModules<Identity> {
+struct BranchModules<Identity> {
     using Type = ModuleList<>;
 };
-template <class Shortcut>
-    requires requires { typename Shortcut::ShortcutModules; }
-struct ShortcutModules<Shortcut> {
-    using Type = typename Shortcut::ShortcutModules;
+template <class Branch>
+    requires requires { typename Branch::BranchModules; }
+struct BranchModules<Branch> {
+    using Type = typename Branch::BranchModules;
 };
+template <class Branch>
+using BranchModulesOf = typename BranchModules<Branch>::Type;
+
+/// Begins a branch whose first module cannot add its gradient to that of another branch.
+struct BranchStart : Fork {
+    static constexpr std::string_view description = "Branch";
+};
+
+/// Whether branch `place` of a block of `branches` begins with a BranchStart: two readers aside add their gradients.
+template <class Branch>
+[[nodiscard]] constexpr bool has_branch_start(std::size_t place, std::size_t branches) {
+    return place > 0 && branches > 2 && !std::same_as<Branch, Identity>;
+}
 
 }  // namespace impl
 

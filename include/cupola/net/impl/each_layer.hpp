@@ -32,13 +32,26 @@ constexpr void for_each_layer_of(ModuleList<Modules...>, Visitor& visitor) {
     [[maybe_unused]] const int visited[] = {0, (for_each_layer<Modules>(visitor), 0)...};
 }
 
+template <class Branch, class Visitor>
+constexpr void for_each_layer_of_branch(Visitor& visitor, bool has_start) {
+    if (has_start) visitor.template layer<BranchStart>();
+    for_each_layer_of(BranchModulesOf<Branch>{}, visitor);
+}
+
+template <class Joint, class... Branches, class Visitor>
+constexpr void for_each_layer_of_block(ModuleList<Branches...>, Visitor& visitor) {
+    constexpr std::size_t count = sizeof...(Branches);
+    std::size_t place = 0;
+    visitor.template layer<Fork>();
+    [[maybe_unused]] const int visited[] = {
+        0, (for_each_layer_of_branch<Branches>(visitor, has_branch_start<Branches>(place, count)), ++place, 0)...};
+    for (std::size_t k = 1; k < count; ++k) visitor.template layer<Joint>();
+}
+
 template <class Module, class Visitor>
 constexpr void for_each_layer(Visitor& visitor) {
-    if constexpr (IsResidual<Module>) {
-        visitor.template layer<Fork>();
-        for_each_layer_of(typename Module::ResidualModules{}, visitor);
-        for_each_layer_of(typename ShortcutModules<typename Module::ResidualShortcut>::Type{}, visitor);
-        visitor.template layer<Add>();
+    if constexpr (IsBlock<Module>) {
+        for_each_layer_of_block<typename Module::BlockJoint>(typename Module::BlockBranches{}, visitor);
     } else if constexpr (IsOffloaded<Module>) {
         [&]<class... Layers>(ModuleList<Layers...>) {
             [[maybe_unused]] const int visited[] = {

@@ -29,6 +29,27 @@ template <std::size_t layer_count>
     return walk.kept_count;
 }
 
+/// Whether two values can be inputs of a sum, or of a concatenation.
+template <class Joint>
+[[nodiscard]] constexpr bool fits(const Shape& a, const Shape& b) {
+    constexpr std::size_t free = std::same_as<Joint, Concatenation> ? 1 : 0;
+    bool result = a.rank == b.rank;
+    for (std::size_t i = 0; result && i + free < a.rank; ++i) result = a[i] == b[i];
+    return result;
+}
+
+/// Completes the last layer, a sum or a concatenation: its second input is `value`.
+template <class Joint, std::size_t layer_count>
+constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape& shape, bool aside) {
+    LayerInfo& layer = walk.layers[walk.count - 1];
+    layer.also_reads = value;
+    layer.also_reads_aside = aside;
+    if constexpr (std::same_as<Joint, Concatenation>) {
+        layer.output.extents[shape.rank - 1] += shape.channels();
+        walk.shape = layer.output;
+    }
+}
+
 /// Adds a Keep.
 template <std::size_t layer_count>
 constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::string_view type) {
@@ -97,23 +118,14 @@ constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const 
         add_layer<L>(walk, layer_name);
         walk.layers[walk.count - 1].reads_aside = true;
     } else {
-        const bool same_rank = named.rank == walk.shape.rank;
-        bool fits = same_rank;
-        constexpr std::size_t free = std::same_as<L, Concatenation> ? 1 : 0;
-        for (std::size_t i = 0; fits && i + free < named.rank; ++i) fits = named[i] == walk.shape[i];
-        if (!fits) {
+        if (!fits<L>(walk.shape, named)) {
             begin_diagnostic();
-            describe_other_extents(walk, value, free == 1 ? "cannot concatenate along channels" : "cannot add");
+            describe_other_extents(walk, value,
+                                   std::same_as<L, Concatenation> ? "cannot concatenate along channels" : "cannot add");
             return;
         }
         add_layer<L>(walk, layer_name);
-        LayerInfo& layer = walk.layers[walk.count - 1];
-        layer.also_reads = value;
-        layer.also_reads_aside = true;
-        if constexpr (free == 1) {
-            layer.output.extents[named.rank - 1] += named.channels();
-            walk.shape = layer.output;
-        }
+        also_read<L>(walk, value, named, true);
     }
     walk.layers[walk.count - 1].type = walk.layers[walk.count - 1].description = type;
 }

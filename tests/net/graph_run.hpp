@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step of a network on a device compared with an oracle in double, which computes the network by hand:
+// `Net::compute(oracle, input)` returns the value of its output.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/layers/relu.hpp>
+#include <cupola/net/plan.hpp>
+#include <cupola/net/sequential.hpp>
+
+#include "../devices.hpp"
+#include "../ops/operation_run.hpp"
+#include "../reference/compare.hpp"
+
+namespace graph_run {
+
+using namespace cupola;
+using operation_run::Guarded;
+using reference::Doubles;
+using reference::Floats;
+
+/// A computation in double that remembers how to go back. A value is a matrix; layers compute its rows.
+class Oracle {
+public:
+    struct Value {
+        std::int64_t width = 0;
+        Doubles x, gradient;
+    };
+
+    Oracle(std::span<const LayerInfo> layers, const Floats& parameters)
+        : layers_(layers), parameters_(parameters), gradients_(parameters.size()) {}
+
+    std::size_t input(const Floats& values, std::int64_t width) { return add(width, reference::widen(values)); }
+
+    /// The next layer with parameters: Linear, or Conv2d with a kernel of one.
+    std::size_t dense(std::size_t from) {
+        while (layers_[next_].parameters.count == 0) ++next_;
+        const LayerInfo& layer = layers_[next_++];
+        const std::int64_t in = at(from).width, out = layer.parameters.list[1].shape.size();
+        REQUIRE(layer.parameters.list[0].shape.size() == in * out);
+        const auto weight = static_cast<std::size_t>(layer.offsets[0]),
+                   bias = static_cast<std::size_t>(layer.offsets[1]);
+        const std::size_t rows = at(from).x.size() / static_cast<std::size_t>(in), n = static_cast<std::size_t>(in),
+                          m = static_cast<std::size_t>(out);
+        Doubles y(rows * m);
+        for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t o = 0; o < m; ++o) {
+                double sum = static_cast<double>(parameters_[bias + o]);
+                for (std::size_t i = 0; i < n; ++i)
+                    sum += static_cast<double>(parameters_[weight + o * n + i]) * at(from).x[r * n + i];
+                y[r * m + o] = sum;
+            }
+        }
+        const std::size_t to = add(out, y);
+        back_.push_back([=, this] {
+            for (std::size_t r = 0; r < rows; ++r) {
+                for (std::size_t o = 0; o < m; ++o) {
+                    const double dy = at(to).gradient[r * m + o];
+                    gradients_[bias + o] += dy;
+                    for (std::size_t i = 0; i < n; ++i) {
+                        gradients_[weight + o * n + i] += dy * at(from).x[r * n + i];
+                        at(from).gradient[r * n + i] += dy * static_cast<double>(parameters_[weight + o * n + i]);
+                    }
+                }
+            }
+        });
+        return to;
+    }
+
+    template <class Activation>
+    std::size_t activation(std::size_t from) {
+        Doubles y = at(from).x;
+        constexpr bool relu = std::is_same_v<Activation, ReLU>;
+        for (double& v : y) v = relu ? std::max(v, 0.0) : 1 / (1 + std::exp(-v));
+        const std::size_t to = add(at(from).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < y.size(); ++i)
+                at(from).gradient[i] += at(to).gradient[i] * (relu ? (y[i] > 0 ? 1 : 0) : y[i] * (1 - y[i]));
+        });
+        return to;
+    }
+
+    std::size_t sum(std::size_t a, std::size_t b) {
+        Doubles y = at(a).x;
+        for (std::size_t i = 0; i < y.size(); ++i) y[i] += at(b).x[i];
+        const std::size_t to = add(at(a).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(to).x.size(); ++i) {
+                at(a).gradient[i] += at(to).gradient[i];
+                at(b).gradient[i] += at(to).gradient[i];
+            }
+        });
+        return to;
+    }
+
+    std::size_t concatenation(std::size_t a, std::size_t b) {
+        const auto n = static_cast<std::size_t>(at(a).width), m = static_cast<std::size_t>(at(b).width),
+                   rows = at(a).x.size() / n;
+        Doubles y;
+        for (std::size_t r = 0; r < rows; ++r) {
+            for (std::size_t i = 0; i < n; ++i) y.push_back(at(a).x[r * n + i]);
+            for (std::size_t i = 0; i < m; ++i) y.push_back(at(b).x[r * m + i]);
+        }
+        const std::size_t to = add(at(a).width + at(b).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t r = 0; r < rows; ++r) {
+                for (std::size_t i = 0; i < n; ++i) at(a).gradient[r * n + i] += at(to).gradient[r * (n + m) + i];
+                for (std::size_t i = 0; i < m; ++i) at(b).gradient[r * m + i] += at(to).gradient[r * (n + m) + n + i];
+            }
+        });
+        return to;
+    }
+
+    /// The same elements in rows of another width.
+    std::size_t flat(std::size_t from, std::int64_t width) {
+        const std::size_t to = add(width, at(from).x);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(to).x.size(); ++i) at(from).gradient[i] += at(to).gradient[i];
+        });
+        return to;
+    }
+
+    void backward(std::size_t from, const Floats& gradient) {
+        at(from).gradient = reference::widen(gradient);
+        for (auto step = back_.rbegin(); step != back_.rend(); ++step) (*step)();
+    }
+
+    Value& at(std::size_t value) { return values_[value]; }
+    [[nodiscard]] const Doubles& parameter_gradients() const { return gradients_; }
+
+private:
+    std::size_t add(std::int64_t width, const Doubles& x) {
+        values_.push_back({width, x, Doubles(x.size())});
+        return values_.size() - 1;
+    }
+
+    std::span<const LayerInfo> layers_;
+    const Floats& parameters_;
+    Doubles gradients_;
+    std::vector<Value> values_;
+    std::vector<std::function<void()>> back_;
+    std::size_t next_ = 0;
+};
+
+template <class T>
+using PrecisionOf = std::conditional_t<std::is_same_v<T, float>, Float32,
+                                       std::conditional_t<std::is_same_v<T, BFloat16>, MixedBFloat16, MixedFloat16>>;
+
+/// Compares a step of `Net` on a device with the oracle.
+template <class Net, class D>
+void agrees(std::int64_t batch, double tolerance) {
+    using Device = DeviceOf<D>;
+    using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
+    CAPTURE(short_type_name<Net>());
+    CAPTURE(batch);
+    reference::Random random(static_cast<std::uint64_t>(batch));
+    const Floats parameters = random.normal(Net::parameter_elements, 0.5),
+                 images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size())),
+                 dy = operation_run::rounded<D>(random.normal(batch * Net::output_shape.size()));
+    Oracle oracle(Net::layers, parameters);
+    const std::size_t x = oracle.input(images, Net::input_shape.channels()), y = Net::compute(oracle, x);
+    oracle.backward(y, dy);
+
+    typename Device::Context context(0, device_options<Device>(2));
+    auto plan = PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = true});
+    Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters), samples(context, images),
+        gradients(context, parameters.size() * sizeof(float));
+    plan.bind(arena.bytes());
+    plan.prepare(context, weights.data());
+    const auto read = [&](const float* from, std::size_t count) {
+        Floats values(count);
+        Device::copy_to_host(context, reinterpret_cast<std::byte*>(values.data()),
+                             reinterpret_cast<const std::byte*>(from), count * sizeof(float));
+        return values;
+    };
+    const float* const output = plan.forward(context, samples.data(), weights.data(), {});
+    CHECK(reference::distance(read(output, dy.size()), oracle.at(y).x) < tolerance);
+    Device::copy_from_host(context, reinterpret_cast<std::byte*>(plan.output_gradient()),
+                           reinterpret_cast<const std::byte*>(dy.data()), dy.size() * sizeof(float));
+    plan.backward(context, samples.data(), weights.data(), gradients.data(), {});
+    CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
+    const Floats all = gradients.read();
+    for (const LayerInfo& layer : Net::layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const auto begin = static_cast<std::size_t>(layer.offsets[p]),
+                       size = static_cast<std::size_t>(layer.parameters.list[p].shape.size());
+            CAPTURE(begin);
+            CHECK(reference::distance(std::span(all).subspan(begin, size),
+                                      std::span(oracle.parameter_gradients()).subspan(begin, size)) < tolerance);
+        }
+    }
+    CHECK(arena.guards_intact());
+    CHECK(gradients.guards_intact());
+}
+
+}  // namespace graph_run
