@@ -33,6 +33,7 @@
 #include <cupola/ops/option_a_shortcut.hpp>
 #include <cupola/ops/pool_then_lrn.hpp>
 #include <cupola/ops/pooling.hpp>
+#include <cupola/ops/upsampling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 

@@ -21,6 +21,7 @@ CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::OptionAShortcut<Ho
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::PoolThenLrn<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&, const LocalResponseNormShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Pooling<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const PoolingShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Relu<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Upsampling<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const UpsamplingShape&);
 
 CUPOLA_TEMPLATE class Plan<Host, CUPOLA_ELEMENT>;
 // clang-format on

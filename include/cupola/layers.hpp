@@ -19,3 +19,4 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
+#include <cupola/layers/upsample2d.hpp>

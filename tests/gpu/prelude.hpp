@@ -46,6 +46,7 @@
 #include <cupola/layers/relu.hpp>
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
+#include <cupola/layers/upsample2d.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/named_values.hpp>

@@ -9,7 +9,7 @@ foreach(name IN ITEMS activation batch_norm concatenation convert convolution dr
         softmax_cross_entropy)
     list(APPEND typed_tests ops/${name}_test.cpp)
 endforeach()
-foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu)
+foreach(name IN ITEMS batch_norm2d conv2d dropout global_avg_pool2d leaky_relu linear local_response_norm option_a_shortcut pointwise pool2d relu sigmoid silu upsample2d)
     list(APPEND typed_tests layers/${name}_test.cpp)
 endforeach()
 list(APPEND typed_tests net/branches_test.cpp net/named_values_test.cpp optim/adagrad_test.cpp optim/adamax_test.cpp optim/large_gradients_test.cpp)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Upsample2d<factor>: upsampling by repetition (ops/upsampling.hpp), each pixel a square of factor x factor pixels.
+//
+//   input   height x width x channels
+//   output  height * factor x width * factor x channels
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/layers/layer.hpp>
+#include <cupola/ops/upsampling.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+template <std::int64_t factor>
+struct Upsample2d {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+    static constexpr LayerDescription description = LayerDescription("Upsample2d ", factor, " x ", factor);
+
+    static constexpr UpsamplingShape shape(const Shape& input) {
+        return {input.height(), input.width(), input.channels(), factor};
+    }
+
+    static constexpr ShapeResult output(const Shape& input) {
+        if (factor < 1) return ShapeError{"has a factor below 1"};
+        if (input.rank != 3) return ShapeError{"expects height x width x channels"};
+        return Shape{input.height() * factor, input.width() * factor, input.channels()};
+    }
+
+    template <class BuildContext>
+    static FactoryOf<ops::Upsampling, BuildContext, UpsamplingShape> operation(const BuildContext& build) {
+        return {shape(build.input)};
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

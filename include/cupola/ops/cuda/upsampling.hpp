@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Upsampling by repetition on `Cuda`: a thread processes n channels of one pixel.
+#pragma once
+
+#include <cstdint>
+
+#include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/upsampling.hpp>
+#include <cupola/ops/window.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The extents of the pooling that goes the other way: its windows lie side by side, its input is the upsampled image.
+[[nodiscard]] inline PoolExtents upsampling_extents(const UpsamplingShape& s, int channels_per_thread) {
+    const auto axis = [&](std::int64_t size) {
+        return window_axis(size * s.factor, s.factor, s.factor, Padding::valid);
+    };
+    return {PoolingShape{axis(s.height), axis(s.width), s.channels, PoolingKind::average}, channels_per_thread};
+}
+
+template <class T, int n>
+struct UpsampleForward {
+    PoolExtents extents;
+    const T* x;
+    T* y;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.input(i);
+        const std::int64_t pixel =
+            e.output_pixel(at.image, strides_in(e.height, at.row), strides_in(e.width, at.column));
+        *reinterpret_cast<Pack<T, n>*>(y + i * n) =
+            *reinterpret_cast<const Pack<T, n>*>(x + pixel * e.channels + at.channel);
+    }
+};
+
+template <class T, int n>
+struct UpsampleBackward {
+    PoolExtents extents;
+    const T* dy;
+    T* dx;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t i) const {
+        const PoolExtents& e = extents;
+        const PoolExtents::Place at = e.output(i);
+        const int top = window_start(e.height, at.row), left = window_start(e.width, at.column);
+        float sum[n] = {};
+        for (int row = top; row < top + e.height.window; ++row) {
+            for (int column = left; column < left + e.width.window; ++column) {
+                float value[n];
+                load_floats<n>(dy + e.input_pixel(at.image, row, column) * e.channels + at.channel, value);
+                CUPOLA_UNROLL
+                for (int k = 0; k < n; ++k) sum[k] += value[k];
+            }
+        }
+        store_floats<n>(dx + i * n, sum);
+    }
+};
+
+}  // namespace impl
+
+namespace ops {
+
+template <impl::CudaElement T>
+class Upsampling<Cuda, T> {
+public:
+    Upsampling(const BuildContext<Cuda, T>& build, const UpsamplingShape& shape)
+        : shape_(shape), batch_(build.batch), in_packs_(shape.channels % n == 0) {}
+
+    void forward(const ForwardArgs<Cuda, T>& args) const {
+        in_packs_&& impl::aligned_for_packs(args.input, args.output) ? forward<n>(args) : forward<1>(args);
+    }
+    void backward(const BackwardArgs<Cuda, T>& args) const {
+        if (args.input_gradient == nullptr) return;
+        in_packs_&& impl::aligned_for_packs(args.output_gradient, args.input_gradient) ? backward<n>(args)
+                                                                                       : backward<1>(args);
+    }
+
+private:
+    static constexpr int n = impl::pack_size<T>;
+
+    template <int per_thread>
+    void forward(const ForwardArgs<Cuda, T>& args) const {
+        const impl::PoolExtents extents = impl::upsampling_extents(shape_, per_thread);
+        impl::launch(args.context, extents.inputs(batch_),
+                     impl::UpsampleForward<T, per_thread>{extents, args.input, args.output});
+    }
+    template <int per_thread>
+    void backward(const BackwardArgs<Cuda, T>& args) const {
+        const impl::PoolExtents extents = impl::upsampling_extents(shape_, per_thread);
+        impl::launch(args.context, extents.outputs(batch_),
+                     impl::UpsampleBackward<T, per_thread>{extents, args.output_gradient, args.input_gradient});
+    }
+
+    UpsamplingShape shape_;
+    std::int64_t batch_;
+    bool in_packs_;
+};
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI
