@@ -26,6 +26,7 @@
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/summary.hpp>
+#include <cupola/net/tied.hpp>
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/epochs.hpp>
 #include <cupola/optim/moving_average.hpp>

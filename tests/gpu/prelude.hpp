@@ -52,6 +52,7 @@
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/net/tied.hpp>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/convert.hpp>

@@ -44,8 +44,8 @@ public:
 
     /// The next layer with parameters: Linear, or Conv2d with a kernel of one.
     std::size_t dense(std::size_t from) {
-        while (layers_[next_].parameters.count == 0) ++next_;
-        const LayerInfo& layer = layers_[next_++];
+        while (parameters_of_layer(layers_, next_).parameters.count == 0) ++next_;
+        const LayerInfo& layer = parameters_of_layer(layers_, next_++);
         const std::int64_t in = at(from).width, out = layer.parameters.list[1].shape.size();
         REQUIRE(layer.parameters.list[0].shape.size() == in * out);
         const auto weight = static_cast<std::size_t>(layer.offsets[0]),

@@ -10,6 +10,7 @@
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/on_device.hpp>
 #include <cupola/net/residual.hpp>
+#include <cupola/net/tied.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -34,14 +35,25 @@ inline constexpr bool is_input = false;
 template <std::int64_t... extents>
 inline constexpr bool is_input<Input<extents...>> = true;
 
+template <class Module>
+inline constexpr bool is_named = false;
+template <FixedString name, class L>
+inline constexpr bool is_named<Named<name, L>> = true;
+
 /// The layer without its name: equal layers share one instantiation.
 template <class L>
 struct Unnamed {
     using Type = L;
 };
 template <FixedString name, class L>
+    requires(!IsTied<L>)
 struct Unnamed<Named<name, L>> {
     using Type = L;
+};
+
+template <IsTied Module>
+struct Unnamed<Module> {
+    using Type = typename Module::TiedLayer;
 };
 
 /// The layers of an OnDevice, as they are entered in the network's table.

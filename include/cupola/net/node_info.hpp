@@ -10,8 +10,6 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// No layer: nothing is folded into the node.
-inline constexpr std::size_t no_layer = static_cast<std::size_t>(-1);
 /// No pattern: the node runs the operation of its first layer.
 inline constexpr std::size_t no_pattern = static_cast<std::size_t>(-1);
 

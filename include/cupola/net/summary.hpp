@@ -60,7 +60,10 @@ namespace impl {
             for (std::size_t p = 0; p < layer.parameters.count; ++p) count += layer.parameters.list[p].shape.size();
             work += layer.multiply_adds;
             const bool written = !layer.is_view() && i + 1 == node.layer + node.layers;
-            cells.push_back({std::string(layer.name), text(i > node.layer ? "+ " : "", layer.description),
+            const bool tied = layer.tied_to != no_layer;
+            cells.push_back({std::string(layer.name),
+                             text(i > node.layer ? "+ " : "", layer.description, tied ? ", tied to " : "",
+                                  tied ? layers[layer.tied_to].name : std::string_view{}),
                              to_string(layer.output), count > 0 ? grouped(count) : "",
                              layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",
                              layer.is_view() ? "view"

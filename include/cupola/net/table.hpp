@@ -23,6 +23,9 @@ namespace cupola::inline CUPOLA_ABI {
 /// No value: for a layer that reads only one.
 inline constexpr std::size_t no_value = static_cast<std::size_t>(-1);
 
+/// No layer: for a layer that shares no parameters, and a node into which nothing is folded.
+inline constexpr std::size_t no_layer = static_cast<std::size_t>(-1);
+
 /// One layer of a network.
 struct LayerInfo {
     /// The name given with `Named`, or empty.
@@ -33,6 +36,10 @@ struct LayerInfo {
     Parameters parameters;
     /// Where each parameter starts in the arena, in elements.
     std::array<std::int64_t, max_parameters> offsets{};
+    /// The layer before it whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and whether
+    /// a later layer computes with the parameters of this one too: backward then adds its gradients to those of that one.
+    std::size_t tied_to = no_layer;
+    bool adds_parameter_gradients = false;
     /// The buffers, in an array of their own.
     Parameters buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
@@ -87,6 +94,11 @@ struct LayerInfo {
 [[nodiscard]] constexpr std::int64_t arena_extent(std::int64_t size) {
     constexpr std::int64_t line = alignment / sizeof(float);
     return (size + line - 1) / line * line;
+}
+
+/// The layer that has the parameters with which a layer computes: itself, or the first layer of a Tied set.
+[[nodiscard]] constexpr const LayerInfo& parameters_of_layer(std::span<const LayerInfo> layers, std::size_t layer) {
+    return layers[layers[layer].tied_to == no_layer ? layer : layers[layer].tied_to];
 }
 
 /// The number of parameters, without padding.

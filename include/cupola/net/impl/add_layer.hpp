@@ -40,6 +40,13 @@ struct Walk {
     };
     std::array<KeptValue, layer_count> kept{};
     std::size_t kept_count = 0;
+    /// The sets of parameters that have names (net/tied.hpp): the first and the last layer of each.
+    struct TiedSet {
+        std::uint64_t hash = 0;
+        std::size_t first = 0, last = 0;
+    };
+    std::array<TiedSet, layer_count> tied{};
+    std::size_t tied_count = 0;
     /// Whether a value is read that has not been found, its names, and whether it is kept further down.
     bool missing = false;
     ValueName unknown{}, unknown_outside{};

@@ -23,7 +23,7 @@ struct FoldedNormPlaces {
 [[nodiscard]] constexpr FoldedNormPlaces folded_norm_places(std::span<const LayerInfo> layers, const NodeInfo& node) {
     if (node.folded_norm == no_layer) return {};
     const auto floats = [](std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(float)); };
-    const std::size_t weight = floats(layers[node.layer].parameters.list[0].shape.size());
+    const std::size_t weight = floats(parameters_of_layer(layers, node.layer).parameters.list[0].shape.size());
     return {.bias = weight, .bytes = weight + floats(node.output.channels())};
 }
 
@@ -31,15 +31,16 @@ struct FoldedNormPlaces {
 template <class Device>
 [[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const LayerInfo> layers, const NodeInfo& node,
                              const float* parameters, const float* running, std::byte* memory) {
-    const LayerInfo &layer = layers[node.layer], &norm = layers[node.folded_norm];
+    const LayerInfo &layer = parameters_of_layer(layers, node.layer), &norm = layers[node.folded_norm];
+    const LayerInfo& affine = parameters_of_layer(layers, node.folded_norm);
     require(running != nullptr, "outside training the network reads running statistics (",
             buffer_name(layers, node.folded_norm, 0), "), and `prepare` was given none");
     const std::int64_t channels = node.output.channels();
     ops::FoldBatchNorm<Device>::run(context,
                                     {.weight = parameters + layer.offsets[0],
                                      .bias = layer.parameters.count > 1 ? parameters + layer.offsets[1] : nullptr,
-                                     .scale = parameters + norm.offsets[0],
-                                     .shift = parameters + norm.offsets[1],
+                                     .scale = parameters + affine.offsets[0],
+                                     .shift = parameters + affine.offsets[1],
                                      .mean = running + norm.buffer_offsets[0],
                                      .variance = running + norm.buffer_offsets[1],
                                      .epsilon = norm.kind_parts.batch_norm.epsilon,

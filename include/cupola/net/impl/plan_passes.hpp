@@ -261,9 +261,10 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
     BackwardArgs<Device, T>& args = bound_[i];
     if (storage_of(infos_, info.reads) == 0) args.input = call.batch;
     if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
-    for (std::size_t k = 0; k < layer.parameters.count; ++k) {
-        if (info.folded_norm == no_layer) args.parameters[k] = call.parameters + layer.offsets[k];
-        if (call.gradients != nullptr) args.parameter_gradients[k] = call.gradients + layer.offsets[k];
+    const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
+    for (std::size_t k = 0; k < owner.parameters.count; ++k) {
+        if (info.folded_norm == no_layer) args.parameters[k] = call.parameters + owner.offsets[k];
+        if (call.gradients != nullptr) args.parameter_gradients[k] = call.gradients + owner.offsets[k];
     }
     // The merged statistics are read in the same way as running statistics, as a node does outside training.
     const bool takes_merged = call.buffers.merged != nullptr && nodes_[i]->statistics_size() > 0;
@@ -272,7 +273,7 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
         args.buffers[k] = read != nullptr ? read + layer.buffer_offsets[k] : nullptr;
         args.statistics[k] = call.buffers.batch != nullptr ? call.buffers.batch + layer.buffer_offsets[k] : nullptr;
     }
-    args.accumulate = call.accumulate;
+    args.accumulate = call.accumulate || layer.adds_parameter_gradients;
     args.training = trains(call.key) && !takes_merged;
     args.seed = call.key.seed;
     args.step = call.key.step;

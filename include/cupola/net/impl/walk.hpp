@@ -19,6 +19,7 @@
 #include <cupola/net/impl/add_layer.hpp>
 #include <cupola/net/impl/inner_name.hpp>
 #include <cupola/net/impl/kept_values.hpp>
+#include <cupola/net/impl/tied_parameters.hpp>
 #include <cupola/net/modules.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
@@ -166,6 +167,24 @@ constexpr void visit_named_value(Walk<layer_count>& walk) {
     }
 }
 
+/// Adds `L`, the layer of `Module` or that of an OnDevice around it.
+template <class Module, class L, std::size_t layer_count>
+constexpr void visit_tied(Walk<layer_count>& walk) {
+    using Inside = typename Module::TiedLayer;
+    if constexpr (is_named<Module>) {
+        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1)
+                        << " gives its layers their name: Named gives it no other one, " << Module::name;
+    } else if constexpr (IsBlock<Inside> || IsOffloaded<Inside> || UsesNamedValue<Inside> || IsTied<Inside> ||
+                         is_named<Inside> || requires { typename Inside::BranchModules; }) {
+        walk.diagnostic << "the Tied at layer " << static_cast<std::int64_t>(walk.count + 1) << " (" << Module::name
+                        << ") takes a single layer without a name: tie the layers inside a block one by one";
+    } else {
+        const std::int64_t begin = walk.parameter_elements;
+        add_layer<L>(walk, {});
+        if (walk.diagnostic.empty()) tie_last_layer(walk, Module::name, begin);
+    }
+}
+
 template <class Prefix, class Device, class Module, std::size_t layer_count>
 constexpr void visit_offloaded(Walk<layer_count>& walk) {
     if (!walk.diagnostic.empty()) return;
@@ -173,6 +192,8 @@ constexpr void visit_offloaded(Walk<layer_count>& walk) {
         walk.diagnostic << "OnDevice takes single layers: put Keep and the modules that read a named value outside it";
     } else if constexpr (IsBlock<Module> || IsOffloaded<Module>) {
         walk.diagnostic << "OnDevice takes a single layer: put it inside the block, not around it";
+    } else if constexpr (IsTied<Module>) {
+        visit_tied<Module, OffloadedLayerOf<Device, Module>>(walk);
     } else {
         add_layer<OffloadedLayerOf<Device, Module>>(walk, name_of<Prefix, Module>());
     }
@@ -196,6 +217,8 @@ constexpr void visit(Walk<layer_count>& walk) {
         if (walk.count == layer_count || !walk.diagnostic.empty()) return;
         if constexpr (IsBlock<Module>) {
             visit_block<Prefix, Module>(walk, typename Module::BlockBranches{});
+        } else if constexpr (IsTied<Module>) {
+            visit_tied<Module, typename Module::TiedLayer>(walk);
         } else if constexpr (requires { typename Module::BranchModules; }) {
             walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1)
                             << " is a Branch or a Projection, which has no meaning outside Concat, Add and Residual";
@@ -300,6 +323,7 @@ template <class... Modules>
         walk.diagnostic << "a Sequential must have at least one layer after its Input";
     } else {
         check_kept_values(walk);
+        check_tied_sets(walk);
         if (walk.diagnostic.empty()) check_names(walk);
     }
     return walk;

@@ -133,8 +133,9 @@ private:
         for (std::size_t i = node.layer; i < node.layer + node.layers; ++i) {
             const LayerInfo& layer = training_.layers[i];
             multiply_adds += static_cast<double>(layer.multiply_adds);
-            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-                parameters += sizeof(float) * static_cast<double>(layer.parameters.list[p].shape.size());
+            const Parameters& read = parameters_of_layer(training_.layers, i).parameters;
+            for (std::size_t p = 0; p < read.count; ++p) {
+                parameters += sizeof(float) * static_cast<double>(read.list[p].shape.size());
             }
         }
         const double second = node.also_reads == no_value ? 0 : activations(nodes_[node.also_reads - 1].output),
