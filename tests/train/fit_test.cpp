@@ -106,7 +106,7 @@ TEST_CASE("the log line has the tutorial's format, every N steps from step 0") {
     const std::string log = written(file);
     std::fclose(file);
     const std::regex line(
-        R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: step (\d+), loss = \d+\.\d\d \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)\n)");
+        R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: step (\d+), loss = \d+\.\d{2,} \(\d+\.\d examples/sec; \d+\.\d{3} sec/batch\)\n)");
     std::string steps;
     for (auto match = std::sregex_iterator(log.begin(), log.end(), line); match != std::sregex_iterator(); ++match) {
         steps += (*match)[1].str() + " ";

@@ -66,6 +66,25 @@ TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's a
     CHECK(log_of({.loss = LossReduction::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
 }
 
+TEST_CASE("losses below 1 have three significant digits") {
+    LogOptions options{.file = std::tmpfile(), .loss = LossReduction::each_replica, .parts = true};
+    REQUIRE(options.file != nullptr);
+    LogEvery log(options);
+    Run run{.started = monotonic_seconds() - 1};
+    log.on_begin(run);
+    log.on_step({.samples = 8,
+                 .loss = 0.000123,
+                 .replicas = {{.samples = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}}},
+                run);
+    std::string line(4096, ' ');
+    std::rewind(options.file);
+    line.resize(std::fread(line.data(), 1, line.size(), options.file));
+    std::fclose(options.file);
+    CHECK(line.find("loss = 0.000123 (") != std::string::npos);
+    CHECK(line.find("losses = 0.0456, ") != std::string::npos);
+    CHECK(line.find("mean_squared_error = 1.00e-05 (smoothed 1.00e-06)") != std::string::npos);
+}
+
 TEST_CASE("the learning rate and the parts of the loss follow on the line if requested") {
     CHECK(log_of({.learning_rate = true}, 1) == "T: step 0, loss = 3.00 (R), learning_rate = 0.0125\n");
     CHECK(log_of({.learning_rate = true, .parts = true}, 1) ==

@@ -5,6 +5,7 @@
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
+// A loss below 1 has more decimals than the tutorial's two (train/loss_text.hpp).
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
 // tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line; as JSON
 // the line is one object.
@@ -23,6 +24,7 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
 #include <cupola/train/loss_averages.hpp>
+#include <cupola/train/loss_text.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -129,12 +131,12 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
     char date[32];
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
     const double loss = options_.loss == LossReduction::last_replica ? report.replicas.back().total : report.loss;
-    put("%s.%06ld: step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
-        static_cast<long long>(report.step), loss, rate, time);
+    put("%s.%06ld: step %lld, loss = %s (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
+        static_cast<long long>(report.step), loss_text(loss).c_str(), rate, time);
     if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
     if (options_.loss == LossReduction::each_replica) {
         line_ += ", losses =";
-        for (const ReplicaReport& replica : report.replicas) put(" %.2f", replica.total);
+        for (const ReplicaReport& replica : report.replicas) line_ += ' ' + loss_text(replica.total);
     }
     if (!options_.parts) return;
     for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
@@ -165,7 +167,8 @@ CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, d
 }
 
 CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {
-    put(", %s = %.4f (smoothed %.4f)", part.name.c_str(), part.raw, part.smoothed);
+    put(", %s = %s (smoothed %s)", part.name.c_str(), loss_text(part.raw, 4).c_str(),
+        loss_text(part.smoothed, 4).c_str());
 }
 
 CUPOLA_INLINE void LogEvery::json_part(const LossAverages::Entry& part) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include <cupola/train/loss_text.hpp>
 #include <cupola/train/progress_line.hpp>
 #include <cupola/train/run.hpp>
 
@@ -19,8 +20,8 @@ public:
     Progress(bool shown, std::FILE* file) : line_(shown, file) {}
 
     void on_step(const StepReport& report, Run& run) {
-        char what[48];
-        std::snprintf(what, sizeof what, "steps, loss %.3f", report.loss);
+        char what[64];
+        std::snprintf(what, sizeof what, "steps, loss %s", loss_text(report.loss, 3).c_str());
         line_.show(report.step + 1 - run.first_step, run.last_step - run.first_step, what, run.started);
     }
 

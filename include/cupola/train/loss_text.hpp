@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// loss_text(loss): a loss as the lines of a training print it, with at least three significant digits:
+//
+//   4.68   0.500   0.0123   0.000123   1.23e-05
+//
+// From 1 on these are two decimals, as in TensorFlow's CIFAR-10 tutorial.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include <cupola/core/abi.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// At least `decimals` digits after the point and at least three significant digits; in scientific notation below 0.0001
+/// and from 1e12 on. "nan", "inf" or "-inf" where the loss is not finite.
+[[nodiscard]] std::string loss_text(double loss, int decimals = 2);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::string loss_text(double loss, int decimals) {
+    if (std::isnan(loss)) return "nan";  // never "-nan"
+    constexpr double least = 1e-4, most = 1e12;
+    const double magnitude = std::abs(loss);
+    char digits[40];
+    if (loss != 0 && (magnitude < least || magnitude >= most)) {
+        std::snprintf(digits, sizeof digits, "%.2e", loss);
+    } else {
+        const int leading_zeros = magnitude < 1 && loss != 0 ? -static_cast<int>(std::floor(std::log10(magnitude))) : 0;
+        std::snprintf(digits, sizeof digits, "%.*f", std::max(decimals, leading_zeros + 2), loss);
+    }
+    return digits;
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI
