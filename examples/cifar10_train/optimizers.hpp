@@ -19,6 +19,8 @@ class NamedOptimizer {
     }
 
 public:
+    static constexpr bool uses_segment_factors = true;
+
     NamedOptimizer() = default;
 
     /// Throws InvalidArgument for an unknown name.

@@ -30,6 +30,7 @@
 #include <cupola/optim/clipped.hpp>
 #include <cupola/optim/epochs.hpp>
 #include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/parameter_group.hpp>
 #include <cupola/optim/rate_scaling.hpp>
 #include <cupola/optim/schedule.hpp>
 #include <cupola/optimizers.hpp>

@@ -57,3 +57,13 @@ TEST_CASE("segments with more than padding between them, or none, are not joined
     CHECK(passes<Joining>(packed, true).size() == 2);
     CHECK(passes<Joining>(backwards, true).size() == 2);
 }
+
+TEST_CASE("segments of groups with other factors are not joined, and of groups with equal ones they are") {
+    std::vector<Segment> segments{{0, 16}, {16, 16}, {32, 16}, {48, 4}};
+    segments[1].rate_factor = 2;
+    CHECK(passes<Joining>(segments, true).size() == 3);
+    segments[0].rate_factor = 2;
+    CHECK(passes<Joining>(segments, true) == std::vector<OnePass>{{0, 32, 0.0}, {32, 20, 0.0}});
+    segments[3].decay_factor = 0;
+    CHECK(passes<Joining>(segments, true).size() == 3);
+}

@@ -173,6 +173,17 @@ TEST_CASE("a checkpoint records the settings of the run and then those of its tr
     CHECK(info.find("isa")->ends_with(std::string(" (oneDNN), ") + compiled_isa + " (Cupola)"));
 }
 
+TEST_CASE("parameter groups are part of a run's description, and a run with other groups does not continue it") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    f.training.groups = {{.pattern = "*.bias", .rate = 2, .decay = 0}};
+    f.run({.folder = folder.path(), .max_steps = 1});
+    const CheckpointInfo info = read_checkpoint(folder.path("model-1.safetensors"), Net::layers).info;
+    CHECK(*info.find("parameter_groups") == "*.bias: rate x 2, decay x 0");
+    f.training.groups[0].rate = 3;
+    CHECK(contains(f.refusal({.folder = folder.path(), .resume = Resume::yes, .max_steps = 2}), "parameter_groups"));
+}
+
 TEST_CASE("a folder with checkpoints is rejected unless the run resumes from them") {
     const io_tests::TemporaryFolder folder;
     Fixture f;

@@ -39,6 +39,7 @@ struct AdagradFormula {
 }  // namespace impl
 
 struct Adagrad {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.01;
     /// The initial value of the sums.
     double initial_accumulator_value = 0.0;
@@ -66,9 +67,10 @@ struct Adagrad {
 
     [[nodiscard]] bool keeps_zeros() const { return true; }
     template <class Apply>
-    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
-        apply(impl::AdagradFormula{static_cast<float>(learning_rate_at(step)), static_cast<float>(epsilon)},
-              weight_decay);
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        apply(
+            impl::AdagradFormula{static_cast<float>(segment.rate(learning_rate_at(step))), static_cast<float>(epsilon)},
+            segment.decay(weight_decay));
     }
 };
 

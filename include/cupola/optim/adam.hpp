@@ -16,6 +16,7 @@
 namespace cupola::inline CUPOLA_ABI {
 
 struct Adam {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -38,8 +39,8 @@ struct Adam {
 
     [[nodiscard]] bool keeps_zeros() const { return epsilon > 0; }
     template <class Apply>
-    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
-        apply(moments().formula(step, learning_rate_at(step), 0.0), weight_decay);
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        apply(moments().formula(step, segment.rate(learning_rate_at(step)), 0.0), segment.decay(weight_decay));
     }
 
 private:

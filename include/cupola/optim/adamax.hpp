@@ -35,6 +35,7 @@ struct AdamaxFormula {
 }  // namespace impl
 
 struct Adamax {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.002;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -59,12 +60,12 @@ struct Adamax {
 
     // No keeps_zeros(): u of an element without a gradient becomes epsilon.
     template <class Apply>
-    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
-        const double step_size = learning_rate_at(step) / impl::Moments::correction(beta1, step);
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        const double step_size = segment.rate(learning_rate_at(step)) / impl::Moments::correction(beta1, step);
         apply(
             impl::AdamaxFormula{static_cast<float>(step_size), static_cast<float>(beta1), static_cast<float>(1 - beta1),
                                 static_cast<float>(beta2), static_cast<float>(epsilon)},
-            weight_decay);
+            segment.decay(weight_decay));
     }
 
 private:

@@ -35,6 +35,7 @@ concept NormStaysOn = requires(typename Device::Context& context, const float* o
 
 template <class Inner>
 struct Clipped {
+    static constexpr bool uses_segment_factors = UsesSegmentFactors<Inner>;
     Inner optimizer{};
     /// The largest norm of the whole gradient; 0 for no limit. At least the smallest normal float otherwise.
     double max_norm = 0.0;

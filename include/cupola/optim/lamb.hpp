@@ -59,6 +59,7 @@ struct LambFormula : PlainLambFormula {
 }  // namespace impl
 
 struct Lamb {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.001;
     double beta1 = 0.9;
     double beta2 = 0.999;
@@ -84,13 +85,14 @@ struct Lamb {
     template <class Apply>
     void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
         const bool adapt = adapt_biases || segment.rank != 1;
-        const impl::PlainLambFormula plain{.rate = static_cast<float>(learning_rate_at(step)),
-                                           .first_scale = moments().first_correction(step),
-                                           .root_scale = moments().root_scale(step),
-                                           .first_fraction = static_cast<float>(1 - beta1),
-                                           .second_fraction = static_cast<float>(1 - beta2),
-                                           .epsilon = static_cast<float>(epsilon),
-                                           .weight_decay = static_cast<float>(adapt ? weight_decay : 0.0)};
+        const impl::PlainLambFormula plain{
+            .rate = static_cast<float>(segment.rate(learning_rate_at(step))),
+            .first_scale = moments().first_correction(step),
+            .root_scale = moments().root_scale(step),
+            .first_fraction = static_cast<float>(1 - beta1),
+            .second_fraction = static_cast<float>(1 - beta2),
+            .epsilon = static_cast<float>(epsilon),
+            .weight_decay = static_cast<float>(adapt ? segment.decay(weight_decay) : 0.0)};
         if (!adapt) return apply(plain);
         apply(impl::LambFormula{plain});
     }

@@ -49,6 +49,7 @@ struct LarsFormula : PlainLarsFormula {
 }  // namespace impl
 
 struct Lars {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 1.0;
     double momentum = 0.9;
     double weight_decay = 0.0;
@@ -76,9 +77,10 @@ struct Lars {
 
     template <class Apply>
     void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
-        const auto rate = static_cast<float>(learning_rate_at(step)), kept = static_cast<float>(momentum);
+        const auto rate = static_cast<float>(segment.rate(learning_rate_at(step))), kept = static_cast<float>(momentum);
         if (!adapt_biases && segment.rank == 1) return apply(impl::PlainLarsFormula{rate, kept, 0.0F});
-        apply(impl::LarsFormula{{rate, kept, static_cast<float>(weight_decay)}, static_cast<float>(trust_coefficient)});
+        apply(impl::LarsFormula{{rate, kept, static_cast<float>(segment.decay(weight_decay))},
+                                static_cast<float>(trust_coefficient)});
     }
 };
 

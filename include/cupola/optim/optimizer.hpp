@@ -16,7 +16,8 @@
 // `void check() const`, which throws InvalidArgument for invalid settings; `std::string learning_rate_description() const`,
 // for the log. An optimiser with `update` may also have `void constants(const Update<Device>&, ConstantsWriter& to) const`, which
 // writes the constants that its formulas use in a step, as optim/update_parameters.hpp does, and changes nothing: a GPU
-// then repeats its update.
+// then repeats its update. `static constexpr bool uses_segment_factors = true` states that the update multiplies rate and
+// decay by the factors of each segment, and changes nothing outside the segments: such an optimiser takes parameter groups.
 #pragma once
 
 #include <concepts>
@@ -39,6 +40,16 @@ struct Segment {
     double l2 = 0;
     /// The rank of the parameter in it: 1 for a bias, 4 for a convolution's weights, 0 if it is not known.
     std::size_t rank = 0;
+    /// The factors of its parameter group (optim/parameter_group.hpp). A formula uses rate(learning rate) and decay(weight
+    /// decay) in place of the optimiser's own; `l2` contains the factor already.
+    double rate_factor = 1, decay_factor = 1;
+
+    [[nodiscard]] double rate(double learning_rate) const { return learning_rate * rate_factor; }
+    [[nodiscard]] double decay(double weight_decay) const { return weight_decay * decay_factor; }
+    /// Whether an update by element has the same constants in both.
+    [[nodiscard]] bool updates_like(const Segment& other) const {
+        return l2 == other.l2 && rate_factor == other.rate_factor && decay_factor == other.decay_factor;
+    }
 };
 
 /// The operands of an update: arenas of one layout on one device.
@@ -111,6 +122,12 @@ concept HasFormula = requires(const O& optimizer, std::int64_t step, const Segme
 
 template <class O, class Device>
 concept HasUpdate = requires(const O& optimizer, const Update<Device>& update) { optimizer.update(update); };
+
+/// An optimiser that declares `static constexpr bool uses_segment_factors = true`, as all of Cupola's do: it multiplies its
+/// learning rate and its weight decay by the factors of each segment. Only such an optimiser takes parameter groups with
+/// factors.
+template <class O>
+concept UsesSegmentFactors = requires { requires O::uses_segment_factors; };
 
 /// A plain value that is copied to each device. Its update gives the same bits on each device.
 template <class O, class Device>

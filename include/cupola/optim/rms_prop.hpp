@@ -53,6 +53,7 @@ struct RmsPropMomentumFormula {
 }  // namespace impl
 
 struct RmsProp {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.001;
     double decay = 0.9;
     double momentum = 0.0;
@@ -86,11 +87,12 @@ struct RmsProp {
     // Each parameter is updated separately, on every device: the mean square starts at 1 and must remain 1 in the padding
     // between parameters. So there is no keeps_zeros().
     template <class Apply>
-    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
-        const auto rate = static_cast<float>(learning_rate_at(step)), fraction = static_cast<float>(1 - decay),
-                   inside = static_cast<float>(epsilon);
-        if (momentum == 0.0) return apply(impl::RmsPropFormula{rate, fraction, inside}, weight_decay);
-        apply(impl::RmsPropMomentumFormula{rate, fraction, inside, static_cast<float>(momentum)}, weight_decay);
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        const auto rate = static_cast<float>(segment.rate(learning_rate_at(step))),
+                   fraction = static_cast<float>(1 - decay), inside = static_cast<float>(epsilon);
+        const double coupled = segment.decay(weight_decay);
+        if (momentum == 0.0) return apply(impl::RmsPropFormula{rate, fraction, inside}, coupled);
+        apply(impl::RmsPropMomentumFormula{rate, fraction, inside, static_cast<float>(momentum)}, coupled);
     }
 };
 

@@ -48,6 +48,7 @@ struct MomentumFormula {
 }  // namespace impl
 
 struct Sgd {
+    static constexpr bool uses_segment_factors = true;
     Schedule learning_rate = 0.1;
     double momentum = 0.0;
     bool nesterov = false;
@@ -74,10 +75,10 @@ struct Sgd {
     /// An element of zeros whose gradient is zero stays zero.
     [[nodiscard]] bool keeps_zeros() const { return true; }
     template <class Apply>
-    void formula(std::int64_t step, const Segment&, Apply&& apply) const {
-        const auto rate = static_cast<float>(learning_rate_at(step)), kept = static_cast<float>(momentum),
-                   decay = static_cast<float>(decoupled ? weight_decay : 0.0);
-        const double coupled = decoupled ? 0.0 : weight_decay;
+    void formula(std::int64_t step, const Segment& segment, Apply&& apply) const {
+        const auto rate = static_cast<float>(segment.rate(learning_rate_at(step))), kept = static_cast<float>(momentum),
+                   decay = static_cast<float>(decoupled ? segment.decay(weight_decay) : 0.0);
+        const double coupled = decoupled ? 0.0 : segment.decay(weight_decay);
         if (momentum == 0.0) {
             if (decay == 0.0F) return apply(impl::SgdFormula{rate}, coupled);
             return apply(impl::DecayingSgdFormula{rate, decay}, coupled);

@@ -8,6 +8,7 @@
 
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/optim/moving_average.hpp>
+#include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -29,6 +30,8 @@ struct TrainingOptions {
     std::uint64_t seed = 0;
     CollectionOf<Loss> loss{};
     Optimizer optimizer{};
+    /// Factors of rate and decay, or frozen, by patterns of the parameters' names; the first pattern that matches counts.
+    std::vector<ParameterGroup> groups{};
     Averaging averaging{};
     /// How replicas share batch normalisation's running statistics.
     Statistics statistics{};

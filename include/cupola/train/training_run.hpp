@@ -94,6 +94,7 @@ public:
         add("seed", text(options.seed));
         add("optimizer", options.optimizer.description());
         add("learning_rate", learning_rate_description_of(options.optimizer));
+        if (!options.groups.empty()) add("parameter_groups", description_of(options.groups));
         add("averaging", std::string(Averaging::name));
         if constexpr (requires { options.statistics.description(); }) {
             add("bn_stats", std::string(options.statistics.description()));
@@ -136,6 +137,7 @@ public:
         }
         output_.print_message(text("optimiser: ", options.optimizer.description()));
         output_.print_message(text("learning rate: ", learning_rate_description_of(options.optimizer)));
+        if (!options.groups.empty()) output_.print_message("parameter groups: " + description_of(options.groups));
     }
 
     /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The segments of an update whose elements are independent of each other: on a device where each pass is a launch,
-// neighbouring segments with one coefficient are one range.
+// neighbouring segments with equal coefficients and factors are one range.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ void for_each_contiguous_segment(const Update<Device>& u, bool keeps_zeros, cons
         Segment range = u.segments[i++];
         for (; joins && i < u.segments.size(); ++i) {
             const Segment& next = u.segments[i];
-            if (next.l2 != range.l2 || next.offset != (range.offset + range.size + line - 1) / line * line) break;
+            if (!next.updates_like(range) || next.offset != (range.offset + range.size + line - 1) / line * line) break;
             range.size = next.offset + next.size - range.offset;
             range.rank = 0;
         }

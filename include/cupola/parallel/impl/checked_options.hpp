@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <cupola/core/error.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/optim/parameter_group.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -24,6 +26,9 @@ struct CommonOptions {
     int gradient_accumulation_steps = 1;
     int check_every = 0;
     std::span<const NamedInitializer> initializers{};
+    std::span<const ParameterGroup> groups{};
+    /// The name of the optimiser's type where it does not use a segment's factors; empty where it does.
+    std::string_view ignores_factors{};
 };
 
 /// Throws InvalidArgument if an option is invalid for a network of these layers.
@@ -54,6 +59,10 @@ CUPOLA_INLINE void require_valid_options(const CommonOptions& o, std::span<const
         }
         require(found, "there is an initialiser for ", named.parameter, ", which the network does not have");
     }
+    require_valid_groups(o.groups, layers);
+    require(o.groups.empty() || o.ignores_factors.empty(),
+            "parameter groups need an optimiser that uses their factors, and ", o.ignores_factors,
+            " does not declare `static constexpr bool uses_segment_factors = true`");
 }
 #endif
 

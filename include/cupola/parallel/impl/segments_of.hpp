@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The segments of a parameter arena that an optimiser distinguishes.
+// The segments of a parameter arena that an optimiser distinguishes, and the part of the parameter groups in them.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,49 @@
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/parameter_group.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// One segment per parameter, with the coefficients of the regularisers.
+/// The regularised parameters with the decay factors of their groups in their coefficients, 0 for a frozen group, so that the
+/// reported loss and the gradient agree.
+[[nodiscard, gnu::cold]] inline std::vector<RegularizedParameter> regularized_in_groups(
+    std::vector<RegularizedParameter> regularized, std::span<const ParameterGroup> groups,
+    std::span<const LayerInfo> layers) {
+    if (groups.empty()) return regularized;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+            const ParameterGroup* const group = group_of(groups, parameter_name(layers, i, p));
+            if (group == nullptr) continue;
+            for (RegularizedParameter& r : regularized) {
+                if (r.offset == layers[i].offsets[p]) r.coefficient *= group->frozen ? 0.0 : group->decay;
+            }
+        }
+    }
+    return regularized;
+}
+
+/// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group has no
+/// segments: an update leaves out what lies between segments.
 [[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const LayerInfo> layers,
-                                                                 std::span<const RegularizedParameter> regularized) {
+                                                                 std::span<const RegularizedParameter> regularized,
+                                                                 std::span<const ParameterGroup> groups = {}) {
     std::vector<Segment> segments;
-    for (const LayerInfo& layer : layers) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            const ParameterGroup* const group =
+                groups.empty() ? nullptr : group_of(groups, parameter_name(layers, i, p));
+            if (group != nullptr && group->frozen) continue;
             double l2 = 0;
             for (const RegularizedParameter& r : regularized) l2 += r.offset == layer.offsets[p] ? r.coefficient : 0.0;
             const Shape& shape = layer.parameters.list[p].shape;
             segments.push_back({layer.offsets[p], shape.size(), l2, shape.rank});
+            if (group == nullptr) continue;
+            segments.back().rate_factor = group->rate;
+            segments.back().decay_factor = group->decay;
         }
     }
     return segments;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include <cupola/loss/queue_loss.hpp>
@@ -14,6 +15,7 @@
 #include <cupola/optim/constants_writer.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
+#include <cupola/optim/parameter_group.hpp>
 #include <cupola/optim/update_parameters.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -38,6 +40,7 @@ public:
     std::uint64_t seed = 0;
     int check_every = 0;
     MovingAverage moving_average{};
+    std::span<const ParameterGroup> groups{};
     /// Whether an update may be repeated without a call of its function: see Optimizer.
     bool repeats_update = false;
     /// Whether the policy for statistics cannot throw.
@@ -78,6 +81,7 @@ public:
         this->seed = options.seed;
         this->check_every = options.check_every;
         this->moving_average = options.moving_average;
+        this->groups = options.groups;
         this->repeats_update = repeatable;
         this->updates_statistics_in_place =
             noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));

@@ -36,7 +36,7 @@ public:
           set_(set),
           agreement_(agreement),
           regularized_(regularized.begin(), regularized.end()),
-          segments_(segments_of(set.network().layers, regularized)),
+          segments_(segments_of(set.network().layers, regularized, options.groups)),
           recordings_(static_cast<std::size_t>(set.device_count())) {}
 
     /// Queues the update of a device's copies in a step, as one piece of work that is recorded.

@@ -8,11 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include <cupola/core/type_name.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/parallel/impl/activity.hpp>
 #include <cupola/parallel/impl/checked_options.hpp>
 #include <cupola/parallel/impl/evaluator.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
+#include <cupola/parallel/impl/segments_of.hpp>
 #include <cupola/parallel/impl/state_transfer.hpp>
 #include <cupola/parallel/impl/step_engine.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
@@ -34,7 +36,7 @@ class TrainingParts {
 
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
-        : regularized_(Loss::regularized(Net::layers)),
+        : regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_{required_input(Net::input), Loss::required_target(Net::output_shape)},
           functions_(options),
           set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size(), required_)),
@@ -63,7 +65,9 @@ private:
                                .evaluation_batch_size = options.evaluation_batch_size,
                                .gradient_accumulation_steps = options.gradient_accumulation_steps,
                                .check_every = options.check_every,
-                               .initializers = options.initializers},
+                               .initializers = options.initializers,
+                               .groups = options.groups,
+                               .ignores_factors = ignores_factors<decltype(options.optimizer)>()},
                               Net::layers);
         options.moving_average.check();
         check_optimizer(options.optimizer);
@@ -84,6 +88,11 @@ private:
                 .regularized = regularized,
                 .required = required};
     }
+    template <class Optimizer>
+    [[nodiscard]] static constexpr std::string_view ignores_factors() {
+        return UsesSegmentFactors<Optimizer> ? std::string_view() : short_type_name<Optimizer>();
+    }
+
     std::vector<RegularizedParameter> regularized_;
     std::vector<RequiredColumn> required_;
     Activity activity_;
