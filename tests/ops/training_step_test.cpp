@@ -148,16 +148,16 @@ TEST_CASE("a queued loss writes its result, or the label that is not a class, to
     impl::queue_loss(operation, context, logits.data(), labels.data(), 3, gradient.data(), &report);
     CHECK(impl::result_of_loss(operation, report).sum == result.sum);
     CHECK(report.correct == result.correct);
-    CHECK(report.bad_sample == -1);
+    CHECK(report.bad_target == -1);
     CHECK(gradient == expected);
     labels[1] = 4;
     impl::queue_loss(operation, context, logits.data(), labels.data(), 3, gradient.data(), &report);
-    CHECK(report.bad_sample == 1);
-    CHECK(report.bad_label == 4);
+    CHECK(report.bad_target == 1);
+    CHECK(report.bad_value == 4);
     CHECK(std::isnan(report.sum));
     CHECK_THROWS_AS((void)impl::result_of_loss(operation, report), InvalidArgument);
     impl::queue_loss(OwnLoss{}, context, logits.data(), labels.data(), 3, gradient.data(), &report);
     CHECK(impl::result_of_loss(OwnLoss{}, report).sum == 2.5);
     CHECK(report.correct == 3);
-    CHECK(report.bad_sample == -1);
+    CHECK(report.bad_target == -1);
 }

@@ -40,6 +40,7 @@ public:
           given_(static_cast<std::size_t>(setup.devices)),
           summed_(given_.size()),
           samples_(given_.size()),
+          weights_(given_.size()),
           barrier_(std::make_unique<std::barrier<>>(setup.devices)) {}
 
     template <class Policy>
@@ -54,7 +55,8 @@ public:
         summed_[at(device)].resize(elements_ + 1);
     }
     void begin(int device, typename D::Queue&, cupola::HostContext&, const cupola::StepShape& shape) {
-        samples_[at(device)] = shape.samples_here;
+        samples_[at(device)] = static_cast<float>(shape.samples_here) * loss_scale_;
+        weights_[at(device)] = shape.weight_here;
     }
     void give(int device, typename D::Queue& queue, cupola::HostContext& context, std::size_t,
               const cupola::GradientBucket& bucket, const cupola::WeightedGradients& rows) {
@@ -74,7 +76,7 @@ public:
         sums.assign(sums.size(), 0.0F);
         for (std::size_t other = 0; other < given_.size(); ++other) {
             for (std::size_t i = 0; i < elements_; ++i) sums[i] += given_[other][i];
-            sums[elements_] += static_cast<float>(samples_[other]) * loss_scale_;
+            sums[elements_] += weights_[other] != nullptr ? *weights_[other] : samples_[other];
         }
         barrier_->arrive_and_wait();
         return {std::span(sums).first(elements_), sums.data() + elements_};
@@ -92,7 +94,8 @@ private:
     std::size_t elements_;
     float loss_scale_;
     std::vector<std::vector<float>> given_, summed_;
-    std::vector<std::int64_t> samples_;
+    std::vector<float> samples_;
+    std::vector<const float*> weights_;
     std::unique_ptr<std::barrier<>> barrier_;
 };
 

@@ -49,6 +49,13 @@ concept HasLossOperation = requires(const L& loss, typename Device::Context& con
     } -> std::same_as<LossResult>;
 };
 
+/// Whether samples count by weights that the operation reports, and not each by 1: `static constexpr bool weighted = true`.
+template <class L>
+inline constexpr bool loss_has_weights = false;
+template <class L>
+    requires requires { requires L::weighted; }
+inline constexpr bool loss_has_weights<L> = true;
+
 /// The loss of the data, the first of a collection.
 template <class L, class Device>
 concept DataLoss = HasLossName<L> && ChecksOutput<L> && HasTarget<L> && HasLossOperation<L, Device>;

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -19,7 +19,12 @@ void queue_loss(const Operation& operation, Context& context, const float* outpu
         operation.queue(context, outputs, targets, batch, gradient, report);
     } else {
         const LossResult result = operation.forward(context, outputs, targets, batch, gradient);
-        *report = {.sum = result.sum, .correct = result.correct, .bad_sample = -1, .bad_label = 0};
+        *report = {.sum = result.sum,
+                   .correct = result.correct,
+                   .weight = result.weight,
+                   .predictions = result.predictions,
+                   .bad_target = -1,
+                   .bad_value = 0};
     }
 }
 
@@ -29,7 +34,7 @@ template <class Operation>
     if constexpr (requires { operation.result_of(report); }) {
         return operation.result_of(report);
     } else {
-        return {.sum = report.sum, .correct = report.correct};
+        return result_of(report);
     }
 }
 

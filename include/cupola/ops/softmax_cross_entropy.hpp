@@ -9,35 +9,18 @@
 #include <cstdint>
 
 #include <cupola/core/error.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/operation.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// The loss of one batch, as returned to the host.
-struct LossResult {
-    /// The sum over the samples.
-    double sum = 0;
-    /// The number of samples whose largest logit is that of the label's class (of equal logits the first counts).
-    std::int64_t correct = 0;
-};
-
-/// The loss of one batch in memory that the host reads after the step is complete.
-struct LossReport {
-    /// The sum over the samples; NaN where a label is not a valid class.
-    double sum;
-    std::int64_t correct;
-    /// The first sample whose label is not a valid class, or -1 if there is none, and that label.
-    std::int64_t bad_sample;
-    std::int32_t bad_label;
-};
 
 namespace impl {
 
 /// Converts a report. Throws InvalidArgument for a label outside [0, classes).
 [[nodiscard]] inline LossResult result_of(const LossReport& report, std::int64_t classes) {
-    require(report.bad_sample < 0, "sample ", report.bad_sample, " of the batch has label ", report.bad_label,
+    require(report.bad_target < 0, "sample ", report.bad_target, " of the batch has label ", report.bad_value,
             ", but the loss has classes 0 to ", classes - 1);
-    return {.sum = report.sum, .correct = report.correct};
+    return result_of(report);
 }
 
 }  // namespace impl

@@ -34,6 +34,7 @@ struct RowsOfMean {
 ///                                                   mean = sums / *divisor, of the same bits where that is 1; *healthy
 ///                                                   becomes 0 if a result or the divisor is not finite; `mean` may be
 ///                                                   `sums`; `rows` is a RowsOfMean, by default of no rows
+///   weigh(context, reports, scale, divisor)         *divisor = scale times the sum of the weights of the LossReports
 ///   sum_of_squares(context, values, to)             *to = the sum of the squares, in double
 ///   all_finite(context, values, to)                 *to = 1 if every value is finite, else 0
 ///   hash(context, values, to)                       *to = the 64-bit hash of the bits

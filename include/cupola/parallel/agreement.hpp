@@ -10,7 +10,8 @@
 //   MovesParameters   a function of the parameters of all replicas, called after the update every K steps; each replica
 //                     has its own parameters and updates them with its own gradient (local SGD, elastic averaging)
 //
-// Replicas are weighted by their numbers of samples.
+// Replicas are weighted by their numbers of samples; where the loss has weights, the mean is then divided by the weight per
+// sample of all replicas, so that each sample counts by its own weight.
 #pragma once
 
 #include <concepts>
@@ -30,6 +31,9 @@ struct StepShape {
     std::int64_t step = 0;
     /// The samples of all replicas of the device together.
     std::int64_t samples_here = 0;
+    /// If it is not null, the weight that counts in place of the samples, times the loss scale: a float in the device's memory,
+    /// which is complete with the last bucket.
+    const float* weight_here = nullptr;
 };
 
 /// The gradient rows of one device, and the weight of each.

@@ -20,19 +20,24 @@ struct LossPart {
 /// One replica's part of the report.
 struct ReplicaReport {
     std::int64_t samples = 0;
-    /// The loss of the data, the mean over the replica's samples, then the regularisers' losses; `total` is their sum.
+    /// The sum of the samples' weights; the number of samples where the loss has none.
+    double weight = 0;
+    /// The loss of the data, the mean over the replica's samples by their weights, then the regularisers' losses; `total` is their sum.
     std::vector<LossPart> parts;
     double total = 0;
-    /// The number of samples whose largest logit is that of the label's class.
-    std::int64_t correct = 0;
+    /// The number of predictions whose largest logit is that of the label's class, of `predictions`; both are 0 for a loss
+    /// whose targets are not classes.
+    std::int64_t correct = 0, predictions = 0;
 };
 
 struct StepReport {
     /// The number of the step, from 0.
     std::int64_t step = 0;
     std::int64_t samples = 0;
+    /// The sum of the replicas' weights.
+    double weight = 0;
     double learning_rate = 0;
-    /// The mean of the replicas' totals, weighted by samples; the averaged gradient is the gradient of this mean.
+    /// The mean of the replicas' totals, weighted by their weights; the averaged gradient is the gradient of this mean.
     double loss = 0;
     std::vector<ReplicaReport> replicas;
 };
@@ -44,12 +49,16 @@ enum class Weights : std::uint8_t { trained, averages };
     return weights == Weights::averages ? "moving averages" : "trained parameters";
 }
 
-/// The result of an evaluation; `loss` is the mean over the samples.
+/// The result of an evaluation; `loss` is the mean over the samples by their weights.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;
     double loss = 0;
+    /// As in ReplicaReport.
+    std::int64_t predictions = 0;
+    double weight = 0;
+    /// The fraction of the predictions that are correct; 0 without predictions.
     [[nodiscard]] double accuracy() const {
-        return samples == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(samples);
+        return predictions == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(predictions);
     }
 };
 

@@ -14,7 +14,6 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
-#include <cupola/ops/cuda/impl/loss_report.hpp>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
@@ -27,8 +26,10 @@ __device__ inline LossReport warp_report(LossReport report) {
     for (int step = 16; step > 0; step /= 2) {
         const LossReport other{__shfl_xor_sync(0xFFFF'FFFFU, report.sum, step),
                                __shfl_xor_sync(0xFFFF'FFFFU, report.correct, step),
-                               __shfl_xor_sync(0xFFFF'FFFFU, report.bad_sample, step),
-                               __shfl_xor_sync(0xFFFF'FFFFU, report.bad_label, step)};
+                               __shfl_xor_sync(0xFFFF'FFFFU, report.weight, step),
+                               __shfl_xor_sync(0xFFFF'FFFFU, report.predictions, step),
+                               __shfl_xor_sync(0xFFFF'FFFFU, report.bad_target, step),
+                               __shfl_xor_sync(0xFFFF'FFFFU, report.bad_value, step)};
         add_report(report, other);
     }
     return report;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
     __shared__ std::uint8_t states[samples];
     __shared__ LossReport of_lane[32];  // of the first warp's lanes; in shared memory because registers are scarce
     const int lane = static_cast<int>(threadIdx.x) % lanes;
-    if (threadIdx.x < 32) of_lane[threadIdx.x] = {0, 0, -1, 0};
+    if (threadIdx.x < 32) of_lane[threadIdx.x] = no_loss;
     for (std::int64_t part = blockIdx.x; part * samples < a.batch; part += gridDim.x) {
         const std::int64_t first = part * samples;
         for (int s = static_cast<int>(threadIdx.x) / lanes; s < samples; s += at_once) {
@@ -125,7 +126,9 @@ __global__ void __launch_bounds__(threads) softmax_cross_entropy_kernel(LossArgu
         for (int s = static_cast<int>(threadIdx.x); s < samples && threadIdx.x < 32; s += 32) {
             const bool bad = states[s] == no_class;
             const std::int32_t label = bad ? a.labels[first + s] : 0;
-            add_report(of_lane[threadIdx.x], {losses[s], states[s] == right ? 1 : 0, bad ? first + s : -1, label});
+            const std::int64_t counted = first + s < a.batch ? 1 : 0;
+            add_report(of_lane[threadIdx.x], {losses[s], states[s] == right ? 1 : 0, static_cast<double>(counted),
+                                              counted, bad ? first + s : -1, label});
         }
         __syncthreads();  // before the losses of the next samples
     }
@@ -139,7 +142,7 @@ template <int threads>
 __global__ void __launch_bounds__(threads)
     add_loss_reports_kernel(const LossReport* reports, std::int64_t count, LossReport* to) {
     static_assert(threads == 32, "a warp");
-    LossReport report{0, 0, -1, 0};
+    LossReport report = no_loss;
     for (std::int64_t i = threadIdx.x; i < count; i += threads) add_report(report, reports[i]);
     report = warp_report(report);
     if (threadIdx.x == 0) *to = report;

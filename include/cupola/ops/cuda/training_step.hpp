@@ -132,6 +132,10 @@ struct TrainingStep<Cuda> {
                      std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {}) {
         impl::queue_mean(context, sums, divisor, mean, healthy, rows);
     }
+    static void weigh(const CudaContext& context, std::span<const LossReport> reports, double scale, float* divisor) {
+        launch(context, 1,
+               impl::WeighReports{reports.data(), static_cast<std::int64_t>(reports.size()), scale, divisor});
+    }
     static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
         queue_sum_of_squares(context, values, to);
     }

@@ -43,12 +43,15 @@ CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& 
                                                                    const std::int32_t* labels, std::int64_t batch,
                                                                    float* gradient) const {
     if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
-        return result_of({.sum = 0, .correct = 0, .bad_sample = bad, .bad_label = labels[bad]});  // throws
+        LossReport report = impl::no_loss;
+        report.bad_target = bad;
+        report.bad_value = labels[bad];
+        return result_of(report);  // throws
     }
     constexpr std::int64_t samples_per_round = 512;
     double losses[samples_per_round];
     bool correct[samples_per_round];
-    LossResult result;
+    LossResult result{.sum = 0, .correct = 0, .weight = static_cast<double>(batch), .predictions = batch};
     for (std::int64_t first = 0; first < batch; first += samples_per_round) {
         const std::int64_t here = std::min(samples_per_round, batch - first);
         constexpr std::int64_t samples_per_task = 16;
@@ -72,12 +75,18 @@ CUPOLA_INLINE void SoftmaxCrossEntropy<Host, float>::queue(HostContext& context,
                                                            const std::int32_t* labels, std::int64_t batch,
                                                            float* gradient, LossReport* report) const {
     if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
-        *report = {
-            .sum = std::numeric_limits<double>::quiet_NaN(), .correct = 0, .bad_sample = bad, .bad_label = labels[bad]};
+        *report = impl::no_loss;
+        report->sum = std::numeric_limits<double>::quiet_NaN();
+        report->bad_target = bad;
+        report->bad_value = labels[bad];
         return;
     }
     const LossResult result = forward(context, logits, labels, batch, gradient);
-    *report = {.sum = result.sum, .correct = result.correct, .bad_sample = -1, .bad_label = 0};
+    *report = impl::no_loss;
+    report->sum = result.sum;
+    report->correct = result.correct;
+    report->weight = result.weight;
+    report->predictions = result.predictions;
 }
 
 CUPOLA_INLINE std::int64_t SoftmaxCrossEntropy<Host, float>::bad_sample(const std::int32_t* labels,

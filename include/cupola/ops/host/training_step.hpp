@@ -12,6 +12,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/device/host.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/algorithms.hpp>
 
@@ -28,6 +29,11 @@ struct TrainingStep<Host> {
                              std::span<const float> weights, std::span<float> to);
     static void mean(const HostContext& context, std::span<const float> sums, const float* divisor,
                      std::span<float> mean, std::int32_t* healthy, const RowsOfMean& rows = {});
+    static void weigh(const HostContext&, std::span<const LossReport> reports, double scale, float* divisor) {
+        double weight = 0;
+        for (const LossReport& each : reports) weight += each.weight;
+        *divisor = static_cast<float>(scale * weight);
+    }
     static void sum_of_squares(const HostContext& context, std::span<const float> values, double* to) {
         *to = cupola::sum_of_squares(context, values);
     }

@@ -66,7 +66,7 @@ public:
             Rows& rows = rows_[static_cast<std::size_t>(device)];
             rows.gradients.clear();
             rows.weights.clear();
-            StepShape shape{.step = step};
+            StepShape shape{.step = step, .weight_here = nullptr};
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
                 const std::int64_t here = samples.of_replica(step, r);
                 if (here == 0) continue;
@@ -75,6 +75,10 @@ public:
                 const std::int64_t full = set_.batch_size() * set_.gradient_accumulation_steps();
                 rows.weights.push_back(static_cast<float>(set_.gradient_accumulation_steps() > 1 ? full : here));
                 shape.samples_here += here;
+            }
+            if (set_.weighted()) {
+                if (!marked) state.queue->queue([this, device] { set_.weigh(device, set_.network().loss_scale); });
+                shape.weight_here = StatusBlock::divisor(state.queue->status());
             }
             collective_->begin(device, *state.queue, set_.context(device), shape);
             const std::span<const GradientBucket> buckets = state.worker.first_plan().buckets();

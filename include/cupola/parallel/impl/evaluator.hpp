@@ -10,7 +10,7 @@
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
-#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -87,9 +87,13 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     for (std::size_t i = 0; i < results.size(); ++i) {
         evaluation.samples += sizes[i];
         evaluation.correct += results[i].correct;
+        evaluation.predictions += results[i].predictions;
+        evaluation.weight += functions.weighted ? results[i].weight : static_cast<double>(sizes[i]);
         evaluation.loss += results[i].sum;
     }
-    if (evaluation.samples > 0) evaluation.loss /= static_cast<double>(evaluation.samples);
+    require(evaluation.samples == 0 || evaluation.weight > 0, "the weights of all ", evaluation.samples,
+            " samples of the evaluation are 0");
+    if (evaluation.samples > 0) evaluation.loss /= evaluation.weight;
     return evaluation;
 }
 

@@ -45,10 +45,15 @@ public:
                 require(samples.of_replica(step, r) > 0, "replica ", r, " has no samples in step ", step, ", and ",
                         A::name, " updates each replica with its own samples");
             for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r) {
-                queue.queue([this, device, r, block = queue.status(), to = finite] {
+                queue.queue([this, device, r, block = queue.status(), to = finite, here = samples.of_replica(step, r)] {
                     const std::span<float> row(set_.row(r), set_.elements());
+                    float divisor = *StatusBlock::divisor(block);
+                    if (set_.weighted()) {
+                        const double weight = weight_of(device, r);
+                        divisor = static_cast<float>(set_.network().loss_scale * weight / static_cast<double>(here));
+                    }
                     ops::TrainingStep<Kernels>::mean(
-                        set_.context(device), row, StatusBlock::loss_scale(block), row, to,
+                        set_.context(device), row, &divisor, row, to,
                         {.rows = row.data(), .count = 1, .ends = set_.status(device).not_finite(block, r)});
                 });
             }
@@ -77,6 +82,14 @@ public:
     }
 
 private:
+    /// The weight of a replica's samples, once its losses are computed.
+    [[nodiscard]] double weight_of(int device, int replica) {
+        double weight = 0;
+        for (int part = 0; part < set_.gradient_accumulation_steps(); ++part)
+            weight += set_.reports_of(device)[set_.batch_number(replica, part)].weight;
+        return weight;
+    }
+
     A policy_;
     std::vector<float*> rows_;
 };

@@ -183,6 +183,8 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
                                       .batch = set_.status(device).statistics(block, begun.number)};
             const float* const logits = begun.plan->forward(context, batch.inputs(), parameters, key, buffers);
             queue_loss_of(device, begun, batch, logits);
+            // The last bucket is sent together with the weight of the device's samples.
+            if (marks) set_.weigh(device, set_.network().loss_scale);
             const std::size_t buckets = begun.plan->buckets().size();
             const auto ready = [&](std::size_t k) {
                 if (k + 1 < buckets) here.queue->mark_bucket(k);

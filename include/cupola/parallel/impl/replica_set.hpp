@@ -52,6 +52,8 @@ struct ReplicaSetup {
     /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
     std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
+    /// Whether the loss has weights, which its reports contain.
+    bool weighted = false;
     /// The columns that the network and the losses read; must outlive the replica set.
     std::span<const RequiredColumn> required{};
 
@@ -75,6 +77,19 @@ public:
 
     [[nodiscard]] const Network& network() const { return network_; }
     [[nodiscard]] const MemoryReport& memory() const { return memory_; }
+    [[nodiscard]] bool weighted() const { return setup_.weighted; }
+    /// The reports of all batches of a device, in the device's memory.
+    [[nodiscard]] std::span<const LossReport> reports_of(int device) {
+        const int replicas = replicas_of(device);
+        return {status(device).report(at(device).queue->status(), 0),
+                static_cast<std::size_t>(replicas * setup_.gradient_accumulation_steps)};
+    }
+    /// Inside queued work, where the loss has weights: the divisor of the device becomes `scale` times the weight of its samples.
+    void weigh(int device, double scale) {
+        if (!weighted()) return;
+        float* const divisor = StatusBlock::divisor(at(device).queue->status());
+        ops::TrainingStep<Kernels>::weigh(context(device), reports_of(device), scale, divisor);
+    }
     /// The columns that a batch must have.
     [[nodiscard]] std::span<const RequiredColumn> required_columns() const { return setup_.required; }
     [[nodiscard]] const StatusBlock& status(int device) const { return status_[static_cast<std::size_t>(device)]; }
@@ -261,7 +276,7 @@ void ReplicaSet<D, T>::allocate(int device) {
     state.queue = std::make_unique<typename D::Queue>(context(device), sizes);
     std::byte* const block = state.queue->status();
     state.queue->write(StatusBlock::healthy(block), std::int32_t{1});
-    state.queue->write(StatusBlock::loss_scale(block), network_.loss_scale);
+    state.queue->write(StatusBlock::divisor(block), network_.loss_scale);
 }
 
 template <class D, class T>

@@ -28,7 +28,7 @@ template <class D, class T>
 class AgreementInProcess {
 public:
     explicit AgreementInProcess(ReplicaSet<D, T>& set)
-        : set_(set), finite_(static_cast<std::size_t>(set.device_count()), 1) {}
+        : set_(set), finite_(static_cast<std::size_t>(set.device_count()), 1), weights_(finite_.size()) {}
 
     [[nodiscard]] int first_replica() const { return 0; }
     [[nodiscard]] int processes() const { return 1; }
@@ -43,6 +43,11 @@ protected:
     /// Returns when all queued work of the device is complete.
     void wait_for_queue(int device, std::int64_t step);
 
+    /// Where the loss has weights, makes the divisor that of a step of `samples`, in two parts. Before the device's barrier,
+    /// once its work is complete, the first reads the weight of the device's samples; the second adds all devices' weights.
+    void read_weight(int device);
+    void queue_divisor(int device, std::int64_t samples);
+
     /// The flag in which a device's work records, before a barrier, whether its results are finite; set to 1 here.
     [[nodiscard]] std::int32_t* finite(int device);
     /// After the barrier: a value on one device that is not finite prevents the update of every device.
@@ -53,6 +58,8 @@ protected:
 private:
     /// The flag of each device, at an address that the host reads.
     std::vector<std::int32_t> finite_;
+    /// The weight of each device's samples.
+    std::vector<double> weights_;
 };
 
 template <class A, class D, class T>
@@ -117,6 +124,28 @@ void AgreementInProcess<D, T>::wait_for_queue(int device, std::int64_t step) {
 }
 
 template <class D, class T>
+void AgreementInProcess<D, T>::read_weight(int device) {
+    if (!set_.weighted()) return;
+    double& weight = weights_[static_cast<std::size_t>(device)];
+    weight = 0;
+    std::vector<LossReport> copy;
+    const std::span<const LossReport> reports = set_.reports_of(device);
+    for (const LossReport& each :
+         set_.at(device).queue->on_host(set_.context(device), reports.data(), reports.size(), copy))
+        weight += each.weight;
+}
+
+template <class D, class T>
+void AgreementInProcess<D, T>::queue_divisor(int device, std::int64_t samples) {
+    if (!set_.weighted()) return;
+    typename D::Queue& queue = *set_.at(device).queue;
+    double weight = 0;
+    for (const double each : weights_) weight += each;
+    const double divisor = set_.network().loss_scale * weight / static_cast<double>(samples);
+    queue.write(StatusBlock::divisor(queue.status()), static_cast<float>(divisor));
+}
+
+template <class D, class T>
 auto AgreementInProcess<D, T>::finite(int device) -> std::int32_t* {
     std::int32_t& flag = finite_[static_cast<std::size_t>(device)];
     flag = 1;
@@ -137,17 +166,24 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
     if (set_.device_count() == 1) {
         state.attempt([&] {
             require_samples(samples, step);
+            queue.queue([this, device, scale = set_.network().loss_scale / static_cast<double>(samples.of_step(step))] {
+                set_.weigh(device, scale);
+            });
             average(device, samples, step, 0, set_.network().parameter_elements);
         });
         return state.error == nullptr;
     }
     // Other devices read the rows and slices, so each is waited for on the device that made it.
-    state.attempt([&] { Base::wait_for_queue(device, step); });
+    state.attempt([&] {
+        Base::wait_for_queue(device, step);
+        Base::read_weight(device);
+    });
     if (!set_.arrive_and_wait(device)) return false;
     const auto [begin, end] = set_.columns_of(device);
     std::int32_t* const finite = Base::finite(device);
     state.attempt([&, begin = begin, end = end] {
         require_samples(samples, step);
+        Base::queue_divisor(device, samples.of_step(step));
         average(device, samples, step, begin, end);
         if (D::host_memory) {
             const auto slice = set_.average_span(device).subspan(static_cast<std::size_t>(begin),
@@ -184,7 +220,7 @@ void RowsAgreement<A, D, T>::reduce(int device, std::byte* block) {
 template <class A, class D, class T>
 void RowsAgreement<A, D, T>::mean(int device, std::byte* block, std::span<float> part, std::int32_t* finite,
                                   std::int64_t begin) {
-    ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::loss_scale(block), part, finite,
+    ops::TrainingStep<Kernels>::mean(set_.context(device), part, StatusBlock::divisor(block), part, finite,
                                      set_.rows_of_mean(device, begin, D::host_memory));
 }
 

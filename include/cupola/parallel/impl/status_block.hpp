@@ -9,7 +9,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/device/device.hpp>
-#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -34,8 +34,9 @@ public:
     [[nodiscard]] static std::int32_t* healthy(std::byte* block) { return reinterpret_cast<std::int32_t*>(block); }
     /// The step of the random numbers' key.
     [[nodiscard]] static std::uint32_t* step(std::byte* block) { return reinterpret_cast<std::uint32_t*>(block + 4); }
-    /// The divisor of an average that is already the mean: the loss scale.
-    [[nodiscard]] static float* loss_scale(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
+    /// The divisor of an average that is already the mean over the samples: the loss scale; where the loss has weights, times
+    /// the step's weight per sample. For a collective, the weight of the device's samples times the loss scale.
+    [[nodiscard]] static float* divisor(std::byte* block) { return reinterpret_cast<float*>(block + 8); }
     /// Whether the parameters were finite at the last check.
     [[nodiscard]] static std::int32_t* parameters_finite(std::byte* block) {
         return reinterpret_cast<std::int32_t*>(block + 12);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -97,7 +98,7 @@ public:
     [[nodiscard]] SharedStatistics<D, T>& statistics() { return statistics_; }
 
     /// The factor that makes a replica's row its gradient of the last step.
-    [[nodiscard]] double factor_of_row(int replica) const;
+    [[nodiscard]] double factor_of_row(int replica);
 
     /// Waits until no work is queued any more, whether it succeeded or not. A device that failed breaks off a collective.
     [[gnu::cold]] void drain();
@@ -215,11 +216,17 @@ const StepReport& StepEngine<D, T, A>::last_report() {
 }
 
 template <class D, class T, class A>
-double StepEngine<D, T, A>::factor_of_row(int replica) const {
+double StepEngine<D, T, A>::factor_of_row(int replica) {
     // The average, and a row that its replica is updated with, are divided by the loss scale before the update.
     const bool divided = own_parameters || set_.row(replica) == set_.average(set_.device_of(replica));
     const double scale = divided ? 1.0 : static_cast<double>(set_.network().loss_scale);
-    return (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
+    double factor = (Agreement::takes_buckets && step_ > 0 ? passes_.completion(step_ - 1, replica) : 1.0) / scale;
+    // A row is the gradient of the sum over the replica's samples divided by their number.
+    if (!divided && set_.weighted() && step_ > 0) {
+        const ReplicaReport& report = reports_.of(step_ - 1, replica);
+        if (report.weight > 0) factor *= static_cast<double>(report.samples) / report.weight;
+    }
+    return factor;
 }
 
 template <class D, class T, class A>
@@ -387,6 +394,13 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         found.key = passes_.batches().key_of(step, part, r);
         replicas.push_back(found);
     }
+    double weight = 0;
+    bool finite = true;
+    for (int r = 0; r < set_.replicas(); ++r) {
+        weight += reports_.of(step, r).weight;
+        finite = finite && std::isfinite(reports_.of(step, r).total);
+    }
+    require(agreement_.processes() > 1 || weight > 0 || !finite, "the weights of all samples of step ", step, " are 0");
     FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <cupola/loss/queue_loss.hpp>
-#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/optim/constants_writer.hpp>
 #include <cupola/optim/moving_average.hpp>
 #include <cupola/optim/optimizer.hpp>
@@ -41,6 +41,8 @@ public:
     int check_every = 0;
     MovingAverage moving_average{};
     std::span<const ParameterGroup> groups{};
+    /// Whether the loss has weights, which its reports contain; otherwise each sample has the weight 1.
+    bool weighted = false;
     /// Whether an update may be repeated without a call of its function: see Optimizer.
     bool repeats_update = false;
     /// Whether the policy for statistics cannot throw.
@@ -72,6 +74,7 @@ class StepFunctionsOf final : public StepFunctions<D> {
     using Context = typename Kernels::Context;
     using Optimizer = decltype(Options::optimizer);
     using Statistics = decltype(Options::statistics);
+    using DataLoss = typename decltype(Options::loss)::DataLossType;
     static constexpr bool repeatable = RepeatableOptimizer<Optimizer, Kernels>;
 
 public:
@@ -79,6 +82,7 @@ public:
         this->batch_size = options.batch_size;
         this->gradient_accumulation_steps = options.gradient_accumulation_steps;
         this->seed = options.seed;
+        this->weighted = loss_has_weights<DataLoss>;
         this->check_every = options.check_every;
         this->moving_average = options.moving_average;
         this->groups = options.groups;
@@ -110,7 +114,7 @@ public:
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }
 
 private:
-    using Target = typename decltype(Options::loss)::DataLossType::Target;
+    using Target = typename DataLoss::Target;
 
     [[nodiscard]] static const Target* targets(const BatchView& batch) { return batch.data<Target>(target_column); }
     [[nodiscard]] auto operation() const { return options_.loss.data.template operation<Kernels>(); }

@@ -38,16 +38,16 @@ public:
 
     void begin(int replica) {
         ReplicaReport& report = of(replica);
-        report.samples = report.correct = 0;
-        report.total = 0;
+        report.samples = report.correct = report.predictions = 0;
+        report.total = report.weight = 0;
         for (LossPart& part : report.parts) part.value = 0;
     }
 
-    /// Divides a replica's sums by its samples, and adds the loss of each regularised parameter.
+    /// Divides a replica's sums by its weight, and adds the loss of each regularised parameter.
     void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
         ReplicaReport& report = of(replica);
         report.samples = samples;
-        report.parts[0].value /= static_cast<double>(samples);
+        if (report.weight > 0) report.parts[0].value /= report.weight;
         report.total = report.parts[0].value;
         for (std::size_t i = 0; i < part_of_.size(); ++i) {
             report.parts[part_of_[i]].value += regularization[i];
@@ -59,13 +59,14 @@ public:
         report_.step = step;
         report_.learning_rate = learning_rate;
         report_.samples = 0;
-        report_.loss = 0;
+        report_.loss = report_.weight = 0;
         for (const ReplicaReport& replica : report_.replicas) {
             report_.samples += replica.samples;
-            report_.loss += replica.total * static_cast<double>(replica.samples);
+            report_.weight += replica.weight;
+            report_.loss += replica.total * replica.weight;
         }
         // If there are no samples here, all of them may be in another process.
-        if (report_.samples > 0) report_.loss /= static_cast<double>(report_.samples);
+        if (report_.weight > 0) report_.loss /= report_.weight;
     }
 
 private:

@@ -92,6 +92,8 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
         if (counts_.of(step, part, replica) == 0) continue;
         const LossReport& of_batch = landed(step, part, replica);
         report.correct += of_batch.correct;
+        report.predictions += of_batch.predictions;
+        report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
         report.parts[0].value += of_batch.sum;
         finite = finite && std::isfinite(of_batch.sum);
     }

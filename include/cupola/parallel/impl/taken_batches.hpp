@@ -92,7 +92,12 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
         return batches(place_of(step, part), replica, context);
     }();
     require_batch(given, set_.required_columns());
-    if (given.size == 0) return {};
+    const std::size_t number = set_.batch_number(replica, part);
+    std::byte* const block = state.queue->status();
+    if (given.size == 0) {
+        if (set_.weighted()) state.queue->write(set_.status(device).report(block, number), no_loss);
+        return {};
+    }
     const auto [plan, packs] =
         state.worker.take_plan(set_.plan_options(given.size), set_.parameters(replica), workspace);
     require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
@@ -103,8 +108,6 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
             ", or none, not ", given.size);
     const bool accumulates = counts_.of_replica(step, replica) > 0;
     counts_.of(step, part, replica) = given.size;
-    const std::size_t number = set_.batch_number(replica, part);
-    std::byte* const block = state.queue->status();
     const RngKey key = key_of(step, part, replica);
     state.queue->write(StatusBlock::step(block), key.step);
     of(replica) = {state.queue->take(set_.local(replica), given), key, set_.status(device).statistics(block, number)};

@@ -86,6 +86,7 @@ private:
                 .sums = Engine::sums(Net::parameter_elements),
                 .bucket_elements = Engine::bucket_elements(options.averaging),
                 .regularized = regularized,
+                .weighted = loss_has_weights<typename Loss::DataLossType>,
                 .required = required};
     }
     template <class Optimizer>

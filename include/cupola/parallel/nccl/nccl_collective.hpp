@@ -31,6 +31,7 @@ public:
           elements_(setup.elements),
           loss_scale_(setup.loss_scale),
           memory_(static_cast<std::size_t>(setup.devices)),
+          weights_(memory_.size()),
           sums_(policy, of_all(setup.first_replicas, first_replica_), setup.elements) {}
 
     [[nodiscard]] static std::int64_t bucket_elements(const NcclAllReduce& policy) {
@@ -49,6 +50,7 @@ public:
 
     /// The sums of the last step are read by its update until the first bucket of this step is complete.
     void begin(int device, CudaQueue&, CudaContext&, const StepShape& shape) {
+        weights_[static_cast<std::size_t>(device)] = shape.weight_here;
         sums_.member(device).begin(shape.step, static_cast<float>(shape.samples_here) * loss_scale_);
     }
 
@@ -64,6 +66,8 @@ public:
                     " replicas of a device, not of ", rows.rows.size());
             for (std::size_t r = 0; r < rows.rows.size(); ++r) parts[r] = rows.rows[r] + begin;
             queue_weighted_sum(context, {parts.data(), rows.rows.size()}, rows.weights, to);
+            const float* const weight = weights_[static_cast<std::size_t>(device)];
+            if (begin == 0 && weight != nullptr) context.queue_copy(member.weight(), weight, sizeof(float));
         });
     }
 
@@ -97,6 +101,8 @@ private:
     std::int64_t elements_;
     float loss_scale_;
     std::vector<CudaArena> memory_;
+    /// Where each device has its weight in this step, or null.
+    std::vector<const float*> weights_;
     NcclBucketAllReduce<> sums_;
 };
 

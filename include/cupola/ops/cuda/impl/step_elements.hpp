@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/loss_report.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -147,6 +148,20 @@ struct PoisonBy {
 
     CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
         if (!is_finite_number(*loss)) *gradient = __builtin_nanf("");
+    }
+};
+
+/// *divisor = scale times the sum of the reports' weights.
+struct WeighReports {
+    const LossReport* reports;
+    std::int64_t count;
+    double scale;
+    float* divisor;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
+        double weight = 0;
+        for (std::int64_t i = 0; i < count; ++i) weight += reports[i].weight;
+        *divisor = static_cast<float>(scale * weight);
     }
 };
 

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A loss with weights: replicas, and batches whose gradients are added up, count by the sum of their samples' weights and not
+// by their number. Several replicas of different weights equal one that has all samples.
+#include <cupola/parallel/data_parallel.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+
+#include "delayed_device.hpp"
+#include "policies.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+/// Half the squared difference from the first of the target's two values, times the second, the weight. Without `counts` the
+/// mean is by samples.
+template <bool counts>
+struct WeightedSquares {
+    static constexpr std::string_view name = "weighted_squares";
+    using Target = float;
+    static constexpr bool weighted = counts;
+    static constexpr Shape target(const Shape&) { return {2}; }
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+
+    struct Operation {
+        LossResult forward(HostContext&, const float* outputs, const float* targets, std::int64_t batch,
+                           float* gradient) const {
+            LossResult result;
+            for (std::int64_t n = 0; n < batch; ++n) {
+                const float difference = outputs[n] - targets[2 * n], weight = targets[2 * n + 1];
+                result.sum += 0.5 * static_cast<double>(weight * difference * difference);
+                result.weight += static_cast<double>(weight);
+                if (gradient != nullptr) gradient[n] = weight * difference / static_cast<float>(batch);
+            }
+            return result;
+        }
+    };
+    template <class Device>
+    [[nodiscard]] Operation operation() const {
+        return {};
+    }
+};
+
+struct ScaledLoss : Float32 {
+    static constexpr float loss_scale = 1024;
+};
+struct Net : Sequential<Input<3>, Named<"hidden", Linear<8>>, ReLU, Named<"out", Linear<1>>> {};
+struct ScaledNet : InPrecision<ScaledLoss, Net> {};
+
+template <class N, bool counts, class A, class D>
+using TrainingOf = DataParallel<N, WeightedSquares<counts>, Sgd, A, D>;
+
+constexpr std::int64_t replicas = 4, batch = 6;
+
+/// Samples of weights 0 to 6, of which the batches of a step have different sums.
+struct Samples {
+    std::vector<float> inputs = std::vector<float>(static_cast<std::size_t>(replicas * batch * 3)),
+                       targets = std::vector<float>(static_cast<std::size_t>(replicas * batch * 2));
+    Samples() {
+        initialize(inputs, normal(1.0), 1, 1, 3, 0);
+        initialize(targets, normal(1.0), 1, 1, 4, 0);
+        for (std::size_t n = 0; n < targets.size() / 2; ++n)
+            targets[2 * n + 1] = static_cast<float>(n / batch) * (n % 3 == 0 ? 0.0F : n % 3 == 1 ? 1.0F : 2.0F);
+    }
+    [[nodiscard]] BatchView view(std::int64_t first, std::int64_t size) const {
+        return {inputs.data() + first * 3, {3}, targets.data() + first * 2, {2}, size};
+    }
+    [[nodiscard]] double weight(std::int64_t first, std::int64_t size) const {
+        double sum = 0;
+        for (std::int64_t n = first; n < first + size; ++n)
+            sum += static_cast<double>(targets[static_cast<std::size_t>(2 * n + 1)]);
+        return sum;
+    }
+};
+
+struct Ended {
+    std::vector<float> parameters, gradient;
+    std::vector<double> losses;
+};
+
+template <class T>
+Ended run(const typename T::Options& options, auto&& batches) {
+    T training(options);
+    Ended ended;
+    for (int s = 0; s < 3; ++s) ended.losses.push_back(training.step(batches).loss);
+    ended.parameters = training.parameters();
+    if constexpr (requires { training.averaged_gradient(); }) ended.gradient = training.averaged_gradient();
+    return ended;
+}
+
+/// One replica with the samples of all.
+template <class N, bool counts>
+Ended alone(const Samples& samples) {
+    return run<TrainingOf<N, counts, ConcatMean, Host>>(
+        {.batch_size = replicas * batch, .seed = 2, .optimizer = {.learning_rate = 0.1}},
+        [&](std::int64_t, int, HostContext&) { return samples.view(0, replicas * batch); });
+}
+
+template <class N, bool counts, class A, class D>
+Ended together(const Samples& samples, int devices) {
+    return run<TrainingOf<N, counts, A, D>>(
+        {.replicas = replicas, .devices = devices, .batch_size = batch, .seed = 2, .optimizer = {.learning_rate = 0.1}},
+        [&](std::int64_t, int replica, HostContext&) { return samples.view(replica * batch, batch); });
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    double largest = 0, of = 1e-30;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+        of = std::max(of, std::abs(static_cast<double>(b[i])));
+    }
+    return largest / of;
+}
+
+void check_equal(const Ended& together, const Ended& alone) {
+    CHECK(distance(together.parameters, alone.parameters) < 1e-5);
+    CHECK(distance(together.gradient, alone.gradient) < 1e-5);
+    for (std::size_t s = 0; s < alone.losses.size(); ++s)
+        CHECK(together.losses[s] == doctest::Approx(alone.losses[s]).epsilon(1e-6));
+}
+
+template <class N>
+void check_all_agreements() {
+    const Samples samples;
+    const Ended one = alone<N, true>(samples);
+    for (const int devices : {1, 2, 4}) {
+        CAPTURE(devices);
+        check_equal(together<N, true, ConcatMean, Host>(samples, devices), one);
+        check_equal(together<N, true, ConcatMean, Delayed>(samples, devices), one);
+        check_equal(together<N, true, DeviceSum, Host>(samples, devices), one);
+        check_equal(together<N, true, DeviceSum, Delayed>(samples, devices), one);
+    }
+    // By samples alone the replicas of a small weight would count as much as the others.
+    CHECK(distance(together<N, false, ConcatMean, Host>(samples, 2).gradient, one.gradient) > 1e-2);
+}
+
+}  // namespace
+
+TEST_CASE("four replicas of different weights equal one replica with all samples, with every agreement") {
+    check_all_agreements<Net>();
+}
+
+TEST_CASE("the weights count beside a loss scale") { check_all_agreements<ScaledNet>(); }
+
+TEST_CASE("batches of different weights and sizes whose gradients are added up equal one batch of all") {
+    const Samples samples;
+    const Ended one = alone<Net, true>(samples);
+    const auto check = [&]<class A, class D>() {
+        const Ended parts = run<TrainingOf<Net, true, A, D>>(
+            {.replicas = 2,
+             .devices = 2,
+             .batch_size = 8,
+             .other_batch_sizes = {4},
+             .gradient_accumulation_steps = 3,
+             .seed = 2,
+             .optimizer = {.learning_rate = 0.1}},
+            [&](std::int64_t place, int replica, HostContext&) {
+                // 8, 4 and none of the replica's 12
+                const std::int64_t part = place % 3;
+                return part == 2 ? BatchView{} : samples.view(replica * 12 + part * 8, part == 0 ? 8 : 4);
+            });
+        check_equal(parts, one);
+    };
+    check.template operator()<ConcatMean, Host>();
+    check.template operator()<ConcatMean, Delayed>();
+    check.template operator()<DeviceSum, Delayed>();
+}
+
+TEST_CASE("a replica's report and gradient are of the mean by weights") {
+    const Samples samples;
+    TrainingOf<Net, true, ConcatMean, Host> training({.replicas = replicas, .batch_size = batch, .seed = 2});
+    const std::vector<BatchView> batches{samples.view(0, batch), samples.view(batch, batch),
+                                         samples.view(2 * batch, batch), samples.view(3 * batch, batch)};
+    const StepReport report = training.step(batches);
+    CHECK(report.samples == replicas * batch);
+    CHECK(report.weight == doctest::Approx(samples.weight(0, replicas * batch)));
+    CHECK(report.replicas[0].weight == 0);  // its samples do not count
+    CHECK(report.replicas[0].total == 0);
+    CHECK(report.replicas[0].correct == 0);
+    for (int r = 1; r < replicas; ++r) {
+        CAPTURE(r);
+        CHECK(report.replicas[static_cast<std::size_t>(r)].weight == doctest::Approx(samples.weight(r * batch, batch)));
+        TrainingOf<Net, true, ConcatMean, Host> single({.batch_size = batch, .seed = 2});
+        const BatchView own[] = {samples.view(r * batch, batch)};
+        CHECK(single.step(own).loss == doctest::Approx(report.replicas[static_cast<std::size_t>(r)].total));
+        CHECK(distance(training.gradient(r), single.gradient(0)) < 1e-5);
+    }
+}
+
+TEST_CASE("an evaluation's loss is the mean by weights") {
+    const Samples samples;
+    TrainingOf<Net, true, ConcatMean, Host> training({.batch_size = replicas * batch, .seed = 2});
+    const auto parts = [&](std::int64_t i, int, HostContext&) { return samples.view(i * batch, batch); };
+    const auto whole = [&](std::int64_t, int, HostContext&) { return samples.view(0, replicas * batch); };
+    const Evaluation in_parts = training.evaluate(parts, replicas), at_once = training.evaluate(whole, 1);
+    CHECK(in_parts.weight == doctest::Approx(samples.weight(0, replicas * batch)));
+    CHECK(in_parts.loss == doctest::Approx(at_once.loss));
+    const BatchView all[] = {samples.view(0, replicas * batch)};
+    CHECK(training.step(all).loss == doctest::Approx(at_once.loss));
+    CHECK(message_of<InvalidArgument>([&] { (void)training.evaluate(parts, 1); }) ==
+          "the weights of all 6 samples of the evaluation are 0");
+}
+
+TEST_CASE("each replica's own update is with its mean by weights") {
+    const Samples samples;
+    const auto loss_after = [&](auto&& view, auto options) {
+        TrainingOf<Net, true, LocalSgd, Host> training(options);
+        for (int s = 0; s < 2; ++s) training.step(view);
+        return training.state();
+    };
+    const TrainingState state =
+        loss_after([&](std::int64_t, int replica, HostContext&) { return samples.view((replica + 1) * batch, batch); },
+                   TrainingOf<Net, true, LocalSgd, Host>::Options{
+                       .replicas = 2, .batch_size = batch, .seed = 2, .averaging = {.steps = 9}});
+    TrainingOf<Net, true, ConcatMean, Host> alone({.batch_size = batch, .seed = 2});
+    const BatchView own[] = {samples.view(batch, batch)};
+    for (int s = 0; s < 2; ++s) alone.step(own);
+    CHECK(distance(state.parameters, alone.parameters()) < 1e-6);
+}
+
+TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes nothing") {
+    const Samples samples;
+    const auto check = [&]<class A, class D>(int devices) {
+        TrainingOf<Net, true, A, D> training({.replicas = 2, .devices = devices, .batch_size = 3, .seed = 2});
+        const std::vector<float> before = training.parameters();
+        CHECK(message_of<InvalidArgument>([&] {
+                  training.step([&](std::int64_t, int replica, HostContext&) { return samples.view(replica * 3, 3); });
+              }) == "the weights of all samples of step 0 are 0");
+        CHECK(training.parameters() == before);
+        CHECK(
+            training.step([&](std::int64_t, int replica, HostContext&) { return samples.view(batch + replica * 3, 3); })
+                .weight > 0);
+        CHECK(training.parameters() != before);
+    };
+    check.template operator()<ConcatMean, Host>(1);
+    check.template operator()<ConcatMean, Host>(2);
+    check.template operator()<ConcatMean, Delayed>(2);
+    check.template operator()<DeviceSum, Host>(2);
+}
