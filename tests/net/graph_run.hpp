@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A step of a network on a device compared with an oracle in double, which computes the network by hand:
-// `Net::compute(oracle, input)` returns the value of its output.
+// `Net::compute(oracle, input)` returns the value of its output, or of each of its ends.
 #pragma once
 
 #include <algorithm>
@@ -130,8 +130,10 @@ public:
         return to;
     }
 
-    void backward(std::size_t from, const Floats& gradient) {
-        at(from).gradient = reference::widen(gradient);
+    /// Gives an output its gradient; all outputs have theirs before backward.
+    void give_gradient(std::size_t to, const Floats& gradient) { at(to).gradient = reference::widen(gradient); }
+
+    void backward() {
         for (auto step = back_.rbegin(); step != back_.rend(); ++step) (*step)();
     }
 
@@ -165,14 +167,27 @@ void agrees(std::int64_t batch, double tolerance) {
     CAPTURE(batch);
     reference::Random random(static_cast<std::uint64_t>(batch));
     const Floats parameters = random.normal(Net::parameter_elements, 0.5),
-                 images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size())),
-                 dy = operation_run::rounded<D>(random.normal(batch * Net::output_shape.size()));
+                 images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size()));
     Oracle oracle(Net::layers, parameters);
-    const std::size_t x = oracle.input(images, Net::input_shape.channels()), y = Net::compute(oracle, x);
-    oracle.backward(y, dy);
+    const std::size_t x = oracle.input(images, Net::input_shape.channels());
+    std::vector<std::size_t> ends;
+    if constexpr (Net::outputs.size() == 1) {
+        ends = {Net::compute(oracle, x)};
+    } else {
+        ends = Net::compute(oracle, x);
+    }
+    REQUIRE(ends.size() == Net::outputs.size());
+    std::vector<Floats> gradients_of_ends;
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+        gradients_of_ends.push_back(operation_run::rounded<D>(random.normal(batch * Net::outputs[k].shape.size())));
+        oracle.give_gradient(ends[k], gradients_of_ends[k]);
+    }
+    oracle.backward();
 
     typename Device::Context context(0, device_options<Device>(2));
     auto plan = PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = true});
+    REQUIRE(plan.outputs() == ends.size());
+    CHECK(plan.bytes().activations >= activation_bytes<Computed>(batch));
     Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters), samples(context, images),
         gradients(context, parameters.size() * sizeof(float));
     plan.bind(arena.bytes());
@@ -184,9 +199,16 @@ void agrees(std::int64_t batch, double tolerance) {
         return values;
     };
     const float* const output = plan.forward(context, samples.data(), weights.data(), {});
-    CHECK(reference::distance(read(output, dy.size()), oracle.at(y).x) < tolerance);
-    Device::copy_from_host(context, reinterpret_cast<std::byte*>(plan.output_gradient()),
-                           reinterpret_cast<const std::byte*>(dy.data()), dy.size() * sizeof(float));
+    CHECK(output == plan.output(ends.size() - 1));
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+        CAPTURE(k);
+        CHECK(reference::distance(read(plan.output(k), gradients_of_ends[k].size()), oracle.at(ends[k]).x) < tolerance);
+    }
+    for (std::size_t k = 0; k < ends.size(); ++k) {
+        Device::copy_from_host(context, reinterpret_cast<std::byte*>(plan.output_gradient(k)),
+                               reinterpret_cast<const std::byte*>(gradients_of_ends[k].data()),
+                               gradients_of_ends[k].size() * sizeof(float));
+    }
     plan.backward(context, samples.data(), weights.data(), gradients.data(), {});
     CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
     const Floats all = gradients.read();

@@ -82,13 +82,20 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads],
                 .reads_aside = layer.reads_aside,
                 .also_reads_aside = layer.also_reads_aside,
-                .only_read_aside = layer.only_read_aside};
+                .only_read_aside = layer.only_read_aside,
+                .is_output = layer.is_output};
         if (layer.reads_aside) impl::read_aside(nodes, node.reads, count - 1, false);
         if (layer.also_reads_aside) {
             impl::read_aside(nodes, node.also_reads, count - 1, layer.kind == LayerKind::sum);
         }
         if (fusion) impl::apply_patterns(layers, node, training);
         value_of_layer[i + node.layers] = count;
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+        if (!nodes[k].is_output) continue;
+        if (nodes[k].second_reader != no_value) nodes[nodes[k].second_reader].adds_gradient = true;
+        nodes[k].second_reader = count;
+        nodes[k].second_reader_adds = false;
     }
     impl::move_relu_masks(layers, nodes.first(count));
     return count;

@@ -139,6 +139,11 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return aside ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
+/// The lifetime of the gradient that comes from outside for value `v`: an Output's, or the last one.
+[[nodiscard]] constexpr std::size_t output_gradient_entry(std::span<const NodeInfo> nodes, std::size_t v) {
+    return v > 0 && nodes[v - 1].is_output ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
+}
+
 /// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is requested.
 /// The gradients of the values after it are computed.
 [[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
@@ -179,12 +184,19 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         if (training && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
         if (training && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
     }
+    // What is outside reads the ends after the last node, and then writes their gradients.
     read(count, count);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (nodes[i].is_output) read(i + 1, count);
+    }
     if (!training) return place(lifetimes);
 
     const std::size_t lowest = lowest_node(nodes, input_gradient);
     const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
-    if (wanted(count)) use(gradient_entry(nodes, count), count, count);  // the loss writes it
+    if (wanted(count)) use(output_gradient_entry(nodes, count), count, count);
+    for (std::size_t i = 0; i < count; ++i) {
+        if (nodes[i].is_output) use(output_gradient_entry(nodes, i + 1), i + 1, count);
+    }
     for (std::size_t i = count; i-- > lowest;) {
         const NodeInfo& node = nodes[i];
         const std::size_t time = backward_time(i);
@@ -199,19 +211,23 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return place(lifetimes);
 }
 
-/// The two ends of a network that is not computed in float, and their place after the activations: the batch in the
-/// activations' type, and in float the output and, in training, its gradient and that of the batch.
+/// The ends of a network that is not computed in float, and their place after the activations: the batch in the
+/// activations' type, and in float the outputs one after another and, in training, their gradients and that of the batch.
 struct PlannedEnds {
-    std::size_t batch = 0, output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
+    std::size_t output = 0, output_gradient = 0, input_gradient = 0, bytes = 0;
 };
-[[nodiscard]] constexpr PlannedEnds plan_ends(const Shape& input, const Shape& output, std::int64_t batch,
-                                              bool training, bool input_gradient, std::size_t element_bytes) {
-    const auto inputs = static_cast<std::size_t>(batch * input.size()),
-               outputs = static_cast<std::size_t>(batch * output.size());
+[[nodiscard]] constexpr PlannedEnds plan_ends(std::span<const LayerInfo> layers, std::int64_t batch, bool training,
+                                              bool input_gradient, std::size_t element_bytes) {
+    const auto inputs = static_cast<std::size_t>(batch * layers.front().input.size());
+    std::size_t outputs = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i].is_output || i + 1 == layers.size())
+            outputs += aligned(static_cast<std::size_t>(batch * layers[i].output.size()) * sizeof(float));
+    }
     PlannedEnds ends;
     ends.output = aligned(inputs * element_bytes);
-    ends.output_gradient = ends.output + aligned(outputs * sizeof(float));
-    ends.input_gradient = ends.output_gradient + (training ? aligned(outputs * sizeof(float)) : 0);
+    ends.output_gradient = ends.output + outputs;
+    ends.input_gradient = ends.output_gradient + (training ? outputs : 0);
     ends.bytes = ends.input_gradient + (training && input_gradient ? aligned(inputs * sizeof(float)) : 0);
     return ends;
 }

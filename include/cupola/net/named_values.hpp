@@ -3,6 +3,7 @@
 // Branches: a value of the list gets a name, and modules further down read it by that name.
 //
 //   Keep<"name">          names the value there; the list goes on with it
+//   Output<"name">        does so too, and the value is an end of the network, whose gradient comes from outside
 //   AddFrom<"name">       the sum of the value before it and the named one, which have the same extents
 //   ConcatWith<"name">    the channels of the value before it, then those of the named one; the other extents are equal
 //   From<"name">          the list goes on with the named value; the value before it must be kept, to be read later
@@ -97,9 +98,19 @@ struct From {
     static constexpr auto module_type = impl::module_text("From", value_name);
 };
 
+/// An end of the network: names the value there like Keep, and the loss, or the caller, reads it. See net/plan.hpp.
+template <FixedString value_name>
+struct Output {
+    static constexpr std::string_view name = value_name.view();
+    using NamedValueLayer = impl::Fork;
+    using Kept = Output;
+    static constexpr bool is_output = true;
+    static constexpr auto module_type = impl::module_text("Output", value_name);
+};
+
 namespace impl {
 
-/// Keep, or a module that reads a value by its name; with a name of its own or without.
+/// Keep, Output, or a module that reads a value by its name; with a name of its own or without.
 template <class Module>
 concept UsesNamedValue = requires { typename Module::NamedValueLayer; };
 

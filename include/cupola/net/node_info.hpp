@@ -32,8 +32,10 @@ struct NodeInfo {
     /// As in LayerInfo. The readers aside of a Fork share one gradient: the last of them writes it, and the others add
     /// to what is there (`adds_gradient`).
     bool reads_aside = false, also_reads_aside = false, only_read_aside = false, adds_gradient = false;
-    /// For a Fork, which is a view: the last node that reads it aside, and whether that node is a sum of which it is the
-    /// second input.
+    /// Whether it is an Output: what is outside the network is then the last reader aside of its value.
+    bool is_output = false;
+    /// For a Fork, which is a view: the last node that reads it aside (for an Output the number of nodes), and whether that
+    /// node is a sum of which it is the second input.
     std::size_t second_reader = no_value;
     bool second_reader_adds = false;
 

@@ -117,7 +117,14 @@ public:
     /// training folds batch normalisations into the weights before them, with the given running statistics.
     void prepare(Context& context, const float* parameters, const float* running = nullptr);
 
-    /// Runs the network on `batch` and returns its output, in the arena.
+    /// The number of the network's ends, in the order of `Net::outputs`.
+    [[nodiscard]] std::size_t outputs() const { return outputs_.size(); }
+    /// The values of end `k` in the arena, from the end of a forward pass until backward begins.
+    [[nodiscard]] const float* output(std::size_t k) {
+        return ends_.output(outputs_[k], value(outputs_[k].value, nullptr));
+    }
+
+    /// Runs the network on `batch` and returns its last output, in the arena.
     const float* forward(Context& context, const float* batch, const float* parameters, const RngKey& key,
                          const PassBuffers& buffers = {});
 
@@ -138,8 +145,12 @@ public:
         }
     }
 
-    /// The place where the loss writes the gradient of the output.
-    [[nodiscard]] float* output_gradient() { return ends_.output_gradient(gradient_at(infos_.size())); }
+    /// The place where the loss writes the gradient of the last output.
+    [[nodiscard]] float* output_gradient() { return output_gradient(outputs_.size() - 1); }
+    /// The same for end `k`. Backward reads the gradients of all ends.
+    [[nodiscard]] float* output_gradient(std::size_t k) {
+        return ends_.output_gradient(outputs_[k], output_gradient_at(outputs_[k].value));
+    }
     /// After backward, the gradient of the batch, if the plan was made with `input_gradient`.
     [[nodiscard]] const float* input_gradient() { return ends_.input_gradient(gradient_at(0)); }
 
@@ -207,6 +218,11 @@ private:
 
     [[nodiscard]] T* at(const Lifetime& lifetime) { return reinterpret_cast<T*>(arena_ + lifetime.offset); }
     [[nodiscard]] T* gradient_at(std::size_t v) { return at(lifetimes_[gradient_entry(infos_, v)]); }
+    [[nodiscard]] T* output_gradient_at(std::size_t v) { return at(lifetimes_[output_gradient_entry(infos_, v)]); }
+
+    /// Converts the outputs after forward, and their gradients before backward. Returns the last output.
+    const float* convert_outputs(Context& context, const T* samples);
+    void convert_output_gradients(Context& context);
 
     [[gnu::cold]] void check_buffers(const RngKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is in training mode, with or without backward.
@@ -260,6 +276,7 @@ private:
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;
+    std::vector<impl::PlanOutput> outputs_;
     StepTimes* times_ = nullptr;
     std::byte *arena_ = nullptr, *saved_ = nullptr, *packed_ = nullptr, *scratch_ = nullptr;
 };

@@ -51,6 +51,12 @@ public:
     static constexpr Shape output_shape = valid ? walk.shape : Shape{1};
     static constexpr ExtentsOf<input_shape> input{};
     static constexpr ExtentsOf<output_shape> output{};
+    /// The ends of the network, in the order of the list: one per Output, and the last, whose extents are `output`.
+    static constexpr auto outputs = [] {
+        std::array<NetworkOutput, valid ? count_outputs(walk.layers) : 0> result{};
+        if (valid) find_outputs(walk.layers, result);
+        return result;
+    }();
     /// The number of parameters, and the number of elements of an arena that holds them (each starts on a cache line);
     /// the same for the buffers.
     static constexpr std::int64_t parameter_count = count_parameters(walk.layers);
@@ -76,6 +82,10 @@ public:
     [[nodiscard]] static constexpr CompileTimeMessage operations_diagnostic() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
         impl::for_each_layer_of(impl::ModuleList<Modules...>{}, required);
+        if (backward && outputs.size() > 1 && required.message.empty()) {
+            required.message << "the network has " << static_cast<std::int64_t>(outputs.size())
+                             << " outputs, and a training has one loss: take out Output<" << outputs[0].name << ">";
+        }
         return required.message;
     }
 };
@@ -113,9 +123,7 @@ template <Network Net>
     const std::size_t count = fuse(Net::layers, Net::fusion, nodes, training);
     using T = typename Net::Precision::Activation;
     return plan_activations(std::span(nodes).first(count), batch, training, false, lifetimes, sizeof(T)) +
-           (std::same_as<T, float>
-                ? 0
-                : plan_ends(Net::input_shape, Net::output_shape, batch, training, false, sizeof(T)).bytes);
+           (std::same_as<T, float> ? 0 : plan_ends(Net::layers, batch, training, false, sizeof(T)).bytes);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -52,6 +52,8 @@ struct LayerInfo {
     /// Whether it reads the first or the second of them from a Fork as a reader aside: one beside the layer that
     /// follows the Fork. And, for a Fork, whether it has readers aside alone.
     bool reads_aside = false, also_reads_aside = false, only_read_aside = false;
+    /// Whether it is an Output (net/named_values.hpp), a Fork whose value something outside the network reads aside.
+    bool is_output = false;
 
     /// Whether its output and its input are the same memory; a Fork is a view with several readers.
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
@@ -99,6 +101,31 @@ struct LayerInfo {
 /// The layer that has the parameters with which a layer computes: itself, or the first layer of a Tied set.
 [[nodiscard]] constexpr const LayerInfo& parameters_of_layer(std::span<const LayerInfo> layers, std::size_t layer) {
     return layers[layers[layer].tied_to == no_layer ? layer : layers[layer].tied_to];
+}
+
+/// An end of a network: a value that losses and the caller read, and whose gradient comes from outside.
+struct NetworkOutput {
+    /// The name in its Output, or empty for the end of the list without one.
+    std::string_view name;
+    /// The layer that it is the output of, and its extents.
+    std::size_t layer = 0;
+    Shape shape;
+};
+
+/// The number of ends: one per Output, and the end of the list.
+[[nodiscard]] constexpr std::size_t count_outputs(std::span<const LayerInfo> layers) {
+    std::size_t count = 0;
+    for (const LayerInfo& layer : layers) count += layer.is_output ? 1 : 0;
+    return count + (layers.empty() || layers.back().is_output ? 0 : 1);
+}
+
+/// The ends in the order of the list, as many as count_outputs; the last is the end of the list.
+constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<NetworkOutput> outputs) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (!layers[i].is_output && i + 1 < layers.size()) continue;
+        outputs[count++] = {layers[i].is_output ? layers[i].name : std::string_view{}, i, layers[i].output};
+    }
 }
 
 /// The number of parameters, without padding.

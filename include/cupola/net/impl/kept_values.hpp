@@ -50,9 +50,9 @@ constexpr void also_read(Walk<layer_count>& walk, std::size_t value, const Shape
     }
 }
 
-/// Adds a Keep.
+/// Adds a Keep or an Output.
 template <std::size_t layer_count>
-constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::string_view type) {
+constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::string_view type, bool output) {
     if (!walk.diagnostic.empty()) {
         walk.kept_below = walk.kept_below || name == walk.unknown || name == walk.unknown_outside;
         return;
@@ -68,9 +68,17 @@ constexpr void keep_value(Walk<layer_count>& walk, const ValueName& name, std::s
                         << name.text;
         return;
     }
+    std::size_t source = walk.value;
+    while (source > 0 && walk.layers[source - 1].is_view()) source = walk.layers[source - 1].reads;
+    if (output && source == 0) {
+        walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1) << " (" << type
+                        << ") is an end of the network whose value is the Input: it must come from a layer";
+        return;
+    }
     add_layer<Fork>(walk, name.text);
+    walk.layers[walk.count - 1].is_output = output;
     walk.layers[walk.count - 1].type = walk.layers[walk.count - 1].description = type;
-    walk.kept[walk.kept_count++] = {.hash = name.hash, .value = walk.count};
+    walk.kept[walk.kept_count++] = {.hash = name.hash, .value = walk.count, .read = output};
 }
 
 /// The error in a sum or a concatenation whose inputs do not fit.

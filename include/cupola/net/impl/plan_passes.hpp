@@ -25,9 +25,7 @@ CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerIn
     nodes.resize(fuse(layers, fusion, nodes, true));
     std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
     const std::size_t ends =
-        element_bytes == sizeof(float)
-            ? 0
-            : plan_ends(layers.front().input, layers.back().output, batch, true, false, element_bytes).bytes;
+        element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
     return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
 }
 
@@ -51,14 +49,26 @@ const float* Plan<Device, T>::forward(Context& context, const float* batch, cons
     check_buffers(key, buffers);
     const T* const samples = ends_.convert_batch(context, batch);
     run_forward(0, nodes_.size(), {.batch = samples, .parameters = parameters, .key = key, .buffers = buffers});
-    return ends_.convert_output(context, value(infos_.size(), samples));
+    return convert_outputs(context, samples);
+}
+
+template <class Device, class T>
+const float* Plan<Device, T>::convert_outputs(Context& context, const T* samples) {
+    for (const impl::PlanOutput& end : outputs_) ends_.convert_output(context, end, value(end.value, samples));
+    return ends_.output(outputs_.back(), value(outputs_.back().value, samples));
+}
+
+template <class Device, class T>
+void Plan<Device, T>::convert_output_gradients(Context& context) {
+    for (const impl::PlanOutput& end : outputs_)
+        ends_.convert_output_gradient(context, end, output_gradient_at(end.value));
 }
 
 template <class Device, class T>
 void Plan<Device, T>::backward(Context& context, const float* batch, const float* parameters, float* gradients,
                                const RngKey& key, bool accumulate, BucketReady ready) {
     check_context(context);
-    ends_.convert_output_gradient(context, gradient_at(infos_.size()));
+    convert_output_gradients(context);
     run_backward(infos_.size(), lowest_,
                  {.batch = ends_.batch(batch),
                   .parameters = parameters,
@@ -85,7 +95,7 @@ const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, c
     }
     const std::size_t end = k == all_reduces() ? nodes_.size() : reducing_node(Direction::forward, k);
     run_forward(begin, end, call);
-    if (k == all_reduces()) return ends_.convert_output(context, value(infos_.size(), samples));
+    if (k == all_reduces()) return convert_outputs(context, samples);
     const Stopwatch watch(times_, Direction::forward, end);
     nodes_[end]->write_sums(Direction::forward, args_of(end, call), partial);
     return nullptr;
@@ -101,7 +111,7 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
                     .gradients = gradients,
                     .key = key,
                     .accumulate = accumulate};
-    if (k == 0) ends_.convert_output_gradient(context, gradient_at(infos_.size()));
+    if (k == 0) convert_output_gradients(context);
     std::size_t end = infos_.size();
     if (k > 0) {
         end = reducing_node(Direction::backward, k - 1);
@@ -126,9 +136,16 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     const bool backward = options.training && !options.inspect;
     bytes_.activations =
         plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
-    const Shape &input = layers.front().input, &output = layers.back().output;
-    ends_ = {plan_ends(input, output, options.batch, backward, options.input_gradient, sizeof(T)),
-             options.batch * input.size(), options.batch * output.size()};
+    ends_ = {plan_ends(layers, options.batch, backward, options.input_gradient, sizeof(T)),
+             options.batch * layers.front().input.size()};
+    for (std::size_t i = 0; i < infos_.size(); ++i) {
+        if (!infos_[i].is_output && i + 1 < infos_.size()) continue;
+        const std::size_t offset =
+            outputs_.empty()
+                ? 0
+                : outputs_.back().offset + aligned(static_cast<std::size_t>(outputs_.back().elements) * sizeof(float));
+        outputs_.push_back({i + 1, options.batch * infos_[i].output.size(), offset});
+    }
     bytes_.activations += ends_.bytes();
     lowest_ = lowest_node(infos_, options.input_gradient);
     saved_at_.resize(infos_.size());

@@ -163,7 +163,8 @@ constexpr void visit_named_value(Walk<layer_count>& walk) {
     } else if constexpr (!std::same_as<Use, Module>) {
         if (walk.diagnostic.empty()) walk.diagnostic << type << " is a name: Named gives it no other one";
     } else {
-        keep_value(walk, value_name<Prefix, Use>, type);
+        keep_value(
+            walk, value_name<Prefix, Use>, type, requires { Use::is_output; });
     }
 }
 
@@ -322,6 +323,11 @@ template <class... Modules>
     } else if (walk.diagnostic.empty() && layer_count == 0) {
         walk.diagnostic << "a Sequential must have at least one layer after its Input";
     } else {
+        // Nothing follows an Output at the end of the list.
+        if (walk.value > 0) {
+            LayerInfo& last = walk.layers[walk.value - 1];
+            last.only_read_aside = last.only_read_aside || last.is_output;
+        }
         check_kept_values(walk);
         check_tied_sets(walk);
         if (walk.diagnostic.empty()) check_names(walk);
