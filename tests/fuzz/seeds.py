@@ -56,6 +56,35 @@ def write_cifar10(folder):
         (folder / name).write_bytes(data)
 
 
+def write_csv(folder):
+    # The first byte chooses the options: 1 for classes, 2 for named inputs, 4 for semicolons.
+    files = {
+        "numbers": b"\0a,b,y\n1,2,3\n-4.5,+6e-3,.7\n",
+        "classes": b"\1a,b,y\r\n1,2,cat\r\n3,4,dog\r\n5,6,cat\r\n",
+        "quotes": b'\3"a","b","y"\n"1","2","one ""two"""\n 3 ,\t4,"x,\ny"',
+        "semicolons": b"\7\xef\xbb\xbfb;text;a;y\n1;any, thing;2;10\n3;;4;9\n\n",
+        "infinite": b"\0a,y\n1e39,1\n",
+        "header": b"\0a,y\n",
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+
+
+def write_idx(folder):
+    labels = lambda *values: struct.pack(">BBBBI", 0, 0, 8, 1, len(values)) + bytes(values)
+    images = lambda count, height, width: struct.pack(">BBBBIII", 0, 0, 8, 3, count, height, width) + bytes(count * height * width)
+    files = {
+        "two": (labels(3, 9), images(2, 3, 4)),
+        "one": (labels(0), images(1, 1, 1)),
+        "label": (labels(10), images(1, 2, 2)),
+        "cut": (labels(1), images(1, 2, 2)[:-1]),
+        "none": (labels(), images(0, 28, 28)),
+        "packed": (b"\x1f\x8b\x08\0", images(1, 2, 2)),
+    }
+    for name, (label, image) in files.items():
+        (folder / name).write_bytes(struct.pack(">H", len(label)) + label + image)
+
+
 def png(height, width, colour):
     """An image of 8 bits per sample, of red, green and blue where `colour` is true, else of grey."""
     chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -96,11 +125,13 @@ def write_archives(folder, sample):
 
 def main():
     folder, sample = Path(sys.argv[1]), sys.argv[2]
-    for name in ("safetensors", "cifar10", "archive"):
+    for name in ("safetensors", "cifar10", "archive", "csv", "idx"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "safetensors")
     write_cifar10(folder / "cifar10")
     write_archives(folder / "archive", sample)
+    write_csv(folder / "csv")
+    write_idx(folder / "idx")
 
 
 if __name__ == "__main__":

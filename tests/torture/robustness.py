@@ -14,6 +14,8 @@ import machine
 READERS = {
     "safetensors": ("safetensors and checkpoints: `io/safetensors.hpp`", "the file and 1 MiB"),
     "cifar10": ("CIFAR-10's binary files: `data/cifar10.hpp`", "the files and 1 MiB"),
+    "csv": ("CSV files: `data/csv.hpp`", "200 times the file and 1 MiB"),
+    "idx": ("MNIST's idx files: `data/idx.hpp`", "6 times the files and 1 MiB"),
     "archive": ("archives and the images in them: `data/image_folder.hpp`", "the file and the limits on pixels, dictionary and output"),
 }
 

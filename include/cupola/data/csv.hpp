@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables of numbers and classes from CSV files whose first line names the columns.
+//
+//   const Table flowers = read_csv("iris.csv", {.label = "species"});          every other column is an input
+//   const Table houses = read_csv("houses.csv", {.inputs = {"area", "rooms"}, .targets = {"price"}});
+//   const Table test = read_csv("test.csv", houses);                           the same columns and classes
+//
+// The inputs of a row are the column "input" of a batch: floats of extents {their number}. The column "target" is the
+// class, int32 of extents {1}, or the numbers of `targets`, floats of extents {their number}. Classes are numbered from 0
+// in their order: by value where all of them are whole numbers, and by their bytes otherwise.
+//
+// The syntax is RFC 4180's (data/impl/csv_records.hpp). A field of a column that is used must have a value; a number is
+// finite and has decimal digits and a point: 12, -0.5, 1e-3. Columns that are not used may contain anything. Memory is that
+// of the numbers, at most three times as much while they are read, and the longest record's.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/data/impl/csv_fields.hpp>
+#include <cupola/data/impl/csv_records.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// One target of several: the column `name` of a batch.
+struct CsvTarget {
+    std::string name = "target";
+    /// The columns of the file: numbers, or with `classes` the one that contains the class.
+    std::vector<std::string> columns{};
+    bool classes = false;
+};
+
+/// Which columns of the file are used, and for what: one of `label`, `targets` and `named_targets`.
+struct CsvOptions {
+    /// The columns of numbers that are the input, in this order. If empty: all that are no targets, in the file's order.
+    std::vector<std::string> inputs{};
+    /// The column that contains the class.
+    std::string label{};
+    /// The columns of numbers to predict.
+    std::vector<std::string> targets{};
+    /// Several targets, for a network with several outputs.
+    std::vector<CsvTarget> named_targets{};
+    /// What parts the fields: one character, no quote and no line end.
+    char separator = ',';
+};
+
+/// The rows of a CSV file: a data set.
+class Table {
+public:
+    [[nodiscard]] const std::string& name() const { return path_; }
+    [[nodiscard]] std::int64_t size() const { return rows_; }
+    [[nodiscard]] Shape sample_shape() const { return {static_cast<std::int64_t>(options_.inputs.size())}; }
+    [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
+        const std::size_t width = options_.inputs.size();
+        return std::span(inputs_).subspan(static_cast<std::size_t>(i) * width, width);
+    }
+    /// The targets in the order of the options.
+    [[nodiscard]] Columns target_columns() const;
+    [[nodiscard]] const void* target(std::int64_t i, std::size_t c) const {
+        const auto row = static_cast<std::size_t>(i);
+        if (options_.named_targets[c].classes) return targets_[c].labels.data() + row;
+        return targets_[c].numbers.data() + row * options_.named_targets[c].columns.size();
+    }
+
+    /// The names of all columns of the file.
+    [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
+    /// What the table was read with: every input by its name, and every target as one of `named_targets`.
+    [[nodiscard]] const CsvOptions& options() const { return options_; }
+    /// The texts of the classes of a target: class k is the k-th. Empty for numbers. Throws InvalidArgument for a name that
+    /// no target has.
+    [[nodiscard]] const std::vector<std::string>& classes(std::string_view target = "target") const {
+        const auto found = std::ranges::find(options_.named_targets, target, &CsvTarget::name);
+        require(found != options_.named_targets.end(), "the table of ", path_, " has no target ", impl::quoted(target));
+        return targets_[static_cast<std::size_t>(found - options_.named_targets.begin())].classes;
+    }
+
+private:
+    friend Table read_csv(const std::string& path, const CsvOptions& options);
+    friend Table read_csv(const std::string& path, const Table& training);
+
+    struct Target {
+        std::vector<std::string> classes;
+        std::vector<float> numbers;
+        std::vector<std::int32_t> labels;
+    };
+
+    Table(const std::string& path, const CsvOptions& options, const Table* training);
+    void check_options() const;
+    [[nodiscard]] std::size_t place_of(const std::string& column) const;
+    void require_columns_of(const Table& training) const;
+    void choose_columns();
+    void read_rows(impl::CsvRecords& records, const Table* training);
+
+    std::string path_;
+    CsvOptions options_;
+    std::vector<std::string> header_;
+    std::int64_t rows_ = 0;
+    std::vector<float> inputs_;
+    std::vector<Target> targets_;  ///< one per element of options_.named_targets
+};
+
+/// Reads a table. Throws InvalidArgument for options that contradict themselves; DataError with the file, the line and the
+/// column for a file that is empty, has no rows or no such column, a column twice, a row with another number of fields than
+/// the header, or a field that has no value or no number where one is needed.
+[[nodiscard]] inline Table read_csv(const std::string& path, const CsvOptions& options) {
+    return {path, options, nullptr};
+}
+
+/// Reads a table for the evaluation of what was trained on another: inputs, targets and the numbers of the classes are
+/// that one's. Throws DataError also where the columns are others, in any order, or a class is unknown.
+[[nodiscard]] inline Table read_csv(const std::string& path, const Table& training) {
+    return {path, training.options(), &training};
+}
+
+inline Columns Table::target_columns() const {
+    Columns result;
+    for (const CsvTarget& target : options_.named_targets) {
+        if (target.classes) {
+            result.push_back({target.name, ElementType::int32, {1}});
+        } else {
+            result.push_back({target.name, ElementType::float32, {static_cast<std::int64_t>(target.columns.size())}});
+        }
+    }
+    return result;
+}
+
+inline Table::Table(const std::string& path, const CsvOptions& options, const Table* training)
+    : path_(path), options_(options) {
+    check_options();
+    impl::CsvRecords records(path, options.separator);
+    require<DataError>(records.next(), path, " is empty: its first line must name the columns");
+    for (std::size_t i = 0; i < records.size(); ++i) header_.emplace_back(records[i]);
+    impl::require_no_column_twice(path, header_);
+    if (training != nullptr) require_columns_of(*training);
+    choose_columns();
+    read_rows(records, training);
+}
+
+inline void Table::check_options() const {
+    const int kinds = (options_.label.empty() ? 0 : 1) + (options_.targets.empty() ? 0 : 1) +
+                      (options_.named_targets.empty() ? 0 : 1);
+    require(kinds == 1, "the target of ", path_, " must be given by one of label, targets and named_targets, not ",
+            kinds == 0 ? "none" : "several", " of them");
+    const char separator = options_.separator;
+    require(separator != '"' && separator != '\n' && separator != '\r' && separator != '\0', "the separator of ", path_,
+            " cannot be a quote, a line end or a zero byte");
+    require(options_.named_targets.size() < max_columns, path_, " can have at most ", max_columns - 1, " targets, not ",
+            options_.named_targets.size());
+    for (std::size_t t = 0; t < options_.named_targets.size(); ++t) {
+        const CsvTarget& target = options_.named_targets[t];
+        require(!target.name.empty() && target.name != input_column, "a target of ", path_, " cannot have the name ",
+                impl::quoted(target.name));
+        require(target.classes ? target.columns.size() == 1 : !target.columns.empty(), "the target ",
+                impl::quoted(target.name), " of ", path_, " has ", target.columns.size(), " columns; ",
+                target.classes ? "classes are in 1 column" : "numbers need at least 1");
+        for (std::size_t other = 0; other < t; ++other) {
+            require(options_.named_targets[other].name != target.name, path_, " has two targets named ",
+                    impl::quoted(target.name));
+        }
+    }
+}
+
+inline std::size_t Table::place_of(const std::string& column) const {
+    const auto found = std::ranges::find(header_, column);
+    if (found == header_.end()) {
+        throw DataError(
+            text(path_, " has no column ", impl::quoted(column), "; its columns are ", impl::quoted_list(header_)));
+    }
+    return static_cast<std::size_t>(found - header_.begin());
+}
+
+inline void Table::require_columns_of(const Table& training) const {
+    for (const std::string& name : training.header_) {
+        require<DataError>(std::ranges::find(header_, name) != header_.end(), path_, " has no column ",
+                           impl::quoted(name), ", which ", training.path_, " has; its columns are ",
+                           impl::quoted_list(header_));
+    }
+    for (const std::string& name : header_) {
+        require<DataError>(std::ranges::find(training.header_, name) != training.header_.end(), path_, " has a column ",
+                           impl::quoted(name), ", which ", training.path_, " does not have");
+    }
+}
+
+/// Replaces what the options leave out by the names of columns.
+inline void Table::choose_columns() {
+    if (!options_.label.empty()) {
+        options_.named_targets = {{.columns = {std::exchange(options_.label, {})}, .classes = true}};
+    } else if (!options_.targets.empty()) {
+        options_.named_targets = {{.columns = std::exchange(options_.targets, {})}};
+    }
+    std::vector<std::string> used;
+    for (const CsvTarget& target : options_.named_targets) {
+        for (const std::string& column : target.columns) {
+            static_cast<void>(place_of(column));
+            require(std::ranges::find(used, column) == used.end(), "the column ", impl::quoted(column), " of ", path_,
+                    " is used twice");
+            used.push_back(column);
+        }
+    }
+    if (options_.inputs.empty()) {
+        for (const std::string& column : header_) {
+            if (std::ranges::find(used, column) == used.end()) options_.inputs.push_back(column);
+        }
+        require<DataError>(!options_.inputs.empty(), path_,
+                           " has no column beside its targets: ", impl::quoted_list(header_));
+        return;
+    }
+    for (const std::string& column : options_.inputs) {
+        static_cast<void>(place_of(column));
+        require(std::ranges::find(used, column) == used.end(), "the column ", impl::quoted(column), " of ", path_,
+                " is used twice");
+        used.push_back(column);
+    }
+}
+
+inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
+    const impl::CsvFields fields(path_, header_, records);
+    const auto places_of = [this](const std::vector<std::string>& columns) {
+        std::vector<std::size_t> places;
+        for (const std::string& column : columns) places.push_back(place_of(column));
+        return places;
+    };
+    const std::vector<std::size_t> inputs = places_of(options_.inputs);
+    std::vector<std::vector<std::size_t>> targets;
+    std::vector<impl::ClassNumbers> classes;
+    for (std::size_t t = 0; t < options_.named_targets.size(); ++t) {
+        targets.push_back(places_of(options_.named_targets[t].columns));
+        classes.emplace_back(training == nullptr ? nullptr : &training->targets_[t].classes);
+    }
+    targets_.resize(targets.size());
+    for (; records.next(); ++rows_) {
+        fields.require_complete();
+        for (const std::size_t column : inputs) inputs_.push_back(fields.number(column));
+        for (std::size_t t = 0; t < targets.size(); ++t) {
+            if (options_.named_targets[t].classes) {
+                targets_[t].labels.push_back(
+                    fields.label(targets[t][0], classes[t], training ? training->path_ : path_));
+            } else {
+                for (const std::size_t column : targets[t]) targets_[t].numbers.push_back(fields.number(column));
+            }
+        }
+    }
+    require<DataError>(rows_ > 0, path_, " has a header and no rows");
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+        if (!options_.named_targets[t].classes) continue;
+        targets_[t].classes = classes[t].finish(targets_[t].labels);
+        require<DataError>(targets_[t].classes.size() >= 2, path_, ", column ",
+                           impl::quoted(options_.named_targets[t].columns[0]), ": all rows have the class ",
+                           impl::quoted(targets_[t].classes[0]), "; classification needs at least 2 classes");
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI

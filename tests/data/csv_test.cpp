@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables from CSV files: what is read, and one message for each way in which a file or the options can be wrong.
+#include <cupola/data/csv.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "files_support.hpp"
+#include "support.hpp"
+
+using namespace cupola;
+using namespace cupola_tests;
+
+namespace {
+
+class CsvFolder : public TemporaryFolder {
+public:
+    [[nodiscard]] std::string file(const std::string& contents, const std::string& name = "a.csv") const {
+        return write(name, Bytes(contents.begin(), contents.end()));
+    }
+    /// The message of the DataError for these contents, without the folder.
+    [[nodiscard]] std::string refusal(const std::string& contents,
+                                      const CsvOptions& options = {.targets = {"y"}}) const {
+        return without_folder(message_of<DataError>([&] { static_cast<void>(read_csv(file(contents), options)); }));
+    }
+    [[nodiscard]] std::string without_folder(std::string message) const {
+        const std::string folder = path() + "/";
+        for (std::size_t at = message.find(folder); at != std::string::npos; at = message.find(folder)) {
+            message.erase(at, folder.size());
+        }
+        return message;
+    }
+};
+
+std::vector<float> inputs_of(const Table& table) {
+    std::vector<float> result;
+    for (std::int64_t i = 0; i < table.size(); ++i) {
+        result.insert(result.end(), table.sample(i).begin(), table.sample(i).end());
+    }
+    return result;
+}
+
+template <class T>
+std::vector<T> targets_of(const Table& table, std::size_t column = 0) {
+    const auto width = static_cast<std::size_t>(table.target_columns()[column].shape.size());
+    std::vector<T> result;
+    for (std::int64_t i = 0; i < table.size(); ++i) {
+        const auto* values = static_cast<const T*>(table.target(i, column));
+        result.insert(result.end(), values, values + width);
+    }
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("numbers of chosen columns become inputs and targets in the order of the options") {
+    const CsvFolder folder;
+    const std::string path = folder.file("id,a,b,y,c\nx1,1,2.5,-3,4e2\nx2,+5,.5,1e-3,-0\n");
+    const Table table = read_csv(path, {.inputs = {"c", "a"}, .targets = {"y", "b"}});
+    CHECK(table.name() == path);
+    CHECK(table.size() == 2);
+    CHECK(table.sample_shape() == Shape{2});
+    CHECK(inputs_of(table) == std::vector<float>{400, 1, 0, 5});
+    CHECK(table.target_columns().size() == 1);
+    CHECK(table.target_columns()[0] == ColumnSpec{"target", ElementType::float32, {2}});
+    CHECK(targets_of<float>(table) == std::vector<float>{-3, 2.5F, 1e-3F, 0.5F});
+    CHECK(table.header() == std::vector<std::string>{"id", "a", "b", "y", "c"});
+    CHECK(table.classes().empty());
+}
+
+TEST_CASE("without a list of inputs every column that is no target is one") {
+    const CsvFolder folder;
+    const Table table = read_csv(folder.file("a,y,b\n1,2,3\n4,5,6"), {.targets = {"y"}});
+    CHECK(inputs_of(table) == std::vector<float>{1, 3, 4, 6});
+    CHECK(table.options().inputs == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("classes are numbered by their bytes, and by value where all are whole numbers") {
+    const CsvFolder folder;
+    const Table words = read_csv(folder.file("a,kind\n1,pear\n2,apple\n3,pear\n4,fig\n"), {.label = "kind"});
+    CHECK(words.target_columns()[0] == ColumnSpec{"target", ElementType::int32, {1}});
+    CHECK(words.classes() == std::vector<std::string>{"apple", "fig", "pear"});
+    CHECK(targets_of<std::int32_t>(words) == std::vector<std::int32_t>{2, 0, 2, 1});
+    const Table numbers = read_csv(folder.file("a,kind\n1,10\n2,9\n3,-1\n4,10\n"), {.label = "kind"});
+    CHECK(numbers.classes() == std::vector<std::string>{"-1", "9", "10"});
+    CHECK(targets_of<std::int32_t>(numbers) == std::vector<std::int32_t>{2, 1, 0, 2});
+    const Table mixed = read_csv(folder.file("a,kind\n1,10\n2,9\n3,9a\n"), {.label = "kind"});
+    CHECK(mixed.classes() == std::vector<std::string>{"10", "9", "9a"});
+    CHECK(message_of<InvalidArgument>([&] { static_cast<void>(words.classes("sort")); }) ==
+          "the table of " + words.name() + " has no target \"sort\"");
+}
+
+TEST_CASE("several targets have their own names, types and extents") {
+    const CsvFolder folder;
+    const Table table = read_csv(folder.file("left,top,kind,area\n1,2,cat,7\n3,4,ant,8\n"),
+                                 {.named_targets = {{.name = "kind", .columns = {"kind"}, .classes = true},
+                                                    {.name = "box", .columns = {"top", "left"}}}});
+    REQUIRE(table.target_columns().size() == 2);
+    CHECK(table.target_columns()[0] == ColumnSpec{"kind", ElementType::int32, {1}});
+    CHECK(table.target_columns()[1] == ColumnSpec{"box", ElementType::float32, {2}});
+    CHECK(targets_of<std::int32_t>(table, 0) == std::vector<std::int32_t>{1, 0});
+    CHECK(targets_of<float>(table, 1) == std::vector<float>{2, 1, 4, 3});
+    CHECK(inputs_of(table) == std::vector<float>{7, 8});
+    CHECK(table.classes("kind")[1] == "cat");
+    // The names of the columns belong to the table that is asked, and not to the one it was copied from.
+    auto first = std::make_unique<Table>(table);
+    const Table copy = *first;
+    first.reset();
+    CHECK(copy.target_columns()[1].name == "box");
+}
+
+TEST_CASE("quotes, blanks, line ends, a byte order mark and a last line without an end are read as RFC 4180 has them") {
+    const CsvFolder folder;
+    const CsvOptions options{.inputs = {"a"}, .label = "k"};
+    for (const std::string& contents :
+         {std::string("a,k\n1,x\n2,y\n"), std::string("a,k\r\n1,x\r\n2,y\r\n"),
+          std::string("\xEF\xBB\xBF"
+                      "a,k\n1,x\n2,y"),
+          std::string("\"a\",\"k\"\r\n\"1\",\"x\"\r\n\"2\",\"y\""), std::string(" a ,\tk\n 1\t,x \n2 , y\n\n\r\n\n"),
+          std::string("a,k\n1,x\r\n2,\"y\"\r")}) {
+        CAPTURE(contents);
+        const Table table = read_csv(folder.file(contents), options);
+        CHECK(inputs_of(table) == std::vector<float>{1, 2});
+        CHECK(table.classes() == std::vector<std::string>{"x", "y"});
+    }
+    const Table quoted = read_csv(folder.file("a,k\n1,\"one, \"\"two\"\"\nthree \"\n2,\"\"\"\"\n"), options);
+    CHECK(quoted.classes() == std::vector<std::string>{"\"", "one, \"two\"\nthree "});
+    const Table semicolons = read_csv(folder.file("a;k\n1;x,y\n2;z\n"), {.label = "k", .separator = ';'});
+    CHECK(semicolons.classes() == std::vector<std::string>{"x,y", "z"});
+    const Table tabs = read_csv(folder.file("a\tk\n1\tx\n2\ty\n"), {.label = "k", .separator = '\t'});
+    CHECK(inputs_of(tabs) == std::vector<float>{1, 2});
+}
+
+TEST_CASE("the numbers of a file many times larger than the buffer are those of strtof, and line numbers are right") {
+    const CsvFolder folder;
+    std::string contents = "a,text,y\n";
+    std::vector<float> expected;
+    for (std::uint64_t i = 0; i < 20'000; ++i) {
+        const auto words = RandomStream(5, RngDomain::user, 0, i).words(0);
+        char number[64];
+        std::snprintf(number, sizeof number, "%.*g", static_cast<int>(words[0] % 12 + 1),
+                      (static_cast<double>(words[1]) - 2e9) * std::pow(10.0, static_cast<double>(words[2] % 40) - 25));
+        expected.push_back(std::strtof(number, nullptr));
+        // Quoted fields of many lengths, so that records end at any place of the buffer.
+        contents += std::string(number) + ",\"" + std::string(words[3] % 40, 'x') + "\"\"\n\"," + number + "\n";
+    }
+    REQUIRE(contents.size() > 8 * impl::CsvRecords::first_buffer);
+    const Table table = read_csv(folder.file(contents), {.inputs = {"a"}, .targets = {"y"}});
+    CHECK(inputs_of(table) == expected);
+    CHECK(targets_of<float>(table) == expected);
+    CHECK(folder.refusal(contents + "1,2\n", {.inputs = {"a"}, .targets = {"y"}}) ==
+          "a.csv, line 40002 has 2 fields; the header has 3");
+}
+
+TEST_CASE("numbers beside zero become the nearest float") {
+    const CsvFolder folder;
+    const Table table = read_csv(folder.file("a,y\n1e-44,1e-60\n3.4028235e38,-1e-46\n"), {.targets = {"y"}});
+    CHECK(inputs_of(table) == std::vector<float>{1e-44F, 3.4028235e38F});
+    CHECK(targets_of<float>(table) == std::vector<float>{0, 0});
+}
+
+TEST_CASE("a file with another syntax is rejected with its line") {
+    const CsvFolder folder;
+    CHECK(folder.refusal("") == "a.csv is empty: its first line must name the columns");
+    CHECK(folder.refusal("\xEF\xBB\xBF") == "a.csv is empty: its first line must name the columns");
+    CHECK(folder.refusal("\n\n") == "a.csv is empty: its first line must name the columns");
+    CHECK(folder.refusal("a,y") == "a.csv has a header and no rows");
+    CHECK(folder.refusal("a,y\n\n") == "a.csv has a header and no rows");
+    CHECK(folder.refusal("a,y\n1,2\n3\n") == "a.csv, line 3 has 1 field; the header has 2");
+    CHECK(folder.refusal("a,y\n1,2\n3,4,\n") == "a.csv, line 3 has 3 fields; the header has 2");
+    CHECK(folder.refusal("a,y\n1,2\n\n\n3,4\n") == "a.csv, line 3 is empty, and there are records after it");
+    CHECK(folder.refusal("t,a,y\n\"1\n\",2,3\n3,\"4,4\n5,6,7\n", {.inputs = {"a"}, .targets = {"y"}}) ==
+          "a.csv, line 4: the quotes of field 2 are not closed");
+    CHECK(folder.refusal("a,y\n\"1\"2,2\n") == "a.csv, line 2: field 1 goes on behind its closing quote");
+    CHECK(
+        folder.refusal("a,y\n1,5\"\n") ==
+        "a.csv, line 2: field 2 has a quote inside and is not in quotes; a field with a quote is written \"...\", each "
+        "quote inside it twice");
+    CHECK(folder.refusal("a,y\n" + std::string(70'000, ',')) == "a.csv, line 2 has more than 65536 fields");
+    CHECK(folder.refusal("a,y\n1," + std::string((1 << 24) + 10, '1')) ==
+          "a.csv, line 2: the record is longer than 16777216 bytes");
+    CHECK(contains(message_of<DataError>([&] { static_cast<void>(read_csv(folder.path("none"), {.label = "y"})); }),
+                   "none does not exist"));
+    CHECK(contains(message_of<DataError>([&] { static_cast<void>(read_csv(folder.path(), {.label = "y"})); }),
+                   "is not a regular file"));
+}
+
+TEST_CASE("a field that is no number, or has no value, is rejected with its line and column") {
+    const CsvFolder folder;
+    const auto of = [&](const std::string& field) { return folder.refusal("a,y\n1,2\n" + field + ",4\n"); };
+    CHECK(of("abc") == "a.csv, line 3, column \"a\": \"abc\" is not a number");
+    CHECK(of("1.5x") == "a.csv, line 3, column \"a\": \"1.5x\" is not a number");
+    CHECK(of("0x10") == "a.csv, line 3, column \"a\": \"0x10\" is not a number");
+    CHECK(of("+-1") == "a.csv, line 3, column \"a\": \"+-1\" is not a number");
+    CHECK(of("\"1,5\"") == "a.csv, line 3, column \"a\": \"1,5\" is not a number");
+    CHECK(of("") == "a.csv, line 3, column \"a\": there is no value");
+    CHECK(of("  ") == "a.csv, line 3, column \"a\": there is no value");
+    CHECK(of("nan") == "a.csv, line 3, column \"a\": \"nan\" is not finite");
+    CHECK(of("-Inf") == "a.csv, line 3, column \"a\": \"-Inf\" is not finite");
+    CHECK(of("1e39") == "a.csv, line 3, column \"a\": \"1e39\" is outside the range of a 32-bit float");
+    CHECK(of("-1e999") == "a.csv, line 3, column \"a\": \"-1e999\" is outside the range of a 32-bit float");
+    CHECK(of("\"a\tb\nc\x7F\"") == "a.csv, line 3, column \"a\": \"a?b?c?\" is not a number");
+    CHECK(of(std::string(59, 'x') + "\xC3\xA9") ==
+          "a.csv, line 3, column \"a\": \"" + std::string(59, 'x') + "...\" is not a number");
+    CHECK(folder.refusal("a,k\n1,x\n2,\n", {.label = "k"}) == "a.csv, line 3, column \"k\": there is no value");
+    CHECK(folder.refusal("a,k\n1,x\n2,x\n", {.label = "k"}) ==
+          "a.csv, column \"k\": all rows have the class \"x\"; classification needs at least 2 classes");
+}
+
+TEST_CASE("any bytes give a table or a message of one line") {
+    const CsvFolder folder;
+    const std::string valid =
+        "\xEF\xBB\xBF"
+        "a,\"b\",y\r\n1,\"2\",-3e1\r\n\"4\",.5,\"6\"\n7,8,9";
+    const std::string letters = "\",\r\n 0e+-.x\xC3\t";
+    int tables = 0, refused = 0;
+    for (std::uint64_t i = 0; i < 3000; ++i) {
+        std::string contents = valid;
+        const auto words = RandomStream(11, RngDomain::user, 0, i).words(0);
+        for (std::uint32_t change = 0; change <= words[0] % 3 && !contents.empty(); ++change) {
+            const std::size_t at = words[1 + change] % contents.size();
+            const char letter = letters[(words[1 + change] >> 16) % letters.size()];
+            switch (words[1 + change] >> 30) {
+                case 0: contents[at] = letter; break;
+                case 1: contents.insert(at, 1, letter); break;
+                case 2: contents.erase(at, 1); break;
+                default: contents.resize(at + 1);
+            }
+        }
+        const std::string message = folder.refusal(contents);
+        CAPTURE(contents);
+        if (message == "(no exception)") {
+            ++tables;
+        } else {
+            ++refused;
+            CHECK(message.starts_with("a.csv"));
+            CHECK(std::ranges::none_of(message, [](unsigned char c) { return c < 0x20; }));
+        }
+    }
+    CHECK(tables > 300);
+    CHECK(refused > 1000);
+}
+
+TEST_CASE("a column twice, or one that does not exist, is rejected with the names of the columns") {
+    const CsvFolder folder;
+    CHECK(folder.refusal("a,y,b,a\n1,2,3,4\n") == "a.csv has the column \"a\" twice: columns 1 and 4");
+    CHECK(folder.refusal("a,b\n1,2\n") == "a.csv has no column \"y\"; its columns are \"a\", \"b\"");
+    CHECK(folder.refusal("y\n1\n") == "a.csv has no column beside its targets: \"y\"");
+    CHECK(folder.refusal("a,y\n1,2\n", {.inputs = {"A"}, .targets = {"y"}}) ==
+          "a.csv has no column \"A\"; its columns are \"a\", \"y\"");
+    std::string many = "c0";
+    for (int i = 1; i < 30; ++i) many += ",c" + std::to_string(i);
+    CHECK(contains(folder.refusal(many + "\n"), "\"c19\" and 10 more"));
+}
+
+TEST_CASE("options that contradict themselves are rejected") {
+    const CsvFolder folder;
+    const std::string path = folder.file("a,b,y\n1,2,3\n");
+    const auto refusal = [&](const CsvOptions& options) {
+        return folder.without_folder(message_of<InvalidArgument>([&] { static_cast<void>(read_csv(path, options)); }));
+    };
+    CHECK(refusal({}) ==
+          "the target of a.csv must be given by one of label, targets and named_targets, not none of them");
+    CHECK(refusal({.label = "y", .targets = {"y"}}) ==
+          "the target of a.csv must be given by one of label, targets and named_targets, not several of them");
+    CHECK(refusal({.inputs = {"a", "y"}, .targets = {"y"}}) == "the column \"y\" of a.csv is used twice");
+    CHECK(refusal({.inputs = {"a", "a"}, .targets = {"y"}}) == "the column \"a\" of a.csv is used twice");
+    CHECK(refusal({.targets = {"y", "y"}}) == "the column \"y\" of a.csv is used twice");
+    CHECK(refusal({.targets = {"y"}, .separator = '"'}) ==
+          "the separator of a.csv cannot be a quote, a line end or a zero byte");
+    CHECK(refusal({.named_targets = {{.name = "input", .columns = {"y"}}}}) ==
+          "a target of a.csv cannot have the name \"input\"");
+    CHECK(refusal({.named_targets = {{.name = "y"}}}) ==
+          "the target \"y\" of a.csv has 0 columns; numbers need at least 1");
+    CHECK(refusal({.named_targets = {{.columns = {"a", "y"}, .classes = true}}}) ==
+          "the target \"target\" of a.csv has 2 columns; classes are in 1 column");
+    CHECK(refusal({.named_targets = {{.columns = {"a"}}, {.columns = {"y"}}}}) ==
+          "a.csv has two targets named \"target\"");
+    CHECK(refusal({.named_targets = std::vector<CsvTarget>(8, {.columns = {"a"}})}) ==
+          "a.csv can have at most 7 targets, not 8");
+}
+
+TEST_CASE("a table for evaluation has the columns and the numbers of classes of the training's") {
+    const CsvFolder folder;
+    const Table training = read_csv(folder.file("a;b;kind\n1;2;fig\n3;4;pear\n5;6;apple\n", "train.csv"),
+                                    {.inputs = {"b", "a"}, .label = "kind", .separator = ';'});
+    // Other order of columns, and not every class.
+    const Table test = read_csv(folder.file("kind;a;b\npear;7;8\n"), training);
+    CHECK(inputs_of(test) == std::vector<float>{8, 7});
+    CHECK(targets_of<std::int32_t>(test) == std::vector<std::int32_t>{2});
+    CHECK(test.classes() == training.classes());
+    const auto refusal = [&](const std::string& contents) {
+        return folder.without_folder(
+            message_of<DataError>([&] { static_cast<void>(read_csv(folder.file(contents), training)); }));
+    };
+    CHECK(
+        refusal("a;b;kind\n1;2;plum\n") ==
+        "a.csv, line 2, column \"kind\": the class \"plum\" is not one of train.csv, which are \"apple\", \"fig\", \"pear\"");
+    CHECK(refusal("a;c;kind\n1;2;fig\n") ==
+          "a.csv has no column \"b\", which train.csv has; its columns are \"a\", \"c\", \"kind\"");
+    CHECK(refusal("a;b;kind;c\n1;2;fig;3\n") == "a.csv has a column \"c\", which train.csv does not have");
+}
