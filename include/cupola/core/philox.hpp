@@ -48,7 +48,15 @@ struct RandomWords {
 }
 
 /// The purpose of a random number. Two domains never use the same number.
-enum class RngDomain : std::uint32_t { initialization = 1, shuffle = 2, augmentation = 3, dropout = 4, user = 128 };
+enum class RngDomain : std::uint32_t {
+    initialization = 1,
+    shuffle = 2,
+    augmentation = 3,
+    dropout = 4,
+    split = 5,
+    sampling = 6,
+    user = 128
+};
 
 /// The numbers of one (seed, domain, epoch, index): index is a sample's or a parameter's place, epoch may be any
 /// 32-bit counter (dropout uses the step).
