@@ -4,7 +4,7 @@
 //
 // Step s (from 0) of R replicas with batches of B takes the positions [s*R*B, (s+1)*R*B) of the shuffled stream
 // (data/shuffle.hpp), replica r its r-th B of them. Nothing depends on the steps that were asked for before, so a run
-// is resumed by asking for its next step.
+// is resumed by asking for its next step. Another order of the samples, by weights, is WeightedOrder (data/weighted_order.hpp).
 #pragma once
 
 #include <algorithm>
@@ -67,12 +67,24 @@ struct BatchOptions {
     std::uint64_t seed = 1;
 };
 
-/// The batches of a training run over `data`, which has to outlive them.
-template <Dataset Data, SampleTransform<Data> Transform>
+/// An endless stream of samples: which is at each of some positions, a pure function that any number of threads may ask.
+template <class T>
+concept SampleOrder = requires(const T& order, std::int64_t first, std::span<SampleOfEpoch> places) {
+    { order.size() } -> std::convertible_to<std::int64_t>;
+    { order.samples_at(first, places) };
+};
+
+/// The batches of a training run over `data`, which has to outlive them: each sample once per epoch, shuffled by the seed, or
+/// in the order that is given.
+template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order = ShuffledOrder>
 class TrainingBatches {
 public:
-    TrainingBatches(const Data& data, Transform transform, BatchOptions options);
+    TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+        requires std::same_as<Order, ShuffledOrder>;
+    /// Throws DataError unless the order has as many samples as the data set.
+    TrainingBatches(const Data& data, Transform transform, BatchOptions options, Order order);
     TrainingBatches(const Data&&, Transform, BatchOptions) = delete;  // a temporary dies at once
+    TrainingBatches(const Data&&, Transform, BatchOptions, Order) = delete;
 
     [[nodiscard]] const Data& data() const { return *data_; }
     [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
@@ -100,29 +112,38 @@ private:
     Transform transform_;
     BatchOptions options_;
     Columns columns_;
-    ShuffledOrder order_;
+    Order order_;
 };
 
 // Outside the class, so not inline: a program that links to cupola::ops does not instantiate it.
 
-template <Dataset Data, SampleTransform<Data> Transform>
-TrainingBatches<Data, Transform>::TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
+TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Transform transform, BatchOptions options,
+                                                         Order order)
     : data_(&data),
       transform_(std::move(transform)),
       options_(options),
       columns_(columns_of(data, transform_.output(data.sample_shape()))),
-      order_(data.size(), options.seed) {
+      order_(std::move(order)) {
     require(options.batch_size >= 1, "a batch must have at least 1 sample, not ", options.batch_size);
     require(options.replicas >= 1, "there must be at least 1 replica, not ", options.replicas);
+    require<DataError>(order_.size() == data.size(), "the order of the samples is of ", order_.size(),
+                       ", and the data set ", data.name(), " has ", data.size());
+}
+
+template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
+TrainingBatches<Data, Transform, Order>::TrainingBatches(const Data& data, Transform transform, BatchOptions options)
+    requires std::same_as<Order, ShuffledOrder>
+    : TrainingBatches(data, std::move(transform), options, ShuffledOrder(data.size(), options.seed)) {
     require<DataError>(options.batch_size <= data.size() / options.replicas, "the global batch (", options.replicas,
                        options.replicas == 1 ? " replica of " : " replicas of ", options.batch_size,
                        " samples) is larger than the data set ", data.name(), ", which has ", data.size(),
                        data.size() == 1 ? " sample" : " samples");
 }
 
-template <Dataset Data, SampleTransform<Data> Transform>
-void TrainingBatches<Data, Transform>::samples_at(std::int64_t step, int replica, std::int64_t begin,
-                                                  std::span<SampleOfEpoch> places) const {
+template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
+void TrainingBatches<Data, Transform, Order>::samples_at(std::int64_t step, int replica, std::int64_t begin,
+                                                         std::span<SampleOfEpoch> places) const {
     require(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / global_batch_size(), "step ", step,
             " is out of range for batches of ", global_batch_size(), " samples");
     require(replica >= 0 && replica < options_.replicas, "replica ", replica,
@@ -130,9 +151,9 @@ void TrainingBatches<Data, Transform>::samples_at(std::int64_t step, int replica
     order_.samples_at(step * global_batch_size() + replica * options_.batch_size + begin, places);
 }
 
-template <Dataset Data, SampleTransform<Data> Transform>
-void TrainingBatches<Data, Transform>::fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
-                                            const BatchSpan& batch) const {
+template <Dataset Data, SampleTransform<Data> Transform, SampleOrder Order>
+void TrainingBatches<Data, Transform, Order>::fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end,
+                                                   const BatchSpan& batch) const {
     float* const inputs = batch.inputs();
     const std::int64_t elements = sample_shape().size();
     std::array<SampleOfEpoch, 32> places;
