@@ -96,8 +96,8 @@ TEST_CASE("batches that were made for another number of replicas are rejected") 
     CHECK(refusal([&] { of_one.step(two); }) == "the batches are made for 2 replicas, and the training has 1");
     CHECK(refusal([&] { of_two.step(one); }) == "the batches are made for 1 replica, and the training has 2");
     CHECK(of_one.step() == 0);
-    CHECK(fit(of_one, one, {.steps = 1}, callback) == 1);
-    CHECK(fit(of_two, two, {.steps = 1}, callback) == 1);
+    CHECK(fit(of_one, one, {.steps = 1}, callback).steps == 1);
+    CHECK(fit(of_two, two, {.steps = 1}, callback).steps == 1);
 }
 
 TEST_CASE("a batch with samples and a null pointer is rejected in a step and in an evaluation") {

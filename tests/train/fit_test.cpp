@@ -64,11 +64,11 @@ TEST_CASE("callbacks are called in order with the hooks they have, and keep thei
     Training training({.replicas = 2, .batch_size = 16});
     Everything everything;
     OnlyEnd only_end;
-    CHECK(fit(training, batches, {.steps = 2}, everything, only_end) == 2);
+    CHECK(fit(training, batches, {.steps = 2}, everything, only_end).steps == 2);
     CHECK(everything.seen == std::vector<std::string>{"begin 2", "step 0", "step 1", "end"});
     CHECK(only_end.ends == 1);
     everything.seen.clear();
-    CHECK(fit(training, batches, {.steps = 1}, everything) == 1);  // goes on where it stood
+    CHECK(fit(training, batches, {.steps = 1}, everything).steps == 1);  // goes on where it stood
     CHECK(everything.seen == std::vector<std::string>{"begin 3", "step 2", "end"});
 }
 
@@ -77,13 +77,26 @@ TEST_CASE("a callback stops the run, and an exception of a step is thrown after 
     const InMemory data(Two::input_shape, points.values, points.labels, 2);
     InMemoryBatches batches(data, {.batch_size = 16, .replicas = 1, .seed = 1});
     Training training({.batch_size = 16});
-    CHECK(fit(training, batches, {.steps = 100}, StopWhen{[](const StepReport& r) { return r.step == 6; }}) == 7);
+    CHECK(fit(training, batches, {.steps = 100}, StopWhen{[](const StepReport& r) { return r.step == 6; }}).steps == 7);
     OnlyEnd only_end;
     const auto failing = [](std::int64_t, int, HostContext&) -> BatchView { throw DataError("gone"); };
     CHECK_THROWS_WITH_AS(fit(training, failing, {.steps = 5}, only_end), "gone", DataError);
     CHECK(only_end.ends == 1);
     CHECK_THROWS_WITH_AS(fit(training, batches, {.steps = -1}), "a run must have 0 or more steps, not -1",
                          InvalidArgument);
+}
+
+TEST_CASE("a hook with other parameters, which would never be called, is named") {
+    struct Records {
+        void on_record(const StepReport&, Run&) {}
+    };
+    struct Notes {
+        void on_record(const HistoryRecord&, Run&) {}
+    };
+    constexpr CompileTimeMessage message = callback_diagnostic<Records>();
+    CHECK(contains(std::string(message.characters, message.size),
+                   "Records::on_record cannot be called as `on_record(const HistoryRecord&, Run&)`"));
+    static_assert(Callback<Notes> && !Callback<Records>);
 }
 
 TEST_CASE("training on data in memory learns them") {

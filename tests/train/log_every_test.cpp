@@ -66,6 +66,41 @@ TEST_CASE("the loss of a line is the mean's, the last replica's, or the mean's a
     CHECK(log_of({.loss = LossReduction::each_replica}, 1) == "T: step 0, loss = 3.00 (R), losses = 2.00 4.00\n");
 }
 
+TEST_CASE("a record with a validation has a line, and its time is not that of a step") {
+    const auto lines_of = [](LogOptions options) {
+        options.file = std::tmpfile();
+        REQUIRE(options.file != nullptr);
+        LogEvery log(options);
+        Run run{.started = monotonic_seconds() - 1000};
+        log.on_begin(run);
+        log.on_record({.step = 3, .loss = 0.5}, run);
+        log.on_record({.epoch = 2,
+                       .step = 6,
+                       .loss = 0.000123,
+                       .validation_loss = 1.5,
+                       .learning_rate = 0.25,
+                       .seconds = 1000,
+                       .validation_seconds = 998},
+                      run);
+        log.on_step(report_of(6), run);
+        std::string lines(4096, ' ');
+        std::rewind(options.file);
+        lines.resize(std::fread(lines.data(), 1, lines.size(), options.file));
+        std::fclose(options.file);
+        return lines;
+    };
+    CHECK(std::regex_match(
+        lines_of({.every = 2}),
+        std::regex(
+            R"([-0-9]{10} [:.0-9]{15}: step 6, epoch 2, loss = 0\.000123, validation loss = 1\.50 \(1000\.0 sec\)\n)"
+            R"([-0-9]{10} [:.0-9]{15}: step 6, loss = 3\.00 \(\d\.\d examples/sec; [23]\.\d{3} sec/batch\)\n)")));
+    const std::string json = lines_of({.every = 4, .json = true});
+    CHECK(json ==
+          R"({"step":6,"epoch":2,"training_loss":0.000123,"validation_loss":1.5,"learning_rate":0.25,"seconds":1000})"
+          "\n");
+    CHECK(lines_of({.every = 0}).empty());
+}
+
 TEST_CASE("losses below 1 have three significant digits") {
     LogOptions options{.file = std::tmpfile(), .loss = LossReduction::each_replica, .parts = true};
     REQUIRE(options.file != nullptr);

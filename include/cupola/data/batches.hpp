@@ -90,6 +90,7 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
     [[nodiscard]] int replicas() const { return options_.replicas; }
     [[nodiscard]] std::int64_t global_batch_size() const { return options_.batch_size * options_.replicas; }
+    [[nodiscard]] std::int64_t samples_per_epoch() const { return data_->size(); }
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] const Shape& sample_shape() const { return columns_[0].shape; }
     [[nodiscard]] std::int64_t class_count() const

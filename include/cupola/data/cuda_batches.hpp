@@ -116,6 +116,7 @@ public:
     [[nodiscard]] const ImageSet& data() const { return order_.data(); }
     [[nodiscard]] std::int64_t batch_size() const { return order_.batch_size(); }
     [[nodiscard]] int replicas() const { return order_.replicas(); }
+    [[nodiscard]] std::int64_t samples_per_epoch() const { return order_.samples_per_epoch(); }
     [[nodiscard]] const Columns& columns() const { return order_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return order_.sample_shape(); }
     [[nodiscard]] std::int64_t class_count() const { return order_.class_count(); }

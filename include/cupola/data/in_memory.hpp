@@ -81,6 +81,7 @@ public:
 
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] int replicas() const { return source_.replicas(); }
+    [[nodiscard]] std::int64_t samples_per_epoch() const { return source_.samples_per_epoch(); }
     [[nodiscard]] const Columns& columns() const { return source_.columns(); }
     [[nodiscard]] const Shape& sample_shape() const { return source_.sample_shape(); }
 

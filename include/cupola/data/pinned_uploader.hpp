@@ -77,6 +77,11 @@ public:
 
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return source_->replicas(); }
+    [[nodiscard]] std::int64_t samples_per_epoch() const
+        requires requires(const Source& source) { source.samples_per_epoch(); }
+    {
+        return source_->samples_per_epoch();
+    }
     [[nodiscard]] const Columns& columns() const { return columns_; }
     [[nodiscard]] Shape sample_shape() const { return input_shape_of(columns_); }
 

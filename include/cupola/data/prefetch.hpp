@@ -61,6 +61,11 @@ public:
     [[nodiscard]] const Source& source() const { return source_; }
     [[nodiscard]] std::int64_t batch_size() const { return batch_size_; }
     [[nodiscard]] int replicas() const { return replicas_; }
+    [[nodiscard]] std::int64_t samples_per_epoch() const
+        requires requires(const Source& source) { source.samples_per_epoch(); }
+    {
+        return source_.samples_per_epoch();
+    }
     [[nodiscard]] Columns columns() const { return source_.columns(); }
     [[nodiscard]] Shape sample_shape() const { return input_shape_of(source_.columns()); }
     [[nodiscard]] int workers() const { return static_cast<int>(workers_.size()); }

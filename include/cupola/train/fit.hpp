@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fit(training, batches, {.steps = 1000}, callbacks...): the training loop.
+// fit(training, batches, {.steps = 1000}, callbacks...): the training loop. It returns a History (train/history.hpp);
+// train/fit_options.hpp has its options: epochs, validation, early stopping, the best state.
 //
 // A callback is any object with any of these hooks; an object without a hook does not compile:
 //
 //   void on_begin(Run&)                        before the first step
 //   void on_step(const StepReport&, Run&)      after each step; sets run.stop to end the run
+//   void on_record(const HistoryRecord&, Run&) after each record of the history, which has the validation
 //   void on_end(Run&)                          after the last step, also when a step throws
 //
 // and it may inspect a step, between the averaging and the update:
@@ -27,12 +29,17 @@
 #include <concepts>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/tensor/require_batch.hpp>
+#include <cupola/train/fit_options.hpp>
+#include <cupola/train/history.hpp>
+#include <cupola/train/impl/fit_recorder.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -41,6 +48,8 @@ template <class C>
 concept HasOnBegin = requires(C& callback, Run& run) { callback.on_begin(run); };
 template <class C>
 concept HasOnStep = requires(C& callback, const StepReport& report, Run& run) { callback.on_step(report, run); };
+template <class C>
+concept HasOnRecord = requires(C& callback, const HistoryRecord& record, Run& run) { callback.on_record(record, run); };
 template <class C>
 concept HasOnEnd = requires(C& callback, Run& run) { callback.on_end(run); };
 template <class C>
@@ -52,7 +61,7 @@ concept HasSynchronizeAfter = requires(C& callback, std::int64_t step) {
     { callback.synchronize_after(step) } -> std::convertible_to<bool>;
 };
 template <class C>
-concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnEnd<C>;
+concept Callback = HasOnBegin<C> || HasOnStep<C> || HasOnRecord<C> || HasOnEnd<C>;
 
 /// The error message for a type `C` that is not a callback; empty if it is one. Rejects a hook with other parameters, which
 /// would never be called.
@@ -63,6 +72,8 @@ template <class C>
         message << short_type_name<C>() << "::on_begin cannot be called as `on_begin(Run&)`";
     } else if constexpr (!HasOnStep<C> && requires { &C::on_step; }) {
         message << short_type_name<C>() << "::on_step cannot be called as `on_step(const StepReport&, Run&)`";
+    } else if constexpr (!HasOnRecord<C> && requires { &C::on_record; }) {
+        message << short_type_name<C>() << "::on_record cannot be called as `on_record(const HistoryRecord&, Run&)`";
     } else if constexpr (!HasOnEnd<C> && requires { &C::on_end; }) {
         message << short_type_name<C>() << "::on_end cannot be called as `on_end(Run&)`";
     } else if constexpr (!Callback<C>) {
@@ -86,30 +97,56 @@ template <class Training, class Batches>
     return message;
 }
 
-struct FitOptions {
-    /// The number of steps to make from the training's current step.
-    std::int64_t steps = 1000;
-};
+namespace impl {
 
-/// Trains `options.steps` steps or until a callback stops the run; returns the number of steps made. Rethrows the
-/// exception of a step, and the first exception of an `on_step`, after `on_end`. Throws InvalidArgument, before
-/// `on_begin`, for batches whose `columns()` or `replicas()` are not the training's.
+/// The epochs of `batches` in this training; without samples where they have none.
+template <class Training, class Batches>
+[[nodiscard]] Epochs epochs_of(const Training& training, const Batches& batches) {
+    Epochs epochs;
+    if constexpr (requires {
+                      static_cast<std::int64_t>(batches.samples_per_epoch());
+                      training.options.gradient_accumulation_steps;
+                  }) {
+        epochs.samples = static_cast<std::int64_t>(batches.samples_per_epoch());
+        epochs.per_step = training.options.batch_size;
+        if constexpr (requires { static_cast<std::int64_t>(batches.batch_size()); })
+            epochs.per_step = static_cast<std::int64_t>(batches.batch_size());
+        epochs.per_step *= training.all_replicas() * training.options.gradient_accumulation_steps;
+    }
+    return epochs;
+}
+
+}  // namespace impl
+
+/// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
+/// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
+/// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
+/// batches whose `columns()` or `replicas()` are not the training's.
 template <class Training, class Batches, class... Callbacks>
-std::int64_t fit(Training& training, Batches&& batches, const FitOptions& options, Callbacks&&... callbacks) {
+History fit(Training& training, Batches&& batches, const FitOptions<Training>& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
     static_assert((static_assert_message<callback_diagnostic<std::remove_reference_t<Callbacks>>()>() && ...));
-    require(options.steps >= 0, "a run must have 0 or more steps, not ", options.steps);
     if constexpr (requires {
                       training.required_columns();
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
-    Run run{
-        .first_step = training.step(), .last_step = training.step() + options.steps, .started = monotonic_seconds()};
+    impl::FitRecorder recorder({.steps = options.steps,
+                                .epochs = options.epochs,
+                                .every = options.every,
+                                .patience = options.patience,
+                                .min_delta = options.min_delta,
+                                .quantity = options.quantity,
+                                .validates = static_cast<bool>(options.validation)},
+                               impl::epochs_of(training, batches), training.step(),
+                               short_type_name<std::remove_cvref_t<Batches>>());
+    Run& run = recorder.run();
+    /// The state of the training at the best record.
+    std::shared_ptr<const void> best;
     [[maybe_unused]] const auto begin = [&](auto& callback) {
         if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
     };
-    /// The first exception of an on_step.
+    /// The first exception of an on_step or on_record.
     std::exception_ptr thrown;
     [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
         if constexpr (requires { callback.on_step(report, run); }) {
@@ -119,6 +156,23 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
                 if (thrown == nullptr) thrown = std::current_exception();
             }
         }
+    };
+    const auto record = [&] {
+        const double begun = monotonic_seconds();
+        std::optional<Evaluation> validation;
+        if (options.validation) validation = options.validation(training, options.weights);
+        const bool is_best = recorder.record(validation ? &*validation : nullptr, monotonic_seconds() - begun);
+        if (is_best && options.restore_best) best = options.restore_best.copy(training);
+        [[maybe_unused]] const auto tell = [&](auto& callback) {
+            if constexpr (requires { callback.on_record(recorder.last(), run); }) {
+                try {
+                    callback.on_record(recorder.last(), run);
+                } catch (...) {
+                    if (thrown == nullptr) thrown = std::current_exception();
+                }
+            }
+        };
+        (tell(callbacks), ...);
     };
     [[maybe_unused]] const auto end = [&](auto& callback) {
         if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
@@ -145,7 +199,10 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
             return false;
     };
     [[maybe_unused]] const auto report_all = [&](std::int64_t max_in_flight) {
-        while (const StepReport* const report = training.poll_report(max_in_flight)) (after(callbacks, *report), ...);
+        while (const StepReport* const report = training.poll_report(max_in_flight)) {
+            recorder.add(*report);
+            (after(callbacks, *report), ...);
+        }
     };
     try {
         while (training.step() < run.last_step && !run.stop && thrown == nullptr) {
@@ -160,10 +217,13 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
                 training.queue(batches);
             }
             // The report of an inspected step comes before another step is inspected.
-            const bool stands = probed || (synchronize_after(callbacks, training.step() - 1) || ...);
+            const bool due = recorder.is_due(training.step());
+            const bool stands = probed || due || (synchronize_after(callbacks, training.step() - 1) || ...);
             report_all(stands ? 0 : Training::max_steps_in_flight - 1);
+            if (due && thrown == nullptr) record();
         }
         report_all(0);
+        if (thrown == nullptr && recorder.has_steps()) record();
         if (thrown != nullptr) std::rethrow_exception(thrown);
     } catch (...) {
         // The first error is thrown; a later error of a callback's on_end (a full disk) is not.
@@ -178,7 +238,9 @@ std::int64_t fit(Training& training, Batches&& batches, const FitOptions& option
         throw;
     }
     (end(callbacks), ...);
-    return training.step() - run.first_step;
+    const std::int64_t made = training.step();
+    if (best != nullptr) options.restore_best.restore(training, best.get());
+    return recorder.finish(made);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

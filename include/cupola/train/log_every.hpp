@@ -5,7 +5,10 @@
 //
 //   2026-11-21 03:16:29.123456: step 10, loss = 4.66 (2512.3 examples/sec; 0.102 sec/batch)
 //
-// A loss below 1 has more decimals than the tutorial's two (train/loss_text.hpp).
+// A loss below 1 has more decimals than the tutorial's two (train/loss_text.hpp). A validation of fit() has a line too:
+//
+//   2026-11-21 03:16:29.123456: step 391, epoch 1, loss = 4.01, validation loss = 1.63 (43.2 sec)
+//
 // examples/sec counts all replicas over the steps since the last line; sec/batch is the time of a whole step (the
 // tutorial divided it by the number of replicas). Further values that LogOptions selects follow on the same line; as JSON
 // the line is one object.
@@ -23,6 +26,7 @@
 #include <stdio_ext.h>
 #include <cupola/core/error.hpp>
 #include <cupola/core/file_size_signal.hpp>
+#include <cupola/train/history.hpp>
 #include <cupola/train/loss_averages.hpp>
 #include <cupola/train/loss_text.hpp>
 #include <cupola/train/run.hpp>
@@ -58,13 +62,21 @@ public:
     void on_begin(Run& run) { last_ = run.started; }
 
     void on_step(const StepReport& report, Run&);
+    /// Writes a line if the record has a validation, unless `every` is 0.
+    void on_record(const HistoryRecord& record, Run&);
 
 private:
     [[gnu::format(printf, 2, 3)]] void put(const char* format, ...);
 
+    void put_date();
     void write_text(const StepReport& report, double rate, double time);
+    void write_text(const HistoryRecord& record);
 
     void write_json(const StepReport& report, double rate, double time);
+    void write_json(const HistoryRecord& record);
+
+    /// Writes the line of this step to the file.
+    void write_line(std::int64_t step);
 
     void put_part(const LossAverages::Entry& part);
     void json_part(const LossAverages::Entry& part);
@@ -99,18 +111,32 @@ CUPOLA_INLINE void LogEvery::on_step(const StepReport& report, Run&) {
     } else {
         write_text(report, rate, time);
     }
+    write_line(report.step);
+    last_ = now;
+    samples_ = steps_ = 0;
+}
+
+CUPOLA_INLINE void LogEvery::on_record(const HistoryRecord& record, Run&) {
+    if (options_.every == 0 || !record.validation_loss) return;
+    line_.clear();
+    if (options_.json) {
+        write_json(record);
+    } else {
+        write_text(record);
+    }
+    write_line(record.step);
+    last_ += record.validation_seconds;  // no part of the time per step
+}
+
+CUPOLA_INLINE void LogEvery::write_line(std::int64_t step) {
     line_ += '\n';
     const FileSizeSignalBlock no_signal;
     const bool kept =
         std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
-    if (!kept) {
-        const int error = errno;
-        __fpurge(options_.file);  // else the exit would write it again, and a signal could interrupt it
-        impl::throw_joined<DataError>(
-            {"the log line of step ", report.step, " could not be written: ", std::strerror(error)});
-    }
-    last_ = now;
-    samples_ = steps_ = 0;
+    if (kept) return;
+    const int error = errno;
+    __fpurge(options_.file);  // else the exit would write it again, and a signal could interrupt it
+    impl::throw_joined<DataError>({"the log line of step ", step, " could not be written: ", std::strerror(error)});
 }
 
 // Takes values as printf does: a template would be compiled for each combination of their types.
@@ -123,16 +149,21 @@ CUPOLA_INLINE void LogEvery::put(const char* format, ...) {
     line_ += piece;
 }
 
-CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, double time) {
+CUPOLA_INLINE void LogEvery::put_date() {
     std::timespec now{};
     std::timespec_get(&now, TIME_UTC);
     std::tm local{};
     localtime_r(&now.tv_sec, &local);
     char date[32];
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &local);
+    put("%s.%06ld: ", date, now.tv_nsec / 1000);
+}
+
+CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, double time) {
+    put_date();
     const double loss = options_.loss == LossReduction::last_replica ? report.replicas.back().total : report.loss;
-    put("%s.%06ld: step %lld, loss = %s (%.1f examples/sec; %.3f sec/batch)", date, now.tv_nsec / 1000,
-        static_cast<long long>(report.step), loss_text(loss).c_str(), rate, time);
+    put("step %lld, loss = %s (%.1f examples/sec; %.3f sec/batch)", static_cast<long long>(report.step),
+        loss_text(loss).c_str(), rate, time);
     if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
     if (options_.loss == LossReduction::each_replica) {
         line_ += ", losses =";
@@ -141,6 +172,14 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
     if (!options_.parts) return;
     for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
     put_part(averages_.total());
+}
+
+CUPOLA_INLINE void LogEvery::write_text(const HistoryRecord& record) {
+    put_date();
+    put("step %lld, ", static_cast<long long>(record.step));
+    if (record.epoch) put("epoch %lld, ", static_cast<long long>(*record.epoch));
+    put("loss = %s, validation loss = %s (%.1f sec)", loss_text(record.loss).c_str(),
+        loss_text(*record.validation_loss).c_str(), record.seconds);
 }
 
 CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, double time) {
@@ -164,6 +203,20 @@ CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, d
     }
     json_part(averages_.total());
     line_ += "}}";
+}
+
+CUPOLA_INLINE void LogEvery::write_json(const HistoryRecord& record) {
+    put(R"({"step":%lld,)", static_cast<long long>(record.step));
+    if (record.epoch) put(R"("epoch":%lld,)", static_cast<long long>(*record.epoch));
+    line_ += R"("training_loss":)";
+    number(record.loss);
+    line_ += R"(,"validation_loss":)";
+    number(*record.validation_loss);
+    line_ += R"(,"learning_rate":)";
+    number(record.learning_rate);
+    line_ += R"(,"seconds":)";
+    number(record.seconds);
+    line_ += '}';
 }
 
 CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {

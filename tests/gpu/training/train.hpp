@@ -281,10 +281,12 @@ Result fitted(const Run& run, const Optimizer& optimizer) {
     Training training(options_of<Training>(run, optimizer));
     Result result;
     try {
-        result.made = cupola::fit(
-            training,
-            [&](std::int64_t place, int replica, typename Training::Context&) { return all.of(place, replica); },
-            {.steps = run.steps}, Witness<D, Training>{run, training, result});
+        result.made =
+            cupola::fit(
+                training,
+                [&](std::int64_t place, int replica, typename Training::Context&) { return all.of(place, replica); },
+                {.steps = run.steps}, Witness<D, Training>{run, training, result})
+                .steps;
     } catch (const cupola::DivergedError& error) {
         result.error = error.what();
         result.error_step = error.step;

@@ -30,6 +30,11 @@ public:
     {
         if (callback_) callback_->on_step(report, run);
     }
+    void on_record(const HistoryRecord& record, Run& run)
+        requires HasOnRecord<C>
+    {
+        if (callback_) callback_->on_record(record, run);
+    }
     void on_end(Run& run)
         requires HasOnEnd<C>
     {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// History: what fit() returns. It has one record per epoch, or per `.every` epochs or steps, and one at the end:
+//
+//   const History history = fit(training, batches, {.epochs = 10, .validation = test});
+//   std::printf("%g after %lld steps\n", *history.records.back().validation_loss, (long long)history.steps);
+//   history.write_csv("history.csv");
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+#ifndef CUPOLA_OPS
+#include <algorithm>
+#include <span>
+
+#include <cupola/core/error.hpp>
+#include <cupola/io/atomic_file.hpp>
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The run between the record before and this one.
+struct HistoryRecord {
+    /// The complete epochs of the data since step 0, where the batches have an epoch.
+    std::optional<std::int64_t> epoch{};
+    /// The steps of the training since its beginning: the next step has this number.
+    std::int64_t step = 0;
+    /// The mean loss of the steps since the record before, weighted by samples, with the regularisers' losses.
+    double loss = 0;
+    /// The mean loss of the data on the validation batches; none without them.
+    std::optional<double> validation_loss{};
+    /// Of the last step.
+    double learning_rate = 0;
+    /// Since the beginning of the run, validations included; and of this validation.
+    double seconds = 0;
+    double validation_seconds = 0;
+};
+
+struct History {
+    /// The steps that this call of fit() made.
+    std::int64_t steps = 0;
+    std::vector<HistoryRecord> records{};
+    /// What `best` was chosen by: "loss" or "validation_loss".
+    std::string quantity{};
+    /// The index of the record with the best finite value of `quantity`, the first of equal ones; none if there is none.
+    std::optional<std::size_t> best{};
+    /// Whether the run ended because `.patience` was over.
+    bool stopped_early = false;
+
+    /// Writes a header line and one line per record: epoch, step, loss, validation_loss, learning_rate and seconds, with
+    /// all digits. What a record lacks is empty. The file is written completely or not at all. Throws DataError if it
+    /// cannot be written.
+    void write_csv(const std::string& path) const;
+};
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+/// A field of a CSV file: in quotes if it needs them (RFC 4180).
+[[nodiscard, gnu::cold]] CUPOLA_INLINE std::string csv_field(std::string_view words) {
+    if (words.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(words);
+    std::string field = "\"";
+    for (const char c : words) field.append(c == '"' ? 2 : 1, c);
+    return field + '"';
+}
+
+}  // namespace impl
+
+[[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
+    std::string lines = "epoch,step,loss,validation_loss,learning_rate,seconds\n";
+    for (const HistoryRecord& record : records) {
+        lines +=
+            text(record.epoch ? text(*record.epoch) : std::string(), ',', record.step, ',', exact_text(record.loss),
+                 ',', record.validation_loss ? exact_text(*record.validation_loss) : std::string(), ',',
+                 exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
+    }
+    AtomicFile file(path);
+    file.write(std::as_bytes(std::span(lines)));
+    file.commit();
+}
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI

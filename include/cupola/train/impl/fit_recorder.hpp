@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FitRecorder: when a run of fit() ends and when it makes a record, the records, the best of them, and the patience.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <cupola/core/abi.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/train/history.hpp>
+#include <cupola/train/run.hpp>
+
+#ifndef CUPOLA_OPS
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/monotonic_seconds.hpp>
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The epochs of a stream of samples, of which step s takes [s * per_step, (s + 1) * per_step). `samples` is 0 where the
+/// source of the batches has no epoch.
+struct Epochs {
+    std::int64_t samples = 0, per_step = 1;
+
+    /// The complete epochs after this many steps.
+    [[nodiscard]] std::int64_t complete_after(std::int64_t steps) const;
+    /// The steps after which this many epochs are complete.
+    [[nodiscard]] std::int64_t steps_of(std::int64_t epochs) const;
+};
+
+/// The options of a run without their types; see FitOptions.
+struct FitPlan {
+    std::optional<std::int64_t> steps{}, epochs{};
+    std::int64_t every = 0, patience = 0;
+    double min_delta = 0;
+    std::string_view quantity{};
+    bool validates = false;
+};
+
+class FitRecorder {
+public:
+    /// Throws InvalidArgument for options that are out of range or do not fit together; `source` is the name of the
+    /// batches' type, for the message that they have no epoch.
+    FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step, std::string_view source);
+
+    [[nodiscard]] Run& run() { return run_; }
+    /// Whether a record is due after this many steps of the training.
+    [[nodiscard]] bool is_due(std::int64_t steps) const { return steps >= next_; }
+    /// Whether steps were made since the last record.
+    [[nodiscard]] bool has_steps() const { return samples_ > 0; }
+
+    void add(const StepReport& report);
+    /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run when
+    /// the patience is over.
+    bool record(const Evaluation* validation, double validation_seconds);
+
+    [[nodiscard]] const HistoryRecord& last() const { return history_.records.back(); }
+    /// The history of a run that ended after this many steps of the training.
+    [[nodiscard]] History finish(std::int64_t steps);
+
+private:
+    [[nodiscard]] std::int64_t end_of_part(std::int64_t part) const;
+    [[nodiscard]] double quantity_of(const HistoryRecord& record) const;
+
+    FitPlan plan_;
+    Epochs epochs_;
+    Run run_{};
+    History history_{};
+    std::int64_t first_epoch_ = 0, part_ = 1, next_ = 0;
+    /// Since the last record.
+    std::int64_t samples_ = 0;
+    double sum_ = 0;
+    /// Of the last report.
+    std::int64_t step_ = 0;
+    double learning_rate_ = 0;
+    /// The value that has to be undercut by min_delta, and the records since that happened.
+    double reference_ = 0;
+    std::int64_t waited_ = 0;
+};
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::int64_t Epochs::complete_after(std::int64_t steps) const {
+    // steps * per_step / samples, without a product that could overflow.
+    return steps / samples * per_step + steps % samples * per_step / samples;
+}
+
+CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
+    return epochs / per_step * samples + (epochs % per_step * samples + per_step - 1) / per_step;
+}
+
+[[gnu::cold]] CUPOLA_INLINE FitRecorder::FitRecorder(const FitPlan& plan, const Epochs& epochs, std::int64_t first_step,
+                                                     std::string_view source)
+    : plan_(plan), epochs_(epochs) {
+    require(plan.steps.has_value() != plan.epochs.has_value(), "a run has .steps or .epochs, ",
+            plan.steps ? "not both" : "and neither is given");
+    require(plan.steps.value_or(0) >= 0, "a run must have 0 or more steps, not ", plan.steps.value_or(0));
+    require(plan.epochs.value_or(0) >= 0, "a run must have 0 or more epochs, not ", plan.epochs.value_or(0));
+    require(!plan.epochs || epochs.samples > 0,
+            ".epochs needs batches with samples_per_epoch(), as those of a data set; ", source,
+            " has none: use .steps");
+    require(plan.every >= 0, ".every is 0 or more ", plan.steps ? "steps" : "epochs", ", not ", plan.every);
+    require(plan.patience >= 0, ".patience is 0 (the run is not ended early) or more records, not ", plan.patience);
+    require(plan.min_delta >= 0, ".min_delta is 0 or more, not ", plan.min_delta);
+    require(plan.patience == 0 || plan.epochs || plan.every > 0,
+            ".patience of a run by steps needs .every, the steps between two records");
+    history_.quantity = !plan.quantity.empty() ? plan.quantity : plan.validates ? "validation_loss" : "loss";
+    require(history_.quantity == "loss" || (history_.quantity == "validation_loss" && plan.validates),
+            ".quantity is \"", history_.quantity, "\", and the records of this run have: loss",
+            plan.validates ? ", validation_loss" : "");
+
+    std::int64_t last = 0;
+    if (plan.epochs) {
+        if (plan_.every == 0) plan_.every = 1;
+        first_epoch_ = epochs.complete_after(first_step);
+        constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+        require(*plan.epochs <= (most / epochs.samples - first_epoch_) / 2, *plan.epochs, " epochs of ", epochs.samples,
+                " samples are too many to count");
+        last = *plan.epochs == 0 ? first_step : epochs.steps_of(first_epoch_ + *plan.epochs);
+    } else {
+        last = first_step + *plan.steps;
+    }
+    run_ = {.first_step = first_step, .last_step = last, .started = monotonic_seconds()};
+    next_ = end_of_part(1);
+    reference_ = std::numeric_limits<double>::infinity();
+}
+
+/// The steps after which a part of the run is over, each of `.every` epochs or steps; the whole run where that is 0.
+CUPOLA_INLINE std::int64_t FitRecorder::end_of_part(std::int64_t part) const {
+    if (plan_.every == 0 || part > std::numeric_limits<std::int64_t>::max() / plan_.every) return run_.last_step;
+    const std::int64_t from_start = part * plan_.every, all = plan_.epochs ? *plan_.epochs : *plan_.steps;
+    if (from_start >= all) return run_.last_step;
+    return plan_.epochs ? epochs_.steps_of(first_epoch_ + from_start) : run_.first_step + from_start;
+}
+
+CUPOLA_INLINE void FitRecorder::add(const StepReport& report) {
+    samples_ += report.samples;
+    sum_ += report.loss * static_cast<double>(report.samples);
+    step_ = report.step + 1;
+    learning_rate_ = report.learning_rate;
+}
+
+CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const {
+    return history_.quantity == "loss" ? record.loss : *record.validation_loss;
+}
+
+CUPOLA_INLINE bool FitRecorder::record(const Evaluation* validation, double validation_seconds) {
+    HistoryRecord record{.step = step_,
+                         .loss = sum_ / static_cast<double>(samples_),
+                         .learning_rate = learning_rate_,
+                         .seconds = monotonic_seconds() - run_.started,
+                         .validation_seconds = validation_seconds};
+    if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
+    if (validation != nullptr) record.validation_loss = validation->loss;
+    history_.records.push_back(std::move(record));
+    samples_ = 0;
+    sum_ = 0;
+    while (next_ <= step_ && next_ < run_.last_step) next_ = end_of_part(++part_);
+
+    const double value = quantity_of(last());
+    const bool best = std::isfinite(value) && (!history_.best || value < quantity_of(history_.records[*history_.best]));
+    if (best) history_.best = history_.records.size() - 1;
+    if (value < reference_ - plan_.min_delta) {
+        reference_ = value;
+        waited_ = 0;
+    } else {
+        ++waited_;
+    }
+    if (plan_.patience > 0 && waited_ >= plan_.patience && step_ < run_.last_step) {
+        run_.stop = true;
+        history_.stopped_early = true;
+    }
+    return best;
+}
+
+CUPOLA_INLINE History FitRecorder::finish(std::int64_t steps) {
+    history_.steps = steps - run_.first_step;
+    return std::move(history_);
+}
+
+#endif
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
