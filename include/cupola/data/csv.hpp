@@ -80,7 +80,8 @@ public:
     /// no target has.
     [[nodiscard]] const std::vector<std::string>& classes(std::string_view target = "target") const {
         const auto found = std::ranges::find(options_.named_targets, target, &CsvTarget::name);
-        require(found != options_.named_targets.end(), "the table of ", path_, " has no target ", impl::quoted(target));
+        require(found != options_.named_targets.end(), "the table of ", path_, " has no target ",
+                impl::in_quotes(target));
         return targets_[static_cast<std::size_t>(found - options_.named_targets.begin())].classes;
     }
 
@@ -159,13 +160,13 @@ inline void Table::check_options() const {
     for (std::size_t t = 0; t < options_.named_targets.size(); ++t) {
         const CsvTarget& target = options_.named_targets[t];
         require(!target.name.empty() && target.name != input_column, "a target of ", path_, " cannot have the name ",
-                impl::quoted(target.name));
+                impl::in_quotes(target.name));
         require(target.classes ? target.columns.size() == 1 : !target.columns.empty(), "the target ",
-                impl::quoted(target.name), " of ", path_, " has ", target.columns.size(), " columns; ",
+                impl::in_quotes(target.name), " of ", path_, " has ", target.columns.size(), " columns; ",
                 target.classes ? "classes are in 1 column" : "numbers need at least 1");
         for (std::size_t other = 0; other < t; ++other) {
             require(options_.named_targets[other].name != target.name, path_, " has two targets named ",
-                    impl::quoted(target.name));
+                    impl::in_quotes(target.name));
         }
     }
 }
@@ -174,7 +175,7 @@ inline std::size_t Table::place_of(const std::string& column) const {
     const auto found = std::ranges::find(header_, column);
     if (found == header_.end()) {
         throw DataError(
-            text(path_, " has no column ", impl::quoted(column), "; its columns are ", impl::quoted_list(header_)));
+            text(path_, " has no column ", impl::in_quotes(column), "; its columns are ", impl::quoted_list(header_)));
     }
     return static_cast<std::size_t>(found - header_.begin());
 }
@@ -182,12 +183,12 @@ inline std::size_t Table::place_of(const std::string& column) const {
 inline void Table::require_columns_of(const Table& training) const {
     for (const std::string& name : training.header_) {
         require<DataError>(std::ranges::find(header_, name) != header_.end(), path_, " has no column ",
-                           impl::quoted(name), ", which ", training.path_, " has; its columns are ",
+                           impl::in_quotes(name), ", which ", training.path_, " has; its columns are ",
                            impl::quoted_list(header_));
     }
     for (const std::string& name : header_) {
         require<DataError>(std::ranges::find(training.header_, name) != training.header_.end(), path_, " has a column ",
-                           impl::quoted(name), ", which ", training.path_, " does not have");
+                           impl::in_quotes(name), ", which ", training.path_, " does not have");
     }
 }
 
@@ -202,8 +203,8 @@ inline void Table::choose_columns() {
     for (const CsvTarget& target : options_.named_targets) {
         for (const std::string& column : target.columns) {
             static_cast<void>(place_of(column));
-            require(std::ranges::find(used, column) == used.end(), "the column ", impl::quoted(column), " of ", path_,
-                    " is used twice");
+            require(std::ranges::find(used, column) == used.end(), "the column ", impl::in_quotes(column), " of ",
+                    path_, " is used twice");
             used.push_back(column);
         }
     }
@@ -217,7 +218,7 @@ inline void Table::choose_columns() {
     }
     for (const std::string& column : options_.inputs) {
         static_cast<void>(place_of(column));
-        require(std::ranges::find(used, column) == used.end(), "the column ", impl::quoted(column), " of ", path_,
+        require(std::ranges::find(used, column) == used.end(), "the column ", impl::in_quotes(column), " of ", path_,
                 " is used twice");
         used.push_back(column);
     }
@@ -255,8 +256,8 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
         if (!options_.named_targets[t].classes) continue;
         targets_[t].classes = classes[t].finish(targets_[t].labels);
         require<DataError>(targets_[t].classes.size() >= 2, path_, ", column ",
-                           impl::quoted(options_.named_targets[t].columns[0]), ": all rows have the class ",
-                           impl::quoted(targets_[t].classes[0]), "; classification needs at least 2 classes");
+                           impl::in_quotes(options_.named_targets[t].columns[0]), ": all rows have the class ",
+                           impl::in_quotes(targets_[t].classes[0]), "; classification needs at least 2 classes");
     }
 }
 

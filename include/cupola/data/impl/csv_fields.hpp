@@ -26,7 +26,8 @@ namespace cupola::inline CUPOLA_ABI::impl {
 [[nodiscard, gnu::cold]] inline std::string quoted_list(const std::vector<std::string>& names) {
     constexpr std::size_t enough = 20;
     std::string result;
-    for (std::size_t i = 0; i < std::min(enough, names.size()); ++i) result += (i == 0 ? "" : ", ") + quoted(names[i]);
+    for (std::size_t i = 0; i < std::min(enough, names.size()); ++i)
+        result += (i == 0 ? "" : ", ") + in_quotes(names[i]);
     if (names.size() > enough) result += text(" and ", names.size() - enough, " more");
     return result;
 }
@@ -37,8 +38,8 @@ inline void require_no_column_twice(const std::string& path, const std::vector<s
     std::ranges::sort(
         order, [&](std::size_t a, std::size_t b) { return header[a] != header[b] ? header[a] < header[b] : a < b; });
     for (std::size_t i = 1; i < order.size(); ++i) {
-        require<DataError>(header[order[i]] != header[order[i - 1]], path, " has the column ", quoted(header[order[i]]),
-                           " twice: columns ", order[i - 1] + 1, " and ", order[i] + 1);
+        require<DataError>(header[order[i]] != header[order[i - 1]], path, " has the column ",
+                           in_quotes(header[order[i]]), " twice: columns ", order[i - 1] + 1, " and ", order[i] + 1);
     }
 }
 
@@ -115,12 +116,12 @@ public:
         const auto [stopped, error] = std::from_chars(begin, end, value);
         if (error == std::errc() && stopped == end && std::isfinite(value)) return value;
         if (field.empty()) fail(column, "there is no value");
-        if (error == std::errc::invalid_argument || stopped != end) fail(column, quoted(field) + " is not a number");
-        if (error == std::errc()) fail(column, quoted(field) + " is not finite");
+        if (error == std::errc::invalid_argument || stopped != end) fail(column, in_quotes(field) + " is not a number");
+        if (error == std::errc()) fail(column, in_quotes(field) + " is not finite");
         // Too large, or so close to 0 that its float is.
         double wide = 0;
         if (std::from_chars(begin, end, wide).ec == std::errc() && std::fabs(wide) < 1) return static_cast<float>(wide);
-        fail(column, quoted(field) + " is outside the range of a 32-bit float");
+        fail(column, in_quotes(field) + " is outside the range of a 32-bit float");
     }
 
     /// The class; `classes_of` is the file that its number is taken from.
@@ -130,13 +131,13 @@ public:
         const std::int32_t number = classes.of(field);
         if (number >= 0) return number;
         if (classes.known() == nullptr) fail(column, text("there are more than ", ClassNumbers::most, " classes"));
-        fail(column, text("the class ", quoted(field), " is not one of ", classes_of, ", which are ",
+        fail(column, text("the class ", in_quotes(field), " is not one of ", classes_of, ", which are ",
                           quoted_list(*classes.known())));
     }
 
 private:
     [[noreturn, gnu::cold]] void fail(std::size_t column, std::string_view what) const {
-        throw DataError(text(path_, ", line ", records_.line(), ", column ", quoted(header_[column]), ": ", what));
+        throw DataError(text(path_, ", line ", records_.line(), ", column ", in_quotes(header_[column]), ": ", what));
     }
 
     const std::string& path_;

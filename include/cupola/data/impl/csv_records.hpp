@@ -21,7 +21,7 @@
 namespace cupola::inline CUPOLA_ABI::impl {
 
 /// A text of a file for a message: in quotes, without control characters, and cut to a bounded length.
-[[nodiscard, gnu::cold]] inline std::string quoted(std::string_view text) {
+[[nodiscard, gnu::cold]] inline std::string in_quotes(std::string_view text) {
     constexpr std::size_t longest = 60;
     std::string result = "\"";
     for (const char c : text.substr(0, longest)) {
