@@ -47,6 +47,7 @@
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
 #include <cupola/layers/upsample2d.hpp>
+#include <cupola/models/unet.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/named_values.hpp>

@@ -21,6 +21,8 @@
 #include "../devices.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/compare.hpp"
+#include "../reference/convolution.hpp"
+#include "../reference/pooling.hpp"
 
 namespace graph_run {
 
@@ -117,6 +119,76 @@ public:
                 for (std::size_t i = 0; i < n; ++i) at(a).gradient[r * n + i] += at(to).gradient[r * (n + m) + i];
                 for (std::size_t i = 0; i < m; ++i) at(b).gradient[r * m + i] += at(to).gradient[r * (n + m) + n + i];
             }
+        });
+        return to;
+    }
+
+    /// The next layer with parameters: a Conv2d without a stride, of images of this height and width.
+    std::size_t convolution(std::size_t from, std::int64_t height, std::int64_t width) {
+        while (parameters_of_layer(layers_, next_).parameters.count == 0) ++next_;
+        const LayerInfo& layer = parameters_of_layer(layers_, next_++);
+        const Shape& weights = layer.parameters.list[0].shape;
+        const std::int64_t in = at(from).width, out = weights[0];
+        REQUIRE(weights[3] == in);
+        const reference::Convolution shape{static_cast<std::int64_t>(at(from).x.size()) / (height * width * in),
+                                           reference::same(height, weights[1], 1),
+                                           reference::same(width, weights[2], 1), in, out};
+        const auto weight = static_cast<std::size_t>(layer.offsets[0]),
+                   bias = static_cast<std::size_t>(layer.offsets[1]);
+        Doubles y(static_cast<std::size_t>(shape.output_size()));
+        for (std::size_t i = 0; i < y.size(); ++i)
+            y[i] = static_cast<double>(parameters_[bias + i % static_cast<std::size_t>(out)]);
+        shape.for_each_product([&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+            y[at_y] += at(from).x[at_x] * static_cast<double>(parameters_[weight + at_w]);
+        });
+        const std::size_t to = add(out, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < at(to).gradient.size(); ++i)
+                gradients_[bias + i % static_cast<std::size_t>(out)] += at(to).gradient[i];
+            shape.for_each_product([&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+                const double dy = at(to).gradient[at_y];
+                gradients_[weight + at_w] += dy * at(from).x[at_x];
+                at(from).gradient[at_x] += dy * static_cast<double>(parameters_[weight + at_w]);
+            });
+        });
+        return to;
+    }
+
+    /// The maximum over windows of 2 x 2.
+    std::size_t max_pool(std::size_t from, std::int64_t height, std::int64_t width) {
+        const std::int64_t channels = at(from).width;
+        const reference::Pooling pool{static_cast<std::int64_t>(at(from).x.size()) / (height * width * channels),
+                                      reference::same(height, 2, 2), reference::same(width, 2, 2), channels, true};
+        std::vector<std::size_t> maxima(static_cast<std::size_t>(pool.output_size()));
+        Doubles y(maxima.size());
+        pool.for_each_window([&](std::size_t place, const std::vector<std::size_t>& inputs) {
+            maxima[place] = inputs.front();
+            for (const std::size_t i : inputs) {
+                if (at(from).x[i] > at(from).x[maxima[place]]) maxima[place] = i;
+            }
+            y[place] = at(from).x[maxima[place]];
+        });
+        const std::size_t to = add(channels, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < maxima.size(); ++i) at(from).gradient[maxima[i]] += at(to).gradient[i];
+        });
+        return to;
+    }
+
+    /// Each pixel twice in both directions; `width` is that of the input.
+    std::size_t upsample(std::size_t from, std::int64_t width) {
+        const auto channels = static_cast<std::size_t>(at(from).width),
+                   row = static_cast<std::size_t>(width) * channels;
+        std::vector<std::size_t> source(4 * at(from).x.size());
+        Doubles y(source.size());
+        for (std::size_t i = 0; i < y.size(); ++i) {
+            const std::size_t out_row = i / (2 * row), column = i / channels % (2 * static_cast<std::size_t>(width));
+            source[i] = out_row / 2 * row + column / 2 * channels + i % channels;
+            y[i] = at(from).x[source[i]];
+        }
+        const std::size_t to = add(at(from).width, y);
+        back_.push_back([=, this] {
+            for (std::size_t i = 0; i < source.size(); ++i) at(from).gradient[source[i]] += at(to).gradient[i];
         });
         return to;
     }

@@ -34,7 +34,7 @@ constexpr void describe_other_parameters(CompileTimeMessage& message, std::size_
     }
     if (own.count == shared.count) return;
     begin();
-    message << ": it has " << static_cast<std::int64_t>(own.count) << ", and that one has "
+    message << ": it has " << static_cast<std::int64_t>(own.count) << " parameters, and that one has "
             << static_cast<std::int64_t>(shared.count);
 }
 
