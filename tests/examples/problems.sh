@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: problems.sh PROGRAM FOLDER. An example of a kind of problem prints what the comment at its head says, reaches its result,
+# rejects wrong files with one message, and is one file of at most 80 lines; a full standard output is an error.
+. "$(dirname "${BASH_SOURCE[0]}")/support.sh" "$@"
+folder=$2
+problem=${program##*/}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+# says 'LINE': a line of the output.
+says() { grep -qx -- "$1" "$work/output" || fail "it does not print: $1"; }
+# accuracy_above LEAST: the last line of an accuracy.
+accuracy_above() {
+    local accuracy
+    accuracy=$(sed -nE 's/^(test )?accuracy = ([01]\.[0-9]{3})( \([0-9]+ samples\))?$/\2/p' "$work/output" | tail -n 1)
+    awk -v accuracy="${accuracy:-0}" -v least="$1" 'BEGIN { exit !(accuracy > least) }' || fail "accuracy ${accuracy:-is missing}"
+}
+# stops 'WORDS' ARGUMENTS...: one line on standard error that has the words, and exit status 1.
+stops() {
+    local words=$1
+    shift
+    run "$@"
+    [ "$status" = 1 ] && [ "$(wc -l <"$work/errors")" = 1 ] && grep -qF -- "$words" "$work/errors" ||
+        fail "exit status $status, and not '$words'"
+    checks=$((checks + 1))
+}
+
+arguments=()
+case $problem in
+    tabular_csv)
+        data=$folder/../data/iris.csv
+        trains "$work/run"
+        says '120 flowers for training and 30 for validation, of 3 species by 4 columns'
+        [ "$(losses | cut -d ' ' -f 1 | xargs)" = '0 100 200 300 400' ] || fail "not the lines of the steps"
+        accuracy_above 0.9
+        says 'the flower is virginica'
+        trains "$work/run" "$data"
+        says 'nothing to train: 500 steps are made, and .max_steps is 500'
+        says 'the flower is virginica'
+        # Columns in another order than the network was trained on, in other units, with one missing, with text.
+        awk -F, -v OFS=, 'NR > 1 { $4 *= 10 } 1' "$data" >"$work/millimetres.csv"
+        stops 'standardization.means was 5.8' "$work/run" "$work/millimetres.csv"
+        cut -d , -f 2- "$data" >"$work/three.csv"
+        stops 'the batches have samples of 3, and the network takes 4' "$work/three" "$work/three.csv"
+        sed '17s/^5\.[0-9]/5.x/' "$data" >"$work/text.csv"
+        stops "$work/text.csv, line 17, column \"sepal_length\": \"5.x\" is not a number" "$work/text" "$work/text.csv"
+        sed '1s/species/kind/' "$data" >"$work/kind.csv"
+        stops "$work/kind.csv has no column \"species\"; its columns are \"sepal_length\"" "$work/kind" "$work/kind.csv"
+        stops 'usage: tabular_csv FOLDER [FILE]'
+        arguments=("$work/full") ;;
+    lenet_digits)
+        python3 "$here/make_digits.py" "$work" 2500 500
+        trains "$work"
+        says '2250 images for training, 250 for validation, 500 for the test'
+        [ "$(grep -c '^epoch [1-5]: validation accuracy = [01]\.[0-9]*$' "$work/output")" = 5 ] || fail "not five epochs"
+        accuracy_above 0.97
+        mkdir "$work/wrong"
+        cp "$work"/*-ubyte "$work/wrong"
+        cp "$work/t10k-labels-idx1-ubyte" "$work/wrong/train-labels-idx1-ubyte"
+        stops "$work/wrong/train-images-idx3-ubyte has 2500 images, and $work/wrong/train-labels-idx1-ubyte has 500 labels" "$work/wrong"
+        rm "$work/wrong/t10k-images-idx3-ubyte"
+        cp "$work"/train-labels-idx1-ubyte "$work/wrong"
+        stops "$work/wrong/t10k-images-idx3-ubyte does not exist" "$work/wrong"
+        stops 'usage: lenet_digits FOLDER'
+        arguments=("$work") ;;
+    *) fail "there is no problem $problem" ;;
+esac
+
+status=0
+"$program" "${arguments[@]}" >/dev/full 2>"$work/errors" || status=$?
+[ "$status" = 1 ] && grep -q 'could not be written.*: No space left on device$' "$work/errors" || fail "a full standard output: exit status $status"
+
+[ "$(find "$folder" -type f | wc -l)" = 1 ] || fail "$problem is more than one file"
+lines=$(cat "$folder"/*.cpp | wc -l)
+[ "$lines" -le 80 ] || fail "$problem has $lines lines"
+sed -n 3,10p "$folder"/*.cpp | grep -q '^// Prints ' || fail "$problem does not say what it prints"
+echo "$checks runs; $lines lines"
