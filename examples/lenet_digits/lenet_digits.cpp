@@ -3,7 +3,8 @@
 // LeNet-5 (LeCun et al. 1998; with ReLU and max pooling) on the digits of MNIST: `lenet_digits FOLDER` reads
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte from FOLDER. A tenth of
 // the training images is for validation, the same fraction of each digit.
-// Prints what was read, the loss, the accuracy on the validation images after each epoch, and that on the test images.
+// Prints what was read, the loss every 100 steps, that on the validation images after each of five epochs, and the accuracy
+// on the test images.
 #include <cstdio>
 #include <exception>
 
@@ -37,11 +38,7 @@ int main(int argc, char** argv) try {
 
     DataParallel<LeNet5, CrossEntropy<10>, Adam, ConcatMean, Host> training(
         {.batch_size = 50, .seed = 1, .optimizer = {.learning_rate = 0.002}});
-    const std::int64_t steps_per_epoch = images.size() / 50;
-    for (int epoch = 1; epoch <= 5; ++epoch) {
-        fit(training, batches, {.steps = steps_per_epoch}, LogEvery{100});
-        std::printf("epoch %d: validation accuracy = %.3f\n", epoch, evaluate(training, validation).accuracy());
-    }
+    fit(training, batches, {.epochs = 5, .validation = validation}, LogEvery{100});
     std::printf("accuracy = %.3f\n", evaluate(training, test).accuracy());
 } catch (const std::exception& error) {
     return std::fprintf(stderr, "%s\n", error.what()), 1;

@@ -102,6 +102,11 @@ TEST_CASE("in epochs each sample comes once per epoch, shuffled, and is the same
     CHECK_FALSE(std::ranges::is_sorted(orders[0]));
 }
 
+TEST_CASE("an epoch has the samples that were asked for, and an endless stream none") {
+    CHECK(Prefetch(Source(columns(), Indexed{}, {.batch_size = 5}, 20)).samples_per_epoch() == 20);
+    CHECK(Prefetch(Source(columns(), Indexed{}, {.batch_size = 5})).samples_per_epoch() == 0);
+}
+
 TEST_CASE("the first batches of a source are the same in each evaluation and slot") {
     FirstBatches batches(Source(columns(), Indexed{}, {.batch_size = 4, .seed = 5}), 3);
     batches.provide_slots(2);

@@ -65,6 +65,8 @@ public:
     [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
     [[nodiscard]] int replicas() const { return options_.replicas; }
     [[nodiscard]] const Columns& columns() const { return columns_; }
+    /// 0 for an endless stream: then `fit` counts steps and not epochs.
+    [[nodiscard]] std::int64_t samples_per_epoch() const { return order_ ? order_->size() : 0; }
 
     /// Fills the samples [begin, end) of a batch; `batch` is the memory of the whole batch.
     void fill(std::int64_t step, int replica, std::int64_t begin, std::int64_t end, const BatchSpan& batch) const {
