@@ -31,6 +31,13 @@ CUPOLA_TEMPLATE void impl::check_agreement(impl::ReplicaSet<Host, CUPOLA_ELEMENT
 CUPOLA_TEMPLATE struct impl::CompiledUpdates<Optimizers>;
 CUPOLA_TEMPLATE class impl::ReplicaGradients<Host>;
 CUPOLA_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t, std::int64_t) const;
+CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::AbsoluteErrorFormula>;
+CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::BinaryCrossEntropyFormula>;
+CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::HuberFormula>;
+CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::SquaredErrorFormula>;
+CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::LabelTargets>;
+CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::SoftTargets<>>;
+CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::WeightedLabelTargets<>>;
 CUPOLA_TEMPLATE class TrainingBatches<InMemory, IdentityTransform>;
 CUPOLA_TEMPLATE BatchView InMemoryBatches::operator()<HostContext>(std::int64_t, int, HostContext&);
 #endif

@@ -11,6 +11,7 @@
 #include <cupola/ops/cuda/dropout.hpp>
 #include <cupola/ops/cuda/element_update.hpp>
 #include <cupola/ops/cuda/elementwise.hpp>
+#include <cupola/ops/cuda/elementwise_loss.hpp>
 #include <cupola/ops/cuda/fold_batch_norm.hpp>
 #include <cupola/ops/cuda/gradient_norm.hpp>
 #include <cupola/ops/cuda/linear.hpp>

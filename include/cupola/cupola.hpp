@@ -17,9 +17,7 @@
 #include <cupola/data/prefetch.hpp>
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/layers.hpp>
-#include <cupola/loss/cross_entropy.hpp>
-#include <cupola/loss/loss_collection.hpp>
-#include <cupola/loss/weight_decay.hpp>
+#include <cupola/losses.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>

@@ -6,6 +6,7 @@
 #include <cupola/compiled_training.hpp>
 #include <cupola/device/host.hpp>
 #include <cupola/ops/host/element_update.hpp>
+#include <cupola/ops/host/elementwise_loss.hpp>
 #include <cupola/ops/host/gradient_norm.hpp>
 #include <cupola/ops/host/peak_rates.hpp>
 #include <cupola/ops/host/softmax_cross_entropy.hpp>

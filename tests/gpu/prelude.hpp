@@ -20,6 +20,7 @@
 #include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -48,6 +49,7 @@
 #include <cupola/layers/silu.hpp>
 #include <cupola/layers/upsample2d.hpp>
 #include <cupola/models/unet.hpp>
+#include <cupola/losses.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/named_values.hpp>
@@ -82,13 +84,16 @@
 #include "../golden/relu.hpp"
 #include "../instructions.hpp"
 #include "../layers/layer_run.hpp"
+#include "../loss/loss_run.hpp"
 #include "../net/graph_run.hpp"
 #include "../ops/convolution_problem.hpp"
 #include "../ops/operation_run.hpp"
 #include "../reference/batch_norm.hpp"
 #include "../reference/compare.hpp"
 #include "../reference/convolution.hpp"
+#include "../reference/cross_entropy.hpp"
 #include "../reference/dropout.hpp"
+#include "../reference/elementwise_loss.hpp"
 #include "../reference/linear.hpp"
 #include "../reference/local_response_norm.hpp"
 #include "../reference/pooling.hpp"

@@ -32,6 +32,11 @@ struct Log {
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::log(x); }
     static double reference(double x) { return std::log(x); }
 };
+struct Log1p {
+    static constexpr double most_ulps = 1.5;
+    CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::log1p(x); }
+    static double reference(double x) { return std::log1p(x); }
+};
 struct Tanh {
     static constexpr double most_ulps = 1.5;
     CUPOLA_HOST_DEVICE void operator()(float& y, float x) const { y = math::tanh(x); }
@@ -55,8 +60,8 @@ double ulps(float result, double exact) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("on the calling thread every result is within the error that the header states", F, Exp, Log, Tanh,
-                   Erf) {
+TEST_CASE_TEMPLATE("on the calling thread every result is within the error that the header states", F, Exp, Log, Log1p,
+                   Tanh, Erf) {
     double worst = 0;
     float at = 0;
     // Every 1021st float, of either sign.
@@ -102,6 +107,7 @@ TEST_CASE_TEMPLATE_DEFINE("a device's loops compute the same functions", D, math
     };
     check(Exp{});
     check(Log{});
+    check(Log1p{});
     check(Tanh{});
     check(Erf{});
 }
@@ -123,6 +129,11 @@ TEST_CASE("at the ends of their ranges the functions have their limits, and they
     CHECK(math::log(1.0F) == 0.0F);
     CHECK(math::log(inf) == inf);
     CHECK(math::log(std::numeric_limits<float>::denorm_min()) == doctest::Approx(-149 * std::log(2.0)));
+    CHECK(math::log1p(-1.0F) == -inf);
+    CHECK(std::isnan(math::log1p(-1.5F)));
+    CHECK(std::isnan(math::log1p(-inf)));
+    CHECK(math::log1p(inf) == inf);
+    CHECK(math::log1p(-0.0F) == 0.0F);
     CHECK(math::tanh(inf) == 1.0F);
     CHECK(math::tanh(-inf) == -1.0F);
     CHECK(std::signbit(math::tanh(-0.0F)));
@@ -132,6 +143,7 @@ TEST_CASE("at the ends of their ranges the functions have their limits, and they
     for (const float x : {not_a_number, -not_a_number, std::bit_cast<float>(0x7F80'0001U)}) {
         CHECK(std::isnan(math::exp(x)));
         CHECK(std::isnan(math::log(x)));
+        CHECK(std::isnan(math::log1p(x)));
         CHECK(std::isnan(math::tanh(x)));
         CHECK(std::isnan(math::erf(x)));
     }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CrossEntropy<classes>: softmax and cross-entropy of a network whose output is `classes` logits, the mean over a
-// replica's batch (ops/softmax_cross_entropy.hpp has the formula).
+// CrossEntropy<classes>: softmax and cross-entropy of a network whose output is `classes` logits, with one label per
+// sample, or height x width x classes logits, with one label per position; the mean over a replica's batch and the
+// positions (ops/softmax_cross_entropy.hpp has the formula). WeightedCrossEntropy has weights of classes and a label that is
+// ignored, SoftCrossEntropy targets that are not one class.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include <cupola/core/compile_time_message.hpp>
-#include <cupola/ops/softmax_cross_entropy.hpp>
+#include <cupola/loss/impl/classes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 template <std::int64_t classes>
 struct CrossEntropy {
     static constexpr std::string_view name = "cross_entropy";
+    using Target = std::int32_t;
 
     /// The column "target": one class label per sample.
     using Target = std::int32_t;
@@ -23,21 +25,21 @@ struct CrossEntropy {
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
 
+    /// The extents of the target of one sample: 1, or those of the output without the classes.
+    static constexpr Shape target(const Shape& output) { return impl::label_extents(output); }
     /// What is wrong with a network of this output, or nothing.
     static constexpr CompileTimeMessage diagnostic(const Shape& output) {
-        CompileTimeMessage message;
-        if (output != Shape{classes}) {
-            message << "CrossEntropy<" << classes << "> expects an output of " << classes << ", but the network's is "
-                    << output;
-        }
-        return message;
+        return impl::classes_diagnostic("CrossEntropy", classes, output);
     }
 
+    /// Throws InvalidArgument if an option is invalid.
+    void require_valid() const { impl::require_label_smoothing(label_smoothing); }
+
     template <class Device>
-    [[nodiscard]] ops::SoftmaxCrossEntropy<Device, float> operation() const {
-        require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
-                label_smoothing);
-        return ops::SoftmaxCrossEntropy<Device, float>(classes, label_smoothing);
+    [[nodiscard]] ops::SoftmaxCrossEntropy<Device, float> operation(const Shape& output = {classes}) const {
+        require_valid();
+        return ops::SoftmaxCrossEntropy<Device, float>(
+            {.classes = classes, .label_smoothing = label_smoothing, .positions = impl::positions_of(output)});
     }
 };
 

@@ -9,9 +9,10 @@
 //
 //   exp   1.1     tanh   1.5
 //   log   0.9     erf    1.3
+//   log1p 1.5
 //
 // A NaN is kept. exp is 0 below -104 and infinite above 88.73; tanh and erf are -1 and 1 at the infinities; log is -inf
-// at 0 and NaN below 0. A subnormal argument or result counts as 0 where the thread flushes subnormals, as a device's
+// at 0 and NaN below 0; log1p(x) is log(1 + x), exact for an x near 0. A subnormal argument or result counts as 0 where the thread flushes subnormals, as a device's
 // threads do.
 //
 // The coefficients are minimax coefficients, found by the Remez algorithm and rounded to floats; the argument
@@ -95,6 +96,18 @@ namespace math {
     const float result = ((f * square) * p - e * 0x1.bd0106p-13F) - 0.5F * square + f + e * 0x1.63p-1F;
     const float finite = select(x > 0.0F, result, select(x == 0.0F, -infinity, __builtin_nanf("")));
     return select(x < infinity, finite, x);
+#endif
+}
+
+/// log(1 + x).
+[[nodiscard, gnu::always_inline]] CUPOLA_HOST_DEVICE inline float log1p(float x) {
+#ifdef __CUDA_ARCH__
+    return log1pf(x);
+#else
+    // The logarithm of the rounded sum, and what the rounding took from it.
+    const float sum = 1.0F + x;
+    const float lost = select(x > 1.0F, 1.0F - (sum - x), x - (sum - 1.0F)) / sum;
+    return log(sum) + select((sum > 0.0F) & (sum < __builtin_inff()), lost, 0.0F);
 #endif
 }
 

@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax and cross-entropy in one pass, forward and backward. With target q (1 - smoothing on the label's class plus
-// smoothing / classes on every class, as in PyTorch) and p = softmax(z):
+// Softmax and cross-entropy in one pass, forward and backward, of rows of `classes` logits: one row per sample, or one
+// per position of a sample (height x width x classes). With targets t and p = softmax(z), a row has
 //
-//   loss = sum over samples of -sum over c of q[c] log p[c],    dz = (p - q) / samples
+//   loss = sum over c of -t[c] log p[c],    dz[c] = (p[c] sum of t - t[c]) / rows
+//
+// and the targets are, with s for the label smoothing, w for the classes' weights and y for the label, as in PyTorch:
+//
+//   LabelTargets           t[c] = (1 - s) [c is y] + s / classes
+//   WeightedLabelTargets   t[c] = (1 - s) [c is y] w[y] + s / classes w[c], and 0 for a label that is ignored;
+//                          the weight of the row is w[y], and 0 for a label that is ignored
+//   SoftTargets            t[c] = w[c] ((1 - s) q[c] + s / classes), where q is given; the weight of the row is 1
+//
+// The sum and the weight of a batch are divided by the positions of a sample.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 
 #include <cupola/core/error.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -14,25 +27,220 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace ops {
+
+struct CrossEntropySettings {
+    std::int64_t classes = 0;
+    float label_smoothing = 0.0F;
+    /// The rows per sample.
+    std::int64_t positions = 1;
+    /// The weights of the classes, in the host's memory, which must exist as long as the operation; not of LabelTargets.
+    std::span<const float> class_weights{};
+    /// The label of rows that do not count; of WeightedLabelTargets.
+    std::optional<std::int32_t> ignored_label{};
+};
+
+}  // namespace ops
+
 namespace impl {
 
-/// Converts a report. Throws InvalidArgument for a label outside [0, classes).
-[[nodiscard]] inline LossResult result_of(const LossReport& report, std::int64_t classes) {
-    require(report.bad_target < 0, "sample ", report.bad_target, " of the batch has label ", report.bad_value,
-            ", but the loss has classes 0 to ", classes - 1);
-    return result_of(report);
+/// Throws InvalidArgument for weights of classes of which one is negative or not finite, or all are 0.
+[[gnu::cold]] inline void require_class_weights(std::span<const float> weights) {
+    double sum = 0;
+    for (std::size_t c = 0; c < weights.size(); ++c) {
+        require(weights[c] >= 0.0F && std::isfinite(weights[c]), "the weight of class ", c, " is ", weights[c],
+                ", but a weight is finite and not negative");
+        sum += static_cast<double>(weights[c]);
+    }
+    require(sum > 0, "the weights of all ", weights.size(), " classes are 0");
+}
+
+/// The targets of rows: what the loops of a device read of them. Weights is a pointer on the host, and an array inside
+/// of the arguments of a kernel.
+struct LabelTargets {
+    using Target = std::int32_t;
+    /// Whether rows have weights, and whether the sum of a row's targets is made of them all.
+    static constexpr bool weighted = false, sums_targets = false;
+
+    const Target* labels;
+    std::int64_t classes;
+    double smoothing, spread;
+
+    LabelTargets(const ops::CrossEntropySettings& s, const Target* of_rows)
+        : labels(of_rows),
+          classes(s.classes),
+          smoothing(static_cast<double>(s.label_smoothing)),
+          spread(smoothing / static_cast<double>(classes)) {}
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool ignored(std::int64_t) const { return false; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double weight(std::int64_t) const { return 1.0; }
+    /// The class of a row, against which predictions are counted.
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t label(std::int64_t n) const { return labels[n]; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid(std::int64_t n) const { return labels[n] >= 0 && labels[n] < classes; }
+    /// The target of a class, and its sum.
+    [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
+        return (c == labels[n] ? 1.0 - smoothing : 0.0) + spread;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double total(std::int64_t) const { return 1.0; }
+    /// The loss of a row: `below` is the largest logit less that of the class, `terms` the sum of `term`, and
+    /// `label_below` the value of `below` of the label.
+    [[nodiscard]] CUPOLA_HOST_DEVICE double term(std::int64_t, std::int64_t, double below) const { return below; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double loss(std::int64_t, double log_total, double terms, double,
+                                                 double label_below) const {
+        return log_total + ((1.0 - smoothing) * label_below + smoothing * (terms / static_cast<double>(classes)));
+    }
+};
+
+template <class Weights = const float*>
+struct WeightedLabelTargets {
+    using Target = std::int32_t;
+    static constexpr bool weighted = true, sums_targets = false;
+    template <class Other>
+    using With = WeightedLabelTargets<Other>;
+
+    const Target* labels;
+    std::int64_t classes;
+    double smoothing, spread, mean_weight;
+    Target ignored_label;
+    bool ignores;
+    Weights weights;
+
+    WeightedLabelTargets(const ops::CrossEntropySettings& s, const Target* of_rows, const Weights& of_classes)
+        : labels(of_rows),
+          classes(s.classes),
+          smoothing(static_cast<double>(s.label_smoothing)),
+          spread(smoothing / static_cast<double>(classes)),
+          mean_weight(0),
+          ignored_label(s.ignored_label.value_or(0)),
+          ignores(s.ignored_label.has_value()),
+          weights(of_classes) {
+        for (const float weight : s.class_weights) mean_weight += static_cast<double>(weight);
+        mean_weight /= static_cast<double>(classes);
+    }
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool ignored(std::int64_t n) const {
+        return ignores && labels[n] == ignored_label;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double weight(std::int64_t n) const {
+        return ignored(n) || !valid(n) ? 0.0 : static_cast<double>(weights[labels[n]]);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t label(std::int64_t n) const { return labels[n]; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid(std::int64_t n) const {
+        return ignored(n) || (labels[n] >= 0 && labels[n] < classes);
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
+        const auto w = static_cast<double>(weights[c]);
+        return (c == labels[n] ? (1.0 - smoothing) * w : 0.0) + spread * w;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double total(std::int64_t n) const {
+        return (1.0 - smoothing) * weight(n) + smoothing * mean_weight;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double term(std::int64_t, std::int64_t c, double below) const {
+        return static_cast<double>(weights[c]) * below;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double loss(std::int64_t n, double log_total, double terms, double,
+                                                 double label_below) const {
+        return total(n) * log_total +
+               ((1.0 - smoothing) * weight(n) * label_below + smoothing * (terms / static_cast<double>(classes)));
+    }
+};
+
+template <class Weights = const float*>
+struct SoftTargets {
+    using Target = float;
+    static constexpr bool weighted = false, sums_targets = true;
+    template <class Other>
+    using With = SoftTargets<Other>;
+
+    const Target* targets;
+    std::int64_t classes;
+    double smoothing, spread;
+    Weights weights;
+
+    SoftTargets(const ops::CrossEntropySettings& s, const Target* of_rows, const Weights& of_classes)
+        : targets(of_rows),
+          classes(s.classes),
+          smoothing(static_cast<double>(s.label_smoothing)),
+          spread(smoothing / static_cast<double>(classes)),
+          weights(of_classes) {}
+
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool ignored(std::int64_t) const { return false; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double weight(std::int64_t) const { return 1.0; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE const Target* row(std::int64_t n) const { return targets + n * classes; }
+    /// The first class with the largest target.
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t label(std::int64_t n) const {
+        const Target* const q = row(n);
+        std::int64_t top = 0;
+        for (std::int64_t c = 1; c < classes; ++c) top = q[c] > q[top] ? c : top;
+        return top;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE bool valid(std::int64_t n) const { return bad_class(n) == classes; }
+    /// The first class whose target is negative or not finite; `classes` if there is none.
+    [[nodiscard]] CUPOLA_HOST_DEVICE std::int64_t bad_class(std::int64_t n) const {
+        const Target* const q = row(n);
+        std::int64_t c = 0;
+        while (c < classes && accepts(q[c])) ++c;
+        return c;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE static bool accepts(Target q) { return q >= 0.0F && q < __builtin_inff(); }
+    /// NaN for an invalid one.
+    [[nodiscard]] CUPOLA_HOST_DEVICE double target(std::int64_t n, std::int64_t c) const {
+        const Target q = row(n)[c];
+        const double smoothed = (1.0 - smoothing) * static_cast<double>(q) + spread;
+        return accepts(q) ? static_cast<double>(weights[c]) * smoothed : static_cast<double>(__builtin_nanf(""));
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double total(std::int64_t) const { return 0.0; }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double term(std::int64_t n, std::int64_t c, double below) const {
+        return target(n, c) * below;
+    }
+    [[nodiscard]] CUPOLA_HOST_DEVICE double loss(std::int64_t, double log_total, double terms, double total,
+                                                 double) const {
+        return total * log_total + terms;
+    }
+};
+
+/// The index among the batch's targets of the invalid one of row n, and its bits.
+template <class Targets>
+CUPOLA_HOST_DEVICE void set_bad_target(LossReport& report, const Targets& targets, std::int64_t n) {
+    if constexpr (Targets::sums_targets) {
+        report.bad_target = n * targets.classes + targets.bad_class(n);
+        report.bad_value = __builtin_bit_cast(std::int32_t, targets.targets[report.bad_target]);
+    } else {
+        report.bad_target = n;
+        report.bad_value = targets.labels[n];
+    }
+}
+
+/// Converts a report. Throws InvalidArgument for a label that is not a class, or a soft target that is invalid.
+template <class Targets>
+[[nodiscard]] LossResult result_of(const LossReport& report, const ops::CrossEntropySettings& s) {
+    if (report.bad_target < 0) return result_of(report);
+    const std::int64_t row = report.bad_target / (Targets::sums_targets ? s.classes : 1);
+    const std::string at = s.positions == 1 ? std::string() : text(" at position ", row % s.positions);
+    if constexpr (Targets::sums_targets) {
+        throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has target ",
+                                       __builtin_bit_cast(float, report.bad_value), " for class ",
+                                       report.bad_target % s.classes, at, ", but a target is finite and not negative"});
+    } else {
+        throw_joined<InvalidArgument>({"sample ", row / s.positions, " of the batch has label ", report.bad_value, at,
+                                       ", but the loss has classes 0 to ", s.classes - 1,
+                                       s.ignored_label ? text(" and ignores ", *s.ignored_label) : std::string()});
+    }
 }
 
 }  // namespace impl
 
 namespace ops {
 
-/// Made as `SoftmaxCrossEntropy(context, batch, classes, smoothing)`; specialised by each backend.
-///   LossResult forward(logits, labels, gradient)      gradient may be null; throws InvalidArgument for a label outside
-///                                                     [0, classes)
-///   void queue(logits, labels, gradient, report)      the same, queued within a step: the report holds a bad label
-///   LossResult result_of(report)                      converts the report on the host; throws for a bad label
-template <class Device, class T>
+/// Made from CrossEntropySettings; specialised by each device. `Targets` is one of impl::LabelTargets,
+/// impl::WeightedLabelTargets<> and impl::SoftTargets<>; `targets` are labels, or floats as many as logits.
+///   LossResult forward(context, logits, targets, batch, gradient)    gradient may be null; throws InvalidArgument for an
+///                                                                    invalid target
+///   void queue(context, logits, targets, batch, gradient, report)    the same, queued within a step: the report holds
+///                                                                    the invalid target
+///   LossResult result_of(report)                                     converts the report on the host; throws for an
+///                                                                    invalid target
+template <class Device, class T, class Targets = impl::LabelTargets>
 class SoftmaxCrossEntropy;
 
 }  // namespace ops

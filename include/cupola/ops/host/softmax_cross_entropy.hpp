@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax cross-entropy on `Host`. Samples are independent; their losses are added in sample order.
+// Softmax cross-entropy on `Host`. Rows are independent; their losses are added in the order of the rows.
 #pragma once
 
 #include <cmath>
@@ -15,119 +15,117 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace ops {
 
-template <>
-class SoftmaxCrossEntropy<Host, float> {
-public:
-    SoftmaxCrossEntropy(std::int64_t classes, float smoothing) : classes_(classes), smoothing_(smoothing) {}
+template <class Targets>
+class SoftmaxCrossEntropy<Host, float, Targets> {
+    using Target = typename Targets::Target;
 
-    /// `batch` rows of logits; `gradient` is written if it is not null.
-    LossResult forward(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
-                       float* gradient) const;
-    /// The same for a step: an invalid label is reported, and the gradient is then not written.
-    void queue(HostContext& context, const float* logits, const std::int32_t* labels, std::int64_t batch,
-               float* gradient, LossReport* report) const;
-    [[nodiscard]] LossResult result_of(const LossReport& report) const { return impl::result_of(report, classes_); }
+public:
+    explicit SoftmaxCrossEntropy(const CrossEntropySettings& settings) : settings_(settings) {}
+    SoftmaxCrossEntropy(std::int64_t classes, float label_smoothing)
+        : SoftmaxCrossEntropy(CrossEntropySettings{.classes = classes, .label_smoothing = label_smoothing}) {}
+
+    /// The rows of `batch` samples; `gradient` is written if it is not null.
+    LossResult forward(HostContext& context, const float* logits, const Target* targets, std::int64_t batch,
+                       float* gradient) const {
+        LossReport report = impl::no_loss;
+        queue(context, logits, targets, batch, gradient, &report);
+        return result_of(report);
+    }
+    /// The same for a step: an invalid target is reported, and the gradient is then not written.
+    void queue(HostContext& context, const float* logits, const Target* targets, std::int64_t batch, float* gradient,
+               LossReport* report) const;
+    [[nodiscard]] LossResult result_of(const LossReport& report) const {
+        return impl::result_of<Targets>(report, settings_);
+    }
 
 private:
-    /// The first sample whose label is not a valid class; -1 if there is none.
-    [[nodiscard]] std::int64_t bad_sample(const std::int32_t* labels, std::int64_t batch) const;
-    double sample(const float* z, std::int32_t label, std::int64_t batch, float* gradient, bool& correct) const;
+    [[nodiscard]] Targets targets_of(const Target* targets) const {
+        if constexpr (requires { Targets(settings_, targets); }) {
+            return Targets(settings_, targets);
+        } else {
+            return Targets(settings_, targets, settings_.class_weights.data());
+        }
+    }
+    /// The loss of a row, and whether the prediction is correct.
+    static double row(const Targets& targets, const float* z, std::int64_t n, double fraction, float* gradient,
+                      bool& correct);
 
-    std::int64_t classes_;
-    float smoothing_;
+    CrossEntropySettings settings_;
 };
 
-#ifndef CUPOLA_OPS
-
-CUPOLA_INLINE LossResult SoftmaxCrossEntropy<Host, float>::forward(HostContext& context, const float* logits,
-                                                                   const std::int32_t* labels, std::int64_t batch,
-                                                                   float* gradient) const {
-    if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
-        LossReport report = impl::no_loss;
-        report.bad_target = bad;
-        report.bad_value = labels[bad];
-        return result_of(report);  // throws
+template <class Targets>
+void SoftmaxCrossEntropy<Host, float, Targets>::queue(HostContext& context, const float* logits, const Target* targets,
+                                                      std::int64_t batch, float* gradient, LossReport* report) const {
+    const Targets of_rows = targets_of(targets);
+    const std::int64_t rows = batch * settings_.positions;
+    LossReport sum = impl::no_loss;
+    for (std::int64_t n = 0; n < rows; ++n) {
+        if (of_rows.valid(n)) continue;
+        sum.sum = std::numeric_limits<double>::quiet_NaN();
+        impl::set_bad_target(sum, of_rows, n);
+        *report = sum;
+        return;
     }
-    constexpr std::int64_t samples_per_round = 512;
-    double losses[samples_per_round];
-    bool correct[samples_per_round];
-    LossResult result{.sum = 0, .correct = 0, .weight = static_cast<double>(batch), .predictions = batch};
-    for (std::int64_t first = 0; first < batch; first += samples_per_round) {
-        const std::int64_t here = std::min(samples_per_round, batch - first);
-        constexpr std::int64_t samples_per_task = 16;
-        parallel_for(context, (here + samples_per_task - 1) / samples_per_task, [&](std::int64_t task) {
-            const std::int64_t end = std::min(here, (task + 1) * samples_per_task);
-            for (std::int64_t i = task * samples_per_task; i < end; ++i) {
-                const std::int64_t n = first + i;
-                losses[i] = sample(logits + n * classes_, labels[n], batch,
-                                   gradient == nullptr ? nullptr : gradient + n * classes_, correct[i]);
+    constexpr std::int64_t rows_per_round = 512;
+    double losses[rows_per_round];
+    bool correct[rows_per_round];
+    const double fraction = 1.0 / static_cast<double>(rows);
+    for (std::int64_t first = 0; first < rows; first += rows_per_round) {
+        const std::int64_t here = std::min(rows_per_round, rows - first);
+        constexpr std::int64_t rows_per_task = 16;
+        parallel_for(context, (here + rows_per_task - 1) / rows_per_task, [&](std::int64_t task) {
+            const std::int64_t end = std::min(here, (task + 1) * rows_per_task);
+            for (std::int64_t i = task * rows_per_task; i < end; ++i) {
+                const std::int64_t n = first + i, at = n * settings_.classes;
+                losses[i] =
+                    row(of_rows, logits + at, n, fraction, gradient == nullptr ? nullptr : gradient + at, correct[i]);
             }
         });
         for (std::int64_t i = 0; i < here; ++i) {
-            result.sum += losses[i];
-            result.correct += correct[i] ? 1 : 0;
+            sum.sum += losses[i];
+            sum.correct += correct[i] ? 1 : 0;
+            sum.weight += of_rows.weight(first + i);
+            sum.predictions += of_rows.ignored(first + i) ? 0 : 1;
         }
     }
-    return result;
+    sum.sum /= static_cast<double>(settings_.positions);
+    sum.weight /= static_cast<double>(settings_.positions);
+    *report = sum;
 }
 
-CUPOLA_INLINE void SoftmaxCrossEntropy<Host, float>::queue(HostContext& context, const float* logits,
-                                                           const std::int32_t* labels, std::int64_t batch,
-                                                           float* gradient, LossReport* report) const {
-    if (const std::int64_t bad = bad_sample(labels, batch); bad >= 0) {
-        *report = impl::no_loss;
-        report->sum = std::numeric_limits<double>::quiet_NaN();
-        report->bad_target = bad;
-        report->bad_value = labels[bad];
-        return;
+template <class Targets>
+double SoftmaxCrossEntropy<Host, float, Targets>::row(const Targets& targets, const float* z, std::int64_t n,
+                                                      double fraction, float* gradient, bool& correct) {
+    const std::int64_t classes = targets.classes;
+    if (targets.ignored(n)) {
+        correct = false;
+        if (gradient != nullptr) std::fill(gradient, gradient + classes, 0.0F);
+        return 0;
     }
-    const LossResult result = forward(context, logits, labels, batch, gradient);
-    *report = impl::no_loss;
-    report->sum = result.sum;
-    report->correct = result.correct;
-    report->weight = result.weight;
-    report->predictions = result.predictions;
-}
-
-CUPOLA_INLINE std::int64_t SoftmaxCrossEntropy<Host, float>::bad_sample(const std::int32_t* labels,
-                                                                        std::int64_t batch) const {
-    for (std::int64_t n = 0; n < batch; ++n) {
-        if (labels[n] < 0 || labels[n] >= classes_) return n;
-    }
-    return -1;
-}
-
-CUPOLA_INLINE double SoftmaxCrossEntropy<Host, float>::sample(const float* z, std::int32_t label, std::int64_t batch,
-                                                              float* gradient, bool& correct) const {
     std::int64_t top = 0;
-    for (std::int64_t c = 0; c < classes_; ++c) {
+    for (std::int64_t c = 0; c < classes; ++c) {
         if (z[c] > z[top]) top = c;
     }
     // The difference of each logit from the largest: log(total) is lost in a sum with logits above 1e15.
     const float largest = z[top];
     const auto below = [&](std::int64_t c) { return static_cast<double>(largest) - static_cast<double>(z[c]); };
-    double total = 0, mean_below = 0;
-    for (std::int64_t c = 0; c < classes_; ++c) {
+    double total = 0, terms = 0, sum_of_targets = targets.total(n);
+    for (std::int64_t c = 0; c < classes; ++c) {
         total += std::exp(static_cast<double>(z[c] - largest));
-        mean_below += below(c);
+        terms += targets.term(n, c, below(c));
+        if constexpr (Targets::sums_targets) sum_of_targets += targets.target(n, c);
     }
-    mean_below /= static_cast<double>(classes_);
     const double log_total = std::log(total);
+    const std::int64_t label = targets.label(n);
     correct = top == label && !std::isnan(log_total);  // if a logit is NaN, none is the largest
     if (gradient != nullptr) {
-        const double fraction = 1.0 / static_cast<double>(batch);
-        const double spread = static_cast<double>(smoothing_) / static_cast<double>(classes_);
-        for (std::int64_t c = 0; c < classes_; ++c) {
+        for (std::int64_t c = 0; c < classes; ++c) {
             const double p = std::exp(-below(c) - log_total);
-            const double q = (c == label ? 1.0 - static_cast<double>(smoothing_) : 0.0) + spread;
-            gradient[c] = static_cast<float>((p - q) * fraction);
+            gradient[c] = static_cast<float>((sum_of_targets * p - targets.target(n, c)) * fraction);
         }
     }
-    const double smoothing = static_cast<double>(smoothing_);
-    return log_total + ((1.0 - smoothing) * below(label) + smoothing * mean_below);
+    return targets.loss(n, log_total, terms, sum_of_targets, below(label));
 }
-
-#endif
 
 }  // namespace ops
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BinaryCrossEntropy: the mean over the elements of
+//
+//   positive_weight t log(1 + exp(-x)) + (1 - t) log(1 + exp(x))
+//
+// for logits x of any extents and targets t, from 0 to 1, of the same: a sigmoid and its cross-entropy in one formula
+// that no logit overflows (PyTorch's BCEWithLogitsLoss). The network ends without a Sigmoid.
+#pragma once
+
+#include <cmath>
+#include <string_view>
+
+#include <cupola/core/error.hpp>
+#include <cupola/loss/elementwise_loss.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+struct BinaryCrossEntropyFormula {
+    static constexpr std::string_view accepted = "from 0 to 1";
+    float positive_weight;
+
+    CUPOLA_HOST_DEVICE bool accepts(float t) const { return (t >= 0.0F) & (t <= 1.0F); }
+    /// log(1 + exp(x)) is max(x, 0) + log(1 + exp(-|x|)).
+    CUPOLA_HOST_DEVICE float operator()(float x, float t) const {
+        const float rest = math::log1p(math::exp(-math::abs(x)));
+        const float positive = math::select(x < 0.0F, 0.0F, x) + rest,
+                    negative = math::select(x > 0.0F, 0.0F, -x) + rest;
+        return positive_weight * t * negative + (1.0F - t) * positive;
+    }
+    CUPOLA_HOST_DEVICE float derivative(float x, float t) const {
+        const float e = math::exp(-math::abs(x)), near = 1.0F / (1.0F + e), far = e / (1.0F + e);
+        const float probability = math::select(x < 0.0F, far, near), rest = math::select(x < 0.0F, near, far);
+        return (1.0F - t) * probability - positive_weight * t * rest;
+    }
+};
+
+}  // namespace impl
+
+struct BinaryCrossEntropy {
+    static constexpr std::string_view name = "binary_cross_entropy";
+    using Target = float;
+
+    /// The weight of the targets that are 1 relative to those that are 0, positive.
+    float positive_weight = 1.0F;
+
+    /// The extents of the target of one sample.
+    static constexpr Shape target(const Shape& output) { return output; }
+    /// Any output will do.
+    static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
+
+    /// Throws InvalidArgument if an option is invalid.
+    void require_valid() const {
+        require(positive_weight > 0.0F && std::isfinite(positive_weight),
+                "the positive_weight of a binary cross-entropy is finite and above 0, not ", positive_weight);
+    }
+
+    template <class Device>
+    [[nodiscard]] ops::ElementwiseLoss<Device, impl::BinaryCrossEntropyFormula> operation(const Shape& output) const {
+        require_valid();
+        return ops::ElementwiseLoss<Device, impl::BinaryCrossEntropyFormula>(output.size(), {positive_weight});
+    }
+};
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses of a formula per element on `Host`: blocks of elements, each one vectorised loop, whose sums are added in the
+// order of the blocks.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <cupola/device/host.hpp>
+#include <cupola/ops/elementwise_loss.hpp>
+#include <cupola/tensor/algorithms.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The sum of the losses of `count` elements; NaN if a target is invalid. A separate function: in a loop with a sum, g++
+/// reloads a lambda's captures in each iteration. Everything is inlined, however long a formula is.
+template <bool with_gradient, class Formula>
+[[gnu::noinline, gnu::flatten]] double loss_of_elements(const Formula formula, const float* outputs,
+                                                        const float* targets, std::int64_t count, float fraction,
+                                                        float* gradient) {
+    double sum = 0;
+    std::int32_t invalid = 0;
+#pragma omp simd reduction(+ : sum, invalid)
+    for (std::int64_t i = 0; i < count; ++i) {
+        const float x = outputs[i], t = targets[i];
+        sum += static_cast<double>(formula(x, t));
+        invalid += accepts_target(formula, t) ? 0 : 1;
+        if constexpr (with_gradient) gradient[i] = formula.derivative(x, t) * fraction;
+    }
+    return invalid == 0 ? sum : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace impl
+
+namespace ops {
+
+template <LossFormula Formula>
+class ElementwiseLoss<Host, Formula> {
+public:
+    explicit ElementwiseLoss(std::int64_t elements, const Formula& formula = {})
+        : elements_(elements), formula_(formula) {}
+
+    LossResult forward(HostContext& context, const float* outputs, const float* targets, std::int64_t batch,
+                       float* gradient) const {
+        LossReport report = impl::no_loss;
+        queue(context, outputs, targets, batch, gradient, &report);
+        return result_of(report);
+    }
+    void queue(HostContext& context, const float* outputs, const float* targets, std::int64_t batch, float* gradient,
+               LossReport* report) const;
+    [[nodiscard]] LossResult result_of(const LossReport& report) const {
+        return impl::result_of_elements(report, elements_, impl::accepted_targets<Formula>());
+    }
+
+private:
+    std::int64_t elements_;
+    Formula formula_;
+};
+
+template <LossFormula Formula>
+void ElementwiseLoss<Host, Formula>::queue(HostContext& context, const float* outputs, const float* targets,
+                                           std::int64_t batch, float* gradient, LossReport* report) const {
+    const std::int64_t count = batch * elements_;
+    const auto fraction = static_cast<float>(1.0 / static_cast<double>(count));
+    const double sum = sum_blocks(context, count, [&](std::int64_t begin, std::int64_t end) {
+        return gradient == nullptr ? impl::loss_of_elements<false>(formula_, outputs + begin, targets + begin,
+                                                                   end - begin, fraction, gradient)
+                                   : impl::loss_of_elements<true>(formula_, outputs + begin, targets + begin,
+                                                                  end - begin, fraction, gradient + begin);
+    });
+    std::int64_t bad = -1;
+    if (sum != sum) {  // a target is invalid, or an output is not a number
+        for (std::int64_t i = 0; i < count && bad < 0; ++i) bad = impl::accepts_target(formula_, targets[i]) ? -1 : i;
+    }
+    *report =
+        impl::elements_report(sum, elements_, batch, bad, bad < 0 ? 0 : __builtin_bit_cast(std::int32_t, targets[bad]));
+}
+
+}  // namespace ops
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/loss/binary_cross_entropy.hpp, cupola/loss/huber.hpp, cupola/loss/mean_absolute_error.hpp
+// Covers: cupola/loss/mean_squared_error.hpp, cupola/ops/cuda/elementwise_loss.hpp, cupola/ops/elementwise_loss.hpp
+// Covers: cupola/losses.hpp, cupola/ops/host/elementwise_loss.hpp
+//
+// Losses made from a formula per element, a user's among them, against the same formulas in double; and what they refuse.
+#include <cupola/loss/elementwise_loss.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <cupola/loss/binary_cross_entropy.hpp>
+#include <cupola/loss/huber.hpp>
+#include <cupola/loss/mean_absolute_error.hpp>
+#include <cupola/loss/mean_squared_error.hpp>
+
+#include "../devices.hpp"
+#include "../reference/elementwise_loss.hpp"
+#include "../throws_with.hpp"
+#include "loss_run.hpp"
+
+using namespace cupola;
+using loss_run::close;
+using loss_run::Floats;
+using loss_run::infinity;
+using loss_run::not_a_number;
+
+namespace {
+
+/// A user's loss, with a constant: a log(cosh((x - t) / a)).
+struct LogCoshFormula {
+    float a;
+
+    CUPOLA_HOST_DEVICE float operator()(float x, float t) const {
+        const float d = math::abs(x - t) / a;
+        return a * (d + math::log1p(math::exp(-2.0F * d)) - 0.69314718F);
+    }
+    CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return math::tanh((x - t) / a); }
+};
+struct LogCosh : ElementwiseLoss<LogCoshFormula, 2> {
+    static constexpr std::string_view name = "log_cosh";
+};
+struct LogCoshInDouble {
+    static double loss(double x, double t) { return 2 * std::log(std::cosh((x - t) / 2)); }
+    static double derivative(double x, double t) { return std::tanh((x - t) / 2); }
+};
+
+struct WithoutDerivative {
+    float operator()(float x, float) const { return x; }
+};
+struct OfOneValue {
+    float operator()(float x) const { return x; }
+    float derivative(float x, float) const { return x; }
+};
+static_assert(LossFormula<LogCoshFormula> && LossFormula<impl::SquaredErrorFormula>);
+static_assert(!LossFormula<WithoutDerivative> && !LossFormula<OfOneValue> && !LossFormula<float>);
+static_assert(MeanSquaredError::target({4, 6, 3}) == Shape{4, 6, 3} && BinaryCrossEntropy::target({7}) == Shape{7});
+static_assert(Huber<>::diagnostic({3}).empty() && !Huber<0>::diagnostic({3}).empty());
+
+/// `spread` is that of the outputs; targets are from 0 to 1, as one of the losses expects.
+template <class D, class Loss, class Oracle>
+void agrees(const Loss& loss, const Oracle& oracle, double spread = 2.0) {
+    for (const Shape& output : {Shape{1}, Shape{3}, Shape{5, 7, 3}, Shape{64, 64, 2}}) {
+        for (const std::int64_t batch : {1, 3, 1025}) {
+            if (batch * output.size() > 200'000) continue;
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(Loss::name, ", ", to_string(output), ", batch ", batch, ", seed ", seed);
+            reference::Random random(seed);
+            const Floats x = random.normal(batch * output.size(), spread, 0.5);
+            Floats t = random.normal(batch * output.size(), 0.3, 0.5);
+            for (float& value : t) value = std::min(1.0F, std::max(0.0F, value));
+            double sum = 0;
+            reference::Doubles gradient(x.size());
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                const auto xi = static_cast<double>(x[i]), ti = static_cast<double>(t[i]);
+                sum += oracle.loss(xi, ti) / static_cast<double>(output.size());
+                gradient[i] = oracle.derivative(xi, ti) / static_cast<double>(x.size());
+            }
+            // The difference of an output and a target near it is rounded as they are.
+            const reference::Doubles terms(x.size(), 1.0 / static_cast<double>(x.size()));
+            for (const int threads : thread_counts<D>()) {
+                const auto outcome = loss_run::run<D>(loss, output, x, t, threads);
+                CHECK(std::abs(outcome.result.sum - sum) <=
+                      reference::tolerance * std::abs(sum) + 1e-7 * static_cast<double>(batch));
+                CHECK(outcome.result.weight == static_cast<double>(batch));
+                CHECK(outcome.result.correct == 0);
+                CHECK(outcome.result.predictions == 0);
+                CHECK(reference::distance_of_sums_at(gradient, outcome.gradient, gradient, terms) <
+                      reference::tolerance);
+            }
+        }
+    }
+}
+
+/// The loss and the derivative of one element.
+template <class D, class Loss>
+std::pair<double, float> of_one(const Loss& loss, float x, float t) {
+    const auto outcome = loss_run::run<D>(loss, {1}, {x}, {t});
+    return {outcome.result.sum, outcome.gradient[0]};
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE_DEFINE("losses of a formula per element agree with the same formula in double", D, elements_agree) {
+    agrees<D>(MeanSquaredError{}, reference::SquaredError{});
+    agrees<D>(MeanAbsoluteError{}, reference::AbsoluteError{});
+    agrees<D>(Huber<>{}, reference::HuberError{1.0});
+    agrees<D>(Huber<0.25>{}, reference::HuberError{0.25});
+    agrees<D>(BinaryCrossEntropy{}, reference::BinaryCrossEntropy{1.0});
+    agrees<D>(BinaryCrossEntropy{3.5F}, reference::BinaryCrossEntropy{3.5}, 8.0);
+    agrees<D>(LogCosh{}, LogCoshInDouble{});
+}
+TEST_CASE_TEMPLATE_APPLY(elements_agree, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE(
+    "losses of a formula per element have the same bits for any number of threads, with and without gradient", D,
+    elements_bits) {
+    reference::Random random(reference::fresh_seed());
+    const Floats x = random.normal(1025 * 37), t = random.normal(1025 * 37);
+    const auto one = loss_run::run<D>(Huber<>{}, {37}, x, t);
+    for (const int threads : {1, 2, 3}) {
+        for (const bool with_gradient : {true, false}) {
+            const auto other = loss_run::run<D>(Huber<>{}, {37}, x, t, threads, with_gradient);
+            CHECK(other.result.sum == one.result.sum);
+            if (with_gradient) CHECK(reference::same_bits(other.gradient, one.gradient));
+        }
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(elements_bits, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("the losses per element at equality, at their bounds and far from them", D, elements_places) {
+    using Pair = std::pair<double, float>;
+    CHECK(of_one<D>(MeanSquaredError{}, 3.0F, 3.0F) == Pair(0.0, 0.0F));
+    CHECK(of_one<D>(MeanSquaredError{}, -0x1p50F, 0x1p50F) == Pair(0x1p102, -0x1p52F));
+    CHECK(of_one<D>(MeanAbsoluteError{}, 3.0F, 3.0F) == Pair(0.0, 0.0F));
+    CHECK(of_one<D>(MeanAbsoluteError{}, -1e30F, 1e30F) == Pair(static_cast<double>(2e30F), -1.0F));
+    CHECK(of_one<D>(Huber<2>{}, 3.0F, 1.0F) == Pair(2.0, 2.0F));
+    CHECK(of_one<D>(Huber<2>{}, 1.0F, 4.0F) == Pair(4.0, -2.0F));
+    CHECK(of_one<D>(Huber<2>{}, 1e30F, 0.0F) == Pair(static_cast<double>(2e30F), 2.0F));
+    CHECK(of_one<D>(BinaryCrossEntropy{}, 1e30F, 1.0F) == Pair(0.0, 0.0F));
+    CHECK(of_one<D>(BinaryCrossEntropy{}, 1e30F, 0.0F) == Pair(static_cast<double>(1e30F), 1.0F));
+    CHECK(of_one<D>(BinaryCrossEntropy{2.0F}, -1e30F, 1.0F) == Pair(static_cast<double>(2e30F), -2.0F));
+    // A loss near 0 is not lost beside 1.
+    const auto [loss, slope] = of_one<D>(BinaryCrossEntropy{}, -30.0F, 0.0F);
+    CHECK(loss == doctest::Approx(std::exp(-30.0)).epsilon(1e-5));
+    CHECK(static_cast<double>(slope) == doctest::Approx(std::exp(-30.0)).epsilon(1e-5));
+}
+TEST_CASE_TEMPLATE_APPLY(elements_places, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("an output that is no number gives a loss and a gradient that are none", D, elements_nan) {
+    const auto check = [](const auto& loss) {
+        INFO(std::string(std::remove_cvref_t<decltype(loss)>::name));
+        const auto outcome = loss_run::run<D>(loss, {2}, {0.5F, 0.5F, not_a_number, 0.5F}, {0, 1, 0, 1});
+        CHECK(std::isnan(outcome.result.sum));
+        CHECK(std::isnan(outcome.gradient[2]));
+        CHECK_FALSE(std::isnan(outcome.gradient[3]));
+        CHECK_FALSE(std::isfinite(loss_run::run<D>(loss, {2}, {0.5F, -infinity}, {0, 1}).result.sum));
+    };
+    check(MeanSquaredError{});
+    check(MeanAbsoluteError{});
+    check(Huber<>{});
+    check(BinaryCrossEntropy{});
+}
+TEST_CASE_TEMPLATE_APPLY(elements_nan, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a target that a formula does not take is reported with its sample and its element", D,
+                          elements_targets) {
+    const auto message = [](const auto& loss, const Floats& targets) {
+        return message_of<InvalidArgument>(
+            [&] { (void)loss_run::run<D>(loss, {3}, Floats(targets.size(), 0.5F), targets); });
+    };
+    CHECK(message(MeanSquaredError{}, {0, 1, 2, 3, not_a_number, infinity}) ==
+          "sample 1 of the batch has target nan at element 1, but the loss expects targets that are finite");
+    CHECK(message(MeanAbsoluteError{}, {-infinity, 1, 2}) ==
+          "sample 0 of the batch has target -inf at element 0, but the loss expects targets that are finite");
+    CHECK(message(BinaryCrossEntropy{}, {0, 1, 0.5F, 0, 0, 255}) ==
+          "sample 1 of the batch has target 255 at element 2, but the loss expects targets that are from 0 to 1");
+    CHECK(message(BinaryCrossEntropy{}, {0, -0.5F, 0}) ==
+          "sample 0 of the batch has target -0.5 at element 1, but the loss expects targets that are from 0 to 1");
+    CHECK(message(BinaryCrossEntropy{}, {0, 1, not_a_number}) ==
+          "sample 0 of the batch has target nan at element 2, but the loss expects targets that are from 0 to 1");
+    Floats many(3 * 5000, 1.0F);
+    many[9001] = many[12'000] = not_a_number;
+    CHECK(message(LogCosh{}, many) ==
+          "sample 3000 of the batch has target nan at element 1, but the loss expects targets that are finite");
+}
+TEST_CASE_TEMPLATE_APPLY(elements_targets, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE("a weight of positives that is not above 0 is rejected", D, elements_weight) {
+    for (const float weight : {0.0F, -1.0F, infinity, not_a_number}) {
+        const BinaryCrossEntropy loss{.positive_weight = weight};
+        CHECK(message_of<InvalidArgument>([&] { (void)loss.template operation<D>({1}); }) ==
+              text("the positive_weight of a binary cross-entropy is finite and above 0, not ", weight));
+    }
+}
+TEST_CASE_TEMPLATE_APPLY(elements_weight, Devices);
