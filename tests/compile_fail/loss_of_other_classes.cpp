@@ -2,7 +2,7 @@
 //
 // A loss for ten classes on a network that tells three apart.
 //
-// expect: CrossEntropy<10> expects an output of 10, but the network's is 3
+// expect: CrossEntropy<10> expects an output of 10, or of 10 channels at each position, but the network's is 3
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -2,7 +2,7 @@
 //
 // A loss that computes nothing.
 //
-// expect: Hinge is not a loss on Host: it lacks `operation<Device>()` with `LossResult forward(Context&, const float* outputs, const Target* targets, std::int64_t batch, float* gradient)`
+// expect: Hinge is not a loss on Host: it lacks `operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, const Target* targets, std::int64_t batch, float* gradient)`
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>

@@ -18,10 +18,6 @@ struct CrossEntropy {
     static constexpr std::string_view name = "cross_entropy";
     using Target = std::int32_t;
 
-    /// The column "target": one class label per sample.
-    using Target = std::int32_t;
-    static constexpr Shape target(const Shape& /*output*/) { return {1}; }
-
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
 

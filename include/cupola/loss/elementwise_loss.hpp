@@ -23,14 +23,26 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
+#include <cupola/core/type_name.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
 #include <cupola/ops/math.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
-template <LossFormula Formula, Number... constants>
+template <class Formula, Number... constants>
 struct ElementwiseLoss {
     using Target = float;
+
+    /// What `Formula` lacks, or nothing.
+    static consteval CompileTimeMessage formula_diagnostic() {
+        CompileTimeMessage message;
+        if constexpr (!LossFormula<Formula>) {
+            message << short_type_name<Formula>() << " is not the formula of a loss: it lacks "
+                    << (impl::HasLossValue<Formula> ? "`float derivative(float output, float target) const`"
+                                                    : "`float operator()(float output, float target) const`");
+        }
+        return message;
+    }
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }
@@ -38,6 +50,7 @@ struct ElementwiseLoss {
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 
     template <class Device>
+        requires LossFormula<Formula>
     [[nodiscard]] ops::ElementwiseLoss<Device, Formula> operation(const Shape& output) const {
         return ops::ElementwiseLoss<Device, Formula>(output.size(), Formula{static_cast<float>(constants)...});
     }

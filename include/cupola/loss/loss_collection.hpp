@@ -42,12 +42,17 @@ concept HasTarget = (std::same_as<typename L::Target, float> ||
 };
 
 template <class L, class Device>
-concept HasLossOperation = requires(const L& loss, typename Device::Context& context, const float* outputs,
-                                    const typename L::Target* targets, std::int64_t batch, float* gradient) {
-    {
-        loss.template operation<Device>().forward(context, outputs, targets, batch, gradient)
-    } -> std::same_as<LossResult>;
-};
+concept MakesLossOperation = requires(const L& loss, const Shape& output) {
+    loss.template operation<Device>(output);
+} || requires(const L& loss) { loss.template operation<Device>(); };
+template <class L, class Device>
+concept HasLossOperation =
+    MakesLossOperation<L, Device> && requires(const L& loss, typename Device::Context& context, const float* outputs,
+                                              const typename L::Target* targets, std::int64_t batch, float* gradient) {
+        {
+            impl::loss_operation<Device>(loss, Shape{}).forward(context, outputs, targets, batch, gradient)
+        } -> std::same_as<LossResult>;
+    };
 
 /// Whether samples count by weights that the operation reports, and not each by 1: `static constexpr bool weighted = true`.
 template <class L>
@@ -65,6 +70,9 @@ template <class L, class Device>
 [[nodiscard]] consteval CompileTimeMessage data_loss_diagnostic() {
     CompileTimeMessage message;
     if constexpr (DataLoss<L, Device>) return message;
+    if constexpr (requires { L::formula_diagnostic(); }) {
+        if (constexpr CompileTimeMessage of_formula = L::formula_diagnostic(); !of_formula.empty()) return of_formula;
+    }
     message << short_type_name<L>() << " is not a loss on " << Device::name << ": it lacks ";
     if constexpr (!HasLossName<L>) {
         message << "`static constexpr std::string_view name`";
@@ -74,7 +82,7 @@ template <class L, class Device>
         message << "`using Target = float` or `std::int32_t` and `static constexpr Shape target(const Shape& output)`";
     } else {
         message
-            << "`operation<Device>()` with `LossResult forward(Context&, const float* outputs, const Target* targets, "
+            << "`operation<Device>(const Shape& output)` with `LossResult forward(Context&, const float* outputs, const Target* targets, "
                "std::int64_t batch, float* gradient)`";
     }
     return message;

@@ -32,10 +32,18 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+template <class Formula>
+concept HasLossValue = requires(const Formula& f, float output, float target) {
+    { f(output, target) } -> std::same_as<float>;
+};
+
+}  // namespace impl
+
 /// The formula of a loss per element.
 template <class Formula>
-concept LossFormula = requires(const Formula& f, float output, float target) {
-    { f(output, target) } -> std::same_as<float>;
+concept LossFormula = impl::HasLossValue<Formula> && requires(const Formula& f, float output, float target) {
     { f.derivative(output, target) } -> std::same_as<float>;
 };
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/extents.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -54,6 +55,16 @@ CUPOLA_HOST_DEVICE inline void add_report(LossReport& to, const LossReport& othe
     if (other.bad_target >= 0 && (to.bad_target < 0 || other.bad_target < to.bad_target)) {
         to.bad_target = other.bad_target;
         to.bad_value = other.bad_value;
+    }
+}
+
+/// The operation of a loss on `Device` for outputs of these extents, which it may not need.
+template <class Device, class Loss>
+[[nodiscard]] auto loss_operation(const Loss& loss, [[maybe_unused]] const Shape& output) {
+    if constexpr (requires { loss.template operation<Device>(output); }) {
+        return loss.template operation<Device>(output);
+    } else {
+        return loss.template operation<Device>();
     }
 }
 

@@ -111,7 +111,7 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
     std::int64_t regularized_elements = 0;
     for (const auto& parameter : regularized) regularized_elements += parameter.size;
     const Sgd optimizer{.learning_rate = 0.01};
-    const auto loss = CollectionOf<Loss>{}.data.template operation<Cuda>();
+    const auto loss = impl::loss_operation<Cuda>(CollectionOf<Loss>{}.data, Net::output_shape);
 
     StepTimes times(Net::layers.size(), steps);
     EventMarks marks(context);

@@ -28,7 +28,7 @@ namespace cupola::inline CUPOLA_ABI::impl {
                                                               const Shape& output) {
     CompileTimeMessage message;
     if (output.rank == 0 || output.channels() != classes) {
-        message << loss << '<' << classes << "> expects an output of " << classes << ", or of " << classes
+        message << loss << "<" << classes << "> expects an output of " << classes << ", or of " << classes
                 << " channels at each position, but the network's is " << output;
     }
     return message;

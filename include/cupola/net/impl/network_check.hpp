@@ -18,6 +18,7 @@
 
 #include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/network_bench.hpp>
+#include <cupola/ops/loss_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -291,7 +292,7 @@ template <class Net, class D, class Loss>
     require(options.directions >= 2, "a check of a network's gradients needs at least 2 directions, not ",
             options.directions);
     GradientCheck result(text(name, " on ", to_string(Net::input_shape), ", batch ", options.batch, ", on ", D::name));
-    const auto operation = data_loss(loss).template operation<D>();
+    const auto operation = loss_operation<D>(data_loss(loss), Net::output_shape);
     using DataLoss = std::remove_cvref_t<decltype(data_loss(loss))>;
     using Target = typename DataLoss::Target;
     const std::vector<Target> targets =

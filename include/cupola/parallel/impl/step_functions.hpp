@@ -78,7 +78,9 @@ class StepFunctionsOf final : public StepFunctions<D> {
     static constexpr bool repeatable = RepeatableOptimizer<Optimizer, Kernels>;
 
 public:
-    [[gnu::cold]] explicit StepFunctionsOf(const Options& options) : options_(options) {
+    /// `output` is the extents of the network's. Throws InvalidArgument if an option of the loss is invalid.
+    [[gnu::cold]] StepFunctionsOf(const Options& options, const Shape& output) : options_(options), output_(output) {
+        static_cast<void>(operation());
         this->batch_size = options.batch_size;
         this->gradient_accumulation_steps = options.gradient_accumulation_steps;
         this->seed = options.seed;
@@ -117,9 +119,10 @@ private:
     using Target = typename DataLoss::Target;
 
     [[nodiscard]] static const Target* targets(const BatchView& batch) { return batch.data<Target>(target_column); }
-    [[nodiscard]] auto operation() const { return options_.loss.data.template operation<Kernels>(); }
+    [[nodiscard]] auto operation() const { return impl::loss_operation<Kernels>(options_.loss.data, output_); }
 
     const Options& options_;
+    Shape output_;
 };
 
 }  // namespace impl

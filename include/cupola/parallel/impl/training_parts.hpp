@@ -38,7 +38,7 @@ public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
           required_{required_input(Net::input), Loss::required_target(Net::output_shape)},
-          functions_(options),
+          functions_(options, Net::output_shape),
           set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size(), required_)),
           engine_(functions_, options.averaging, set_, Loss::DataLossType::name, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
