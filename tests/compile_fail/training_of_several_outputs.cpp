@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network with two ends, for whose first a training has no loss.
+// One loss for a network with two outputs.
 //
-// expect: the network has 2 outputs, and a training has one loss: take out Output<kind>
+// expect: the network has the outputs kind, box, and the loss cross_entropy is of one: use Losses with an At for each output
 // errors-at-most: 1
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
 using namespace cupola;
 
-#ifdef WITH_ERROR
-struct Net : Sequential<Input<8>, Linear<8>, Output<"kind">, ReLU, Linear<3>> {};
-#else
-struct Net : Sequential<Input<8>, Linear<8>, ReLU, Linear<3>, Output<"kind">> {};
-#endif
-using Training = DataParallel<Net, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+struct Net : Sequential<Input<8>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<4>,
+                        Output<"box">> {};
 
-void run() { Training training({.batch_size = 8}); }
+#ifdef WITH_ERROR
+using Loss = CrossEntropy<4>;
+#else
+using Loss = Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>;
+#endif
+
+void run() { DataParallel<Net, Loss, Sgd, ConcatMean, Host> training({.batch_size = 8}); }

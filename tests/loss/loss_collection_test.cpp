@@ -11,9 +11,11 @@ using namespace cupola;
 static_assert(DataLoss<CrossEntropy<10>, Host> && !DataLoss<int, Host>);
 static_assert(Regularizer<WeightDecay<0.1, "a">> && !Regularizer<CrossEntropy<10>>);
 static_assert(std::same_as<CollectionOf<CrossEntropy<10>>, LossCollection<CrossEntropy<10>>>);
-static_assert(tutorial::Loss::diagnostic(tutorial::Net::layers, Shape{10}).empty());
-static_assert(!tutorial::Loss::diagnostic(tutorial::Net::layers, Shape{11}).empty());
-static_assert(!tutorial::Loss::diagnostic(tutorial::SmallNet::layers, Shape{10}).empty());
+static_assert(tutorial::Loss::diagnostic_on<Host>(tutorial::Net::layers).empty());
+static_assert(!LossCollection<CrossEntropy<11>>::diagnostic_on<Host>(tutorial::Net::layers).empty());
+static_assert(!tutorial::Loss::diagnostic_on<Host>(tutorial::SmallNet::layers).empty());
+static_assert(!tutorial::Loss::weighted && tutorial::Loss::loss_count == 1);
+static_assert(tutorial::Loss::losses[0].name == "cross_entropy" && tutorial::Loss::losses[0].output.empty());
 
 TEST_CASE("on real images the first loss is ln 10 and the decay of the tutorial's initial weights") {
     const auto& images = tutorial::sample().train;

@@ -18,6 +18,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/cross_entropy.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/loss/weight_decay.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/require_batch.hpp>
@@ -123,37 +124,40 @@ struct LossCollection {
     using DataLossType = Data;
     Data data{};
 
-    static constexpr CompileTimeMessage diagnostic([[maybe_unused]] std::span<const LayerInfo> layers,
-                                                   const Shape& output) {
-        CompileTimeMessage message = Data::diagnostic(output);
-        [[maybe_unused]] const auto add = [&](const CompileTimeMessage& other) {
+    /// The number of losses of the data, and their entries.
+    static constexpr std::size_t loss_count = impl::DataLosses<Data>::entries.size();
+    static constexpr auto& losses = impl::DataLosses<Data>::entries;
+    /// Whether the loss has weights, which its reports contain.
+    static constexpr bool weighted = [] {
+        return []<std::size_t... k>(std::index_sequence<k...>) {
+            return (loss_has_weights<typename impl::DataLosses<Data>::template Type<k>> || ...);
+        }(std::make_index_sequence<loss_count>{});
+    }();
+
+    /// What is wrong with the collection on `Device` for a network of these layers, or nothing.
+    template <class Device>
+    static constexpr CompileTimeMessage diagnostic_on(std::span<const LayerInfo> layers) {
+        CompileTimeMessage message;
+        const auto add = [&](const CompileTimeMessage& other) {
             if (message.empty()) message = other;
         };
-        (add(Regularizers::diagnostic(layers)), ...);
+        add(losses_diagnostic<Device>(layers, std::make_index_sequence<loss_count>{}));
+        if constexpr (!(Regularizer<Regularizers> && ...)) {
+            if (message.empty()) (require_regularizer<Regularizers>(message), ...);
+        } else {
+            (add(Regularizers::diagnostic(layers)), ...);
+        }
         return message;
     }
 
-    /// What is wrong with the collection on `Device` for a network of these layers and this output, or nothing.
-    template <class Device>
-    static constexpr CompileTimeMessage diagnostic_on(std::span<const LayerInfo> layers, const Shape& output) {
-        if constexpr (!DataLoss<Data, Device>) {
-            return data_loss_diagnostic<Data, Device>();
-        } else if constexpr (!(Regularizer<Regularizers> && ...)) {
-            CompileTimeMessage message;
-            (require_regularizer<Regularizers>(message), ...);
-            return message;
-        } else {
-            if (!has_space(Data::name)) return diagnostic(layers, output);
-            CompileTimeMessage message;
-            message << "the name " << Data::name
-                    << " contains a space, but lists of losses separate their names by spaces";
-            return message;
-        }
-    }
-
-    /// The column that the loss of the data reads, for a network of this output.
-    [[nodiscard]] static RequiredColumn required_target(const Shape& output) {
-        return {{target_column, element_type_of<typename Data::Target>, Data::target(output)}, Data::name};
+    /// The columns that the losses of the data read, for a network of these layers.
+    [[nodiscard]] [[gnu::cold]] static std::vector<RequiredColumn> required_columns(std::span<const LayerInfo> layers) {
+        std::vector<RequiredColumn> result;
+        const impl::NetworkOutputs outputs(layers);
+        [&]<std::size_t... k>(std::index_sequence<k...>) {
+            (add_required<k>(result, outputs), ...);
+        }(std::make_index_sequence<loss_count>{});
+        return result;
     }
 
     /// The regularised parameters, in the order of the list; named "weight_decay/local3".
@@ -180,6 +184,49 @@ struct LossCollection {
     }
 
 private:
+    template <class Device, std::size_t... k>
+    static constexpr CompileTimeMessage losses_diagnostic(std::span<const LayerInfo> layers,
+                                                          std::index_sequence<k...>) {
+        using Of = impl::DataLosses<Data>;
+        CompileTimeMessage message;
+        const auto add = [&](const CompileTimeMessage& other) {
+            if (message.empty()) message = other;
+        };
+        if constexpr (!(DataLoss<typename Of::template Type<k>, Device> && ...)) {
+            (add(data_loss_diagnostic<typename Of::template Type<k>, Device>()), ...);
+        } else {
+            const impl::NetworkOutputs outputs(layers);
+            add(impl::outputs_diagnostic(Of::entries, Of::by_output, outputs));
+            if (!message.empty()) return message;
+            (add(Of::template Type<k>::diagnostic(outputs[outputs.find(Of::entries[k].output)].shape)), ...);
+            for (const LossEntry& each : Of::entries) {
+                if (!message.empty() || !has_space(each.name)) continue;
+                message << "the name " << each.name
+                        << " contains a space, but lists of losses separate their names by spaces";
+            }
+            if (loss_count > 1 && weighted && message.empty()) {
+                message << "Losses has a loss that counts samples by weights (";
+                ((message << (loss_has_weights<typename Of::template Type<k>> ? Of::entries[k].name
+                                                                              : std::string_view())),
+                 ...);
+                message << "); several losses have one mean over the samples only if each counts every sample alike";
+            }
+        }
+        return message;
+    }
+
+    template <std::size_t k>
+    static void add_required(std::vector<RequiredColumn>& to, const impl::NetworkOutputs& outputs) {
+        using Type = typename impl::DataLosses<Data>::template Type<k>;
+        const LossEntry& entry = losses[k];
+        const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
+                                Type::target(outputs[outputs.find(entry.output)].shape)};
+        for (const RequiredColumn& each : to) {
+            if (each.column == column) return;  // two losses read one column
+        }
+        to.push_back({column, Type::name});
+    }
+
     template <class R>
     static constexpr void require_regularizer(CompileTimeMessage& message) {
         if (Regularizer<R> || !message.empty()) return;

@@ -82,10 +82,6 @@ public:
     [[nodiscard]] static constexpr CompileTimeMessage operations_diagnostic() {
         impl::RequireTrainable<Device, Policy, backward> required{walk.layers};
         impl::for_each_layer_of(impl::ModuleList<Modules...>{}, required);
-        if (backward && outputs.size() > 1 && required.message.empty()) {
-            required.message << "the network has " << static_cast<std::int64_t>(outputs.size())
-                             << " outputs, and a training has one loss: take out Output<" << outputs[0].name << ">";
-        }
         return required.message;
     }
 };

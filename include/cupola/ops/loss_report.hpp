@@ -68,6 +68,15 @@ template <class Device, class Loss>
     }
 }
 
+/// Adds a loss of the same batch times a factor: see TrainingStep::sum_losses.
+CUPOLA_HOST_DEVICE inline void add_loss(LossReport& to, const LossReport& loss, double factor, bool first) {
+    to.sum += factor * loss.sum;
+    if (first) to.weight = loss.weight;
+    if (to.predictions > 0) return;
+    to.correct = loss.correct;
+    to.predictions = loss.predictions;
+}
+
 /// The result of a report without an invalid target.
 [[nodiscard]] inline LossResult result_of(const LossReport& report) {
     return {.sum = report.sum, .correct = report.correct, .weight = report.weight, .predictions = report.predictions};

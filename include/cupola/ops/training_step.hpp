@@ -35,6 +35,8 @@ struct RowsOfMean {
 ///                                                   becomes 0 if a result or the divisor is not finite; `mean` may be
 ///                                                   `sums`; `rows` is a RowsOfMean, by default of no rows
 ///   weigh(context, reports, scale, divisor)         *divisor = scale times the sum of the weights of the LossReports
+///   sum_losses(context, reports, factors, to)       *to = the report of the sum of factors[k] * reports[k], with the weight
+///                                                   of the first and the predictions of the first that counts any
 ///   sum_of_squares(context, values, to)             *to = the sum of the squares, in double
 ///   all_finite(context, values, to)                 *to = 1 if every value is finite, else 0
 ///   hash(context, values, to)                       *to = the 64-bit hash of the bits

@@ -49,6 +49,13 @@ enum class Weights : std::uint8_t { trained, averages };
     return weights == Weights::averages ? "moving averages" : "trained parameters";
 }
 
+/// The loss of one output in an evaluation, the mean over the samples without its factor.
+struct OutputEvaluation {
+    std::string name{};
+    double loss = 0;
+    std::int64_t correct = 0, predictions = 0;
+};
+
 /// The result of an evaluation; `loss` is the mean over the samples by their weights.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;
@@ -56,6 +63,9 @@ struct Evaluation {
     /// As in ReplicaReport.
     std::int64_t predictions = 0;
     double weight = 0;
+    /// The losses of the data by name, whose sum by their factors is `loss`. Of several, `correct` and `predictions` are those of
+    /// the first that counts predictions.
+    std::vector<OutputEvaluation> losses{};
     /// The fraction of the predictions that are correct; 0 without predictions.
     [[nodiscard]] double accuracy() const {
         return predictions == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(predictions);

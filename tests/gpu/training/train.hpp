@@ -235,7 +235,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
         Samples<std::vector<std::byte>> samples;
         const cupola::BatchView some = samples.view(3, run.batch - 1);
         using View = cupola::TensorView<const float, typename Training::InputExtents>;
-        result.prediction = training->predict(View(some.samples, some.size), weights);
+        result.prediction = training->predict(View(some.inputs(), some.size), weights);
     }
     for (int device = 0; device < run.devices; ++device) result.traces.push_back(trace.of(device));
     auto state = training->state();

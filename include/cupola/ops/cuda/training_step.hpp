@@ -136,6 +136,14 @@ struct TrainingStep<Cuda> {
         launch(context, 1,
                impl::WeighReports{reports.data(), static_cast<std::int64_t>(reports.size()), scale, divisor});
     }
+    static void sum_losses(const CudaContext& context, std::span<const LossReport> reports,
+                           std::span<const double> factors, LossReport* to) {
+        require(reports.size() <= impl::SumLosses::max_losses, "a training on Cuda has at most ",
+                impl::SumLosses::max_losses, " losses of the data, not ", reports.size());
+        impl::SumLosses sum{reports.data(), static_cast<int>(reports.size()), {}, to};
+        std::copy(factors.begin(), factors.end(), sum.factor);
+        launch(context, 1, sum);
+    }
     static void sum_of_squares(const CudaContext& context, std::span<const float> values, double* to) {
         queue_sum_of_squares(context, values, to);
     }

@@ -34,6 +34,11 @@ struct TrainingStep<Host> {
         for (const LossReport& each : reports) weight += each.weight;
         *divisor = static_cast<float>(scale * weight);
     }
+    static void sum_losses(const HostContext&, std::span<const LossReport> reports, std::span<const double> factors,
+                           LossReport* to) {
+        *to = impl::no_loss;
+        for (std::size_t k = 0; k < reports.size(); ++k) impl::add_loss(*to, reports[k], factors[k], k == 0);
+    }
     static void sum_of_squares(const HostContext& context, std::span<const float> values, double* to) {
         *to = cupola::sum_of_squares(context, values);
     }

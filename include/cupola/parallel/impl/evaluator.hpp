@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <cupola/core/error.hpp>
@@ -47,7 +48,8 @@ public:
 private:
     void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
 
-    const float* forward(int device, const float* samples, std::int64_t size, Weights weights);
+    /// Runs the network, and returns the plan, whose outputs are valid until its next pass.
+    Plan<Kernels, T>& forward(int device, const float* samples, std::int64_t size, Weights weights);
 
     ReplicaSet<D, T>& set_;
     std::int64_t max_batch_;
@@ -69,7 +71,8 @@ void Evaluator<D, T>::require_size(std::int64_t size) const {
 template <class D, class T>
 Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count,
                                      Weights weights) {
-    std::vector<LossResult> results(static_cast<std::size_t>(count));
+    const std::size_t losses = functions.losses.size();
+    std::vector<LossResult> results(static_cast<std::size_t>(count) * losses);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
     set_.threads().run([&](int device) {
         Context& context = set_.context(device);
@@ -78,22 +81,35 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
             require_batch(batch, set_.required_columns());
             if (batch.size == 0) continue;
             require_finite(context, batch, i);
-            const float* const logits = forward(device, batch.inputs(), batch.size, weights);
-            results[static_cast<std::size_t>(i)] = functions.loss_of(context, logits, batch);
+            Plan<Kernels, T>& plan = forward(device, batch.inputs(), batch.size, weights);
+            for (std::size_t k = 0; k < losses; ++k) {
+                const float* const output = plan.output(functions.losses[k].output);
+                results[static_cast<std::size_t>(i) * losses + k] = functions.loss_of(context, k, output, batch);
+            }
             sizes[static_cast<std::size_t>(i)] = batch.size;
         }
     });
     Evaluation evaluation;
-    for (std::size_t i = 0; i < results.size(); ++i) {
+    for (const LossOfOutput& each : functions.losses) evaluation.losses.push_back({std::string(each.entry.name)});
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
         evaluation.samples += sizes[i];
-        evaluation.correct += results[i].correct;
-        evaluation.predictions += results[i].predictions;
-        evaluation.weight += functions.weighted ? results[i].weight : static_cast<double>(sizes[i]);
-        evaluation.loss += results[i].sum;
+        evaluation.weight += functions.weighted ? results[i * losses].weight : static_cast<double>(sizes[i]);
+        for (std::size_t k = 0; k < losses; ++k) {
+            evaluation.losses[k].loss += results[i * losses + k].sum;
+            evaluation.losses[k].correct += results[i * losses + k].correct;
+            evaluation.losses[k].predictions += results[i * losses + k].predictions;
+        }
     }
     require(evaluation.samples == 0 || evaluation.weight > 0, "the weights of all ", evaluation.samples,
             " samples of the evaluation are 0");
-    if (evaluation.samples > 0) evaluation.loss /= evaluation.weight;
+    for (std::size_t k = 0; k < losses; ++k) {
+        OutputEvaluation& each = evaluation.losses[k];
+        if (evaluation.samples > 0) each.loss /= evaluation.weight;
+        evaluation.loss += functions.losses[k].entry.factor * each.loss;
+        if (evaluation.predictions > 0) continue;
+        evaluation.correct = each.correct;
+        evaluation.predictions = each.predictions;
+    }
     return evaluation;
 }
 
@@ -107,7 +123,8 @@ std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t s
         const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
         typename Kernels::Arena input(bytes, "the samples of a prediction");
         Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
-        const float* const from = forward(0, reinterpret_cast<const float*>(input.data()), size, weights);
+        Plan<Kernels, T>& plan = forward(0, reinterpret_cast<const float*>(input.data()), size, weights);
+        const float* const from = plan.output(plan.outputs() - 1);
         Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                               reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
     });
@@ -126,7 +143,8 @@ void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, s
 }
 
 template <class D, class T>
-const float* Evaluator<D, T>::forward(int device, const float* samples, std::int64_t size, Weights weights) {
+Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const float* samples, std::int64_t size,
+                                                       Weights weights) {
     State& state = set_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
     require_size(size);
@@ -134,9 +152,10 @@ const float* Evaluator<D, T>::forward(int device, const float* samples, std::int
     state.worker.add_plan(set_.network().make, options);
     auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
-    return state.worker.plan_for(options, parameters)
-        ->forward(state.worker.context(), samples, parameters, {.training = false},
-                  {.running = state.worker.buffers()});
+    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters);
+    static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},
+                                   {.running = state.worker.buffers()}));
+    return plan;
 }
 
 }  // namespace impl

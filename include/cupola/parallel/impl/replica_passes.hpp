@@ -80,8 +80,8 @@ private:
 
     void queue_batch(int device, int replica, std::int64_t step, int part, BatchSource batches);
 
-    /// Computes the loss of a batch, and its gradient at the network's output.
-    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch, const float* logits);
+    /// Computes the losses of a batch, and their gradients at the network's outputs.
+    void queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch);
 
     /// Makes the first element of a replica's row NaN if the loss of a batch is not finite.
     void poison(int device, int replica, const BatchToRun& begun);
@@ -103,6 +103,8 @@ private:
     std::vector<char> marked_;
     SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
     std::vector<BatchToRun> begun_together_;
+    /// The factors of the losses.
+    std::vector<double> factors_;
     /// Pooled sums of the replicas that run in step, per device.
     std::vector<std::vector<double>> merged_;
     StepTrace* trace_ = nullptr;
@@ -122,6 +124,7 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D
       batches_(options, set, counts, first_replica, synchronized),
       recordings_(set.device_count()),
       marked_(static_cast<std::size_t>(set.device_count()), 0) {
+    for (const LossOfOutput& each : options.losses) factors_.push_back(each.entry.factor);
     if (!synchronized) return;
     sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
     begun_together_.resize(static_cast<std::size_t>(set.replicas()));
@@ -181,8 +184,8 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
             const PassBuffers buffers{.running = here.worker.buffers(),
                                       .batch = set_.status(device).statistics(block, begun.number)};
-            const float* const logits = begun.plan->forward(context, batch.inputs(), parameters, key, buffers);
-            queue_loss_of(device, begun, batch, logits);
+            static_cast<void>(begun.plan->forward(context, batch.inputs(), parameters, key, buffers));
+            queue_loss_of(device, begun, batch);
             // The last bucket is sent together with the weight of the device's samples.
             if (marks) set_.weigh(device, set_.network().loss_scale);
             const std::size_t buckets = begun.plan->buckets().size();
@@ -199,14 +202,22 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
 }
 
 template <class D, class T>
-void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch,
-                                        const float* logits) {
+void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, const BatchView& batch) {
     State& state = set_.at(device);
     Context& context = state.worker.context();
+    std::byte* const block = state.queue->status();
+    LossReport* const report = set_.status(device).report(block, begun.number);
     {
         const Stopwatch watch(state.worker.times(), StepPart::loss);
-        options_.queue_loss(context, logits, batch, begun.plan->output_gradient(),
-                            set_.status(device).report(state.queue->status(), begun.number));
+        LossReport* const reports =
+            options_.sums_losses ? set_.status(device).reports_of_losses(block, begun.number) : report;
+        for (std::size_t k = 0; k < options_.losses.size(); ++k) {
+            const std::size_t output = options_.losses[k].output;
+            options_.queue_loss(context, k, begun.plan->output(output), batch, begun.plan->output_gradient(output),
+                                reports + k);
+        }
+        if (options_.sums_losses)
+            ops::TrainingStep<Kernels>::sum_losses(context, {reports, options_.losses.size()}, factors_, report);
     }
     // The loss's gradient is that of the mean over this batch; several batches are weighted by their samples.
     double weight = static_cast<double>(set_.network().loss_scale);
@@ -214,9 +225,11 @@ void ReplicaPasses<D, T>::queue_loss_of(int device, const BatchToRun& begun, con
         weight *= static_cast<double>(batch.size) /
                   static_cast<double>(options_.batch_size * options_.gradient_accumulation_steps);
     }
-    if (weight == 1) return;
-    const std::int64_t count = batch.size * set_.network().output_elements;
-    scale(context, std::span(begun.plan->output_gradient(), static_cast<std::size_t>(count)), weight);
+    for (const LossOfOutput& each : options_.losses) {
+        if (weight * each.entry.factor == 1) continue;
+        const auto count = static_cast<std::size_t>(batch.size * each.elements);
+        scale(context, std::span(begun.plan->output_gradient(each.output), count), weight * each.entry.factor);
+    }
 }
 
 template <class D, class T>
@@ -257,10 +270,9 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
             const PassBuffers buffers{.running = state.worker.buffers(),
                                       .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
-            const float* const logits =
-                plan.forward_segment(context, k, batch.batch.inputs(), set_.parameters(replica), batch.key, buffers,
-                                     merged, sync_batch_norm_.partial(k, replica));
-            if (k == all_reduces) queue_loss_of(device, begun, batch.batch, logits);
+            static_cast<void>(plan.forward_segment(context, k, batch.batch.inputs(), set_.parameters(replica),
+                                                   batch.key, buffers, merged, sync_batch_norm_.partial(k, replica)));
+            if (k == all_reduces) queue_loss_of(device, begun, batch.batch);
         });
         if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;
     }

@@ -54,6 +54,8 @@ struct ReplicaSetup {
     std::size_t regularized = 0;
     /// Whether the loss has weights, which its reports contain.
     bool weighted = false;
+    /// The number of reports of each batch beside that of the sum of its losses.
+    std::size_t losses = 0;
     /// The columns that the network and the losses read; must outlive the replica set.
     std::span<const RequiredColumn> required{};
 
@@ -196,7 +198,7 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
       devices_(static_cast<std::size_t>(setup.devices)) {
     for (int device = 0; device < setup.devices; ++device) {
         const auto batches = static_cast<std::size_t>(replicas_of(device) * setup.gradient_accumulation_steps);
-        status_.emplace_back(setup.regularized, static_cast<std::size_t>(setup.replicas), batches,
+        status_.emplace_back(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
                              network.buffer_elements);
     }
     threads_.run([&](int device) { make_plans(device); });

@@ -22,11 +22,15 @@ public:
     StatusBlock() = default;
     /// `replicas` are those of all devices, `batches` those of the device's replicas in one step, each with `buffers`
     /// statistics.
-    StatusBlock(std::size_t regularized, std::size_t replicas, std::size_t batches, std::int64_t buffers)
+    /// `losses` is the number of reports of each batch beside that of their sum.
+    StatusBlock(std::size_t regularized, std::size_t replicas, std::size_t batches, std::size_t losses,
+                std::int64_t buffers)
         : buffers_(static_cast<std::size_t>(buffers)),
+          batches_(batches),
+          losses_(losses),
           not_finite_(scalars + regularized * sizeof(double)),
           reports_(aligned(not_finite_ + replicas * sizeof(unsigned long long))),
-          statistics_(aligned(reports_ + batches * sizeof(LossReport))),
+          statistics_(aligned(reports_ + batches * (1 + losses) * sizeof(LossReport))),
           bytes_(aligned(statistics_ + batches * buffers_ * sizeof(float))) {}
 
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -48,8 +52,13 @@ public:
     [[nodiscard]] unsigned long long* not_finite(std::byte* block, int replica) const {
         return reinterpret_cast<unsigned long long*>(block + not_finite_) + replica;
     }
+    /// The report of a batch: the sum of its losses.
     [[nodiscard]] LossReport* report(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<LossReport*>(block + reports_) + batch;
+    }
+    /// The reports of the losses of a batch, where there are several: one per loss.
+    [[nodiscard]] LossReport* reports_of_losses(std::byte* block, std::size_t batch) const {
+        return reinterpret_cast<LossReport*>(block + reports_) + batches_ + batch * losses_;
     }
     [[nodiscard]] float* statistics(std::byte* block, std::size_t batch) const {
         return reinterpret_cast<float*>(block + statistics_) + batch * buffers_;
@@ -57,7 +66,7 @@ public:
 
 private:
     static constexpr std::size_t scalars = 64;
-    std::size_t buffers_ = 0, not_finite_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
+    std::size_t buffers_ = 0, batches_ = 0, losses_ = 0, not_finite_ = 0, reports_ = 0, statistics_ = 0, bytes_ = 0;
 };
 
 }  // namespace impl

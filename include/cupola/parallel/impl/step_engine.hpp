@@ -62,14 +62,14 @@ public:
         return Agreement::bucket_elements(averaging);
     }
 
-    [[gnu::cold]] StepEngine(const StepFunctions<D>& options, const A& averaging, Set& set, std::string_view loss_name,
+    [[gnu::cold]] StepEngine(const StepFunctions<D>& options, const A& averaging, Set& set,
                              std::span<const RegularizedParameter> regularized, bool synchronized)
         : options_(options),
           set_(set),
           agreement_(averaging, set),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
           passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets, synchronized),
-          reports_(set, counts_, loss_name, regularized),
+          reports_(set, counts_, options, regularized),
           statistics_(set, counts_),
           probe_(set),
           update_(options, set, agreement_, regularized),
@@ -385,7 +385,7 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         SearchedReplica found{.samples = counts_.of_replica(step, r),
                               .total = reports_.of(step, r).total,
                               .not_finite_element = set_.not_finite_element(step, r)};
-        found.part = reports_.part_not_finite(step, r, options_);
+        found.part = reports_.part_not_finite(step, r);
         found.last_part = counts_.last_part(step, r);
         // A queue that copies batches still has those of the failed step, even if later steps were queued.
         const int part = std::max(found.last_part, 0);

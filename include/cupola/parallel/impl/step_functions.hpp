@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/queue_loss.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/optim/constants_writer.hpp>
@@ -23,6 +24,13 @@
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
+
+/// A loss of the data: its entry, the number of the network's output that it reads, and the elements of that output.
+struct LossOfOutput {
+    LossEntry entry{};
+    std::size_t output = 0;
+    std::int64_t elements = 0;
+};
 
 template <class D>
 class StepFunctions {
@@ -48,13 +56,19 @@ public:
     /// Whether the policy for statistics cannot throw.
     bool updates_statistics_in_place = false;
 
-    /// Queues the loss of a batch and its gradient at the network's output: see loss/queue_loss.hpp.
-    virtual void queue_loss(Context& context, const float* outputs, const BatchView& batch, float* gradient,
-                            LossReport* report) const = 0;
-    /// The result of a report. Throws InvalidArgument for a label that is not a class.
-    [[nodiscard]] virtual LossResult result_of_loss(const LossReport& report) const = 0;
+    /// The losses of the data.
+    std::vector<LossOfOutput> losses{};
+    /// Whether a batch has a report per loss beside that of their sum.
+    bool sums_losses = false;
+
+    /// Queues loss `k` of a batch and its gradient at the network's output, without the factor: see loss/queue_loss.hpp.
+    virtual void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch,
+                            float* gradient, LossReport* report) const = 0;
+    /// The result of a report. Throws InvalidArgument for an invalid target.
+    [[nodiscard]] virtual LossResult result_of_loss(std::size_t k, const LossReport& report) const = 0;
     /// Waits for the loss of a batch; computes no gradient.
-    [[nodiscard]] virtual LossResult loss_of(Context& context, const float* outputs, const BatchView& batch) const = 0;
+    [[nodiscard]] virtual LossResult loss_of(Context& context, std::size_t k, const float* outputs,
+                                             const BatchView& batch) const = 0;
 
     [[nodiscard]] virtual double learning_rate_at(std::int64_t step) const = 0;
     virtual void update(const Update<Kernels>& u) const = 0;
@@ -74,17 +88,25 @@ class StepFunctionsOf final : public StepFunctions<D> {
     using Context = typename Kernels::Context;
     using Optimizer = decltype(Options::optimizer);
     using Statistics = decltype(Options::statistics);
-    using DataLoss = typename decltype(Options::loss)::DataLossType;
+    using Collection = decltype(Options::loss);
+    using Of = DataLosses<typename Collection::DataLossType>;
     static constexpr bool repeatable = RepeatableOptimizer<Optimizer, Kernels>;
 
 public:
-    /// `output` is the extents of the network's. Throws InvalidArgument if an option of the loss is invalid.
-    [[gnu::cold]] StepFunctionsOf(const Options& options, const Shape& output) : options_(options), output_(output) {
-        static_cast<void>(operation());
+    /// `layers` are those of the network. Throws InvalidArgument if an option of a loss is invalid.
+    [[gnu::cold]] StepFunctionsOf(const Options& options, std::span<const LayerInfo> layers)
+        : options_(options), shapes_(layers) {
         this->batch_size = options.batch_size;
         this->gradient_accumulation_steps = options.gradient_accumulation_steps;
         this->seed = options.seed;
-        this->weighted = loss_has_weights<DataLoss>;
+        this->weighted = Collection::weighted;
+        for (const LossEntry& each : Collection::losses) {
+            const std::size_t output = shapes_.find(each.output);
+            this->losses.push_back({each, output, shapes_[output].shape.size()});
+            this->sums_losses = this->sums_losses || this->losses.size() > 1 || each.factor != 1;
+        }
+        for (std::size_t k = 0; k < this->losses.size(); ++k)
+            with_loss(k, [&]<std::size_t number>() { static_cast<void>(operation<number>()); });
         this->check_every = options.check_every;
         this->moving_average = options.moving_average;
         this->groups = options.groups;
@@ -93,15 +115,25 @@ public:
             noexcept(std::declval<const Statistics&>().update(std::declval<const StatisticsUpdate&>()));
     }
 
-    void queue_loss(Context& context, const float* outputs, const BatchView& batch, float* gradient,
+    void queue_loss(Context& context, std::size_t k, const float* outputs, const BatchView& batch, float* gradient,
                     LossReport* report) const override {
-        impl::queue_loss(operation(), context, outputs, targets(batch), batch.size, gradient, report);
+        with_loss(k, [&]<std::size_t number>() {
+            impl::queue_loss(operation<number>(), context, outputs, targets<number>(batch), batch.size, gradient,
+                             report);
+        });
     }
-    [[nodiscard]] LossResult result_of_loss(const LossReport& report) const override {
-        return impl::result_of_loss(operation(), report);
+    [[nodiscard]] LossResult result_of_loss(std::size_t k, const LossReport& report) const override {
+        LossResult result;
+        with_loss(k, [&]<std::size_t number>() { result = impl::result_of_loss(operation<number>(), report); });
+        return result;
     }
-    [[nodiscard]] LossResult loss_of(Context& context, const float* outputs, const BatchView& batch) const override {
-        return operation().forward(context, outputs, targets(batch), batch.size, nullptr);
+    [[nodiscard]] LossResult loss_of(Context& context, std::size_t k, const float* outputs,
+                                     const BatchView& batch) const override {
+        LossResult result;
+        with_loss(k, [&]<std::size_t number>() {
+            result = operation<number>().forward(context, outputs, targets<number>(batch), batch.size, nullptr);
+        });
+        return result;
     }
 
     [[nodiscard]] double learning_rate_at(std::int64_t step) const override {
@@ -116,13 +148,29 @@ public:
     void update_statistics(const StatisticsUpdate& u) const override { options_.statistics.update(u); }
 
 private:
-    using Target = typename DataLoss::Target;
-
-    [[nodiscard]] static const Target* targets(const BatchView& batch) { return batch.data<Target>(target_column); }
-    [[nodiscard]] auto operation() const { return impl::loss_operation<Kernels>(options_.loss.data, output_); }
+    /// Calls f<k>().
+    template <class F>
+    static void with_loss(std::size_t k, F&& f) {
+        if constexpr (Collection::loss_count == 1) {
+            f.template operator()<0>();
+        } else {
+            [&]<std::size_t... number>(std::index_sequence<number...>) {
+                ((k == number ? f.template operator()<number>() : void()), ...);
+            }(std::make_index_sequence<Collection::loss_count>{});
+        }
+    }
+    template <std::size_t k>
+    [[nodiscard]] static auto targets(const BatchView& batch) {
+        return batch.data<typename Of::template Type<k>::Target>(Of::entries[k].column);
+    }
+    template <std::size_t k>
+    [[nodiscard]] auto operation() const {
+        const auto& loss = Of::template get<k>(options_.loss.data);
+        return impl::loss_operation<Kernels>(loss, shapes_[this->losses[k].output].shape);
+    }
 
     const Options& options_;
-    Shape output_;
+    NetworkOutputs shapes_;
 };
 
 }  // namespace impl

@@ -12,6 +12,7 @@
 
 #include <cupola/core/abi.hpp>
 #include <cupola/loss/loss_collection.hpp>
+#include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -22,9 +23,11 @@ namespace impl {
 class StepReportBuilder {
 public:
     /// Parameters that are regularised under one name are one part of the loss.
-    [[gnu::cold]] StepReportBuilder(int replicas, std::string_view loss,
+    [[gnu::cold]] StepReportBuilder(int replicas, std::span<const LossOfOutput> losses,
                                     std::span<const RegularizedParameter> regularized) {
-        std::vector<LossPart> parts{{std::string(loss), 0.0}};
+        std::vector<LossPart> parts;
+        for (const LossOfOutput& each : losses) parts.push_back({std::string(each.entry.name), 0.0});
+        losses_ = parts.size();
         for (const RegularizedParameter& r : regularized) {
             if (parts.back().name != r.name) parts.push_back({r.name, 0.0});
             part_of_.push_back(parts.size() - 1);
@@ -47,8 +50,10 @@ public:
     void complete(int replica, std::int64_t samples, std::span<const double> regularization) {
         ReplicaReport& report = of(replica);
         report.samples = samples;
-        if (report.weight > 0) report.parts[0].value /= report.weight;
-        report.total = report.parts[0].value;
+        for (std::size_t k = 0; k < losses_; ++k) {
+            if (report.weight > 0) report.parts[k].value /= report.weight;
+            report.total += report.parts[k].value;
+        }
         for (std::size_t i = 0; i < part_of_.size(); ++i) {
             report.parts[part_of_[i]].value += regularization[i];
             report.total += regularization[i];
@@ -71,6 +76,8 @@ public:
 
 private:
     StepReport report_;
+    /// The parts of the data.
+    std::size_t losses_ = 0;
     /// For each regularised parameter, the part of the loss that it is added to.
     std::vector<std::size_t> part_of_;
 };

@@ -22,14 +22,15 @@ namespace impl {
 template <class D, class T>
 class StepReports {
 public:
-    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, std::string_view loss_name,
+    [[gnu::cold]] StepReports(ReplicaSet<D, T>& set, const SampleCounts& counts, const StepFunctions<D>& functions,
                               std::span<const RegularizedParameter> regularized)
         : set_(set),
           counts_(counts),
+          functions_(functions),
           regularized_(regularized.begin(), regularized.end()),
           regularization_(regularized.size()),
           builders_(static_cast<std::size_t>(D::max_steps_in_flight),
-                    StepReportBuilder(set.replicas(), loss_name, regularized)) {}
+                    StepReportBuilder(set.replicas(), functions.losses, regularized)) {}
 
     [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
@@ -41,18 +42,21 @@ public:
 
     /// The first of a replica's batches whose loss is not finite; -1 if there is none. Throws InvalidArgument for a label
     /// that is not a class.
-    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions);
+    [[nodiscard, gnu::cold]] int part_not_finite(std::int64_t step, int replica);
 
 private:
     [[nodiscard]] StepReportBuilder& builder(std::int64_t step) {
         return builders_[static_cast<std::size_t>(step % D::max_steps_in_flight)];
     }
+    /// The report of a batch, and that of its loss `k`.
     [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica);
+    [[nodiscard]] const LossReport& landed(std::int64_t step, int part, int replica, std::size_t k);
 
     bool read_replica(std::int64_t step, int replica);
 
     ReplicaSet<D, T>& set_;
     const SampleCounts& counts_;
+    const StepFunctions<D>& functions_;
     std::vector<RegularizedParameter> regularized_;
     std::vector<double> regularization_;
     std::vector<StepReportBuilder> builders_;
@@ -67,12 +71,14 @@ bool StepReports<D, T>::read(std::int64_t step) {
 }
 
 template <class D, class T>
-int StepReports<D, T>::part_not_finite(std::int64_t step, int replica, const StepFunctions<D>& functions) {
+int StepReports<D, T>::part_not_finite(std::int64_t step, int replica) {
     int found = -1;
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         if (counts_.of(step, part, replica) == 0) continue;
-        const LossResult result = functions.result_of_loss(landed(step, part, replica));
-        if (!std::isfinite(result.sum) && found < 0) found = part;
+        bool finite = true;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
+            finite = finite && std::isfinite(functions_.result_of_loss(k, landed(step, part, replica, k)).sum);
+        if (!finite && found < 0) found = part;
     }
     return found;
 }
@@ -81,6 +87,14 @@ template <class D, class T>
 const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica) {
     const int device = set_.device_of(replica);
     return *set_.status(device).report(set_.at(device).queue->landed(step), set_.batch_number(replica, part));
+}
+
+template <class D, class T>
+const LossReport& StepReports<D, T>::landed(std::int64_t step, int part, int replica, std::size_t k) {
+    if (!functions_.sums_losses) return landed(step, part, replica);
+    const int device = set_.device_of(replica);
+    std::byte* const block = set_.at(device).queue->landed(step);
+    return set_.status(device).reports_of_losses(block, set_.batch_number(replica, part))[k];
 }
 
 template <class D, class T>
@@ -94,7 +108,8 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
         report.correct += of_batch.correct;
         report.predictions += of_batch.predictions;
         report.weight += set_.weighted() ? of_batch.weight : static_cast<double>(counts_.of(step, part, replica));
-        report.parts[0].value += of_batch.sum;
+        for (std::size_t k = 0; k < functions_.losses.size(); ++k)
+            report.parts[k].value += functions_.losses[k].entry.factor * landed(step, part, replica, k).sum;
         finite = finite && std::isfinite(of_batch.sum);
     }
     std::byte* const block = set_.at(set_.device_of(replica)).queue->landed(step);

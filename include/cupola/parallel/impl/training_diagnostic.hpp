@@ -51,8 +51,7 @@ template <class Net, class Loss, class Optimizer, class Averaging, class D, clas
     } else if constexpr (Net::valid) {
         using Kernels = KernelsOf<D>;
         message = Net::template operations_diagnostic<Kernels, typename Net::Precision>();
-        if (message.empty())
-            message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers, Net::output_shape);
+        if (message.empty()) message = CollectionOf<Loss>::template diagnostic_on<Kernels>(Net::layers);
         if (message.empty()) message = optimizer_diagnostic<Optimizer, Kernels>();
         if (message.empty()) message = agreement_diagnostic<Averaging, D>();
         if (message.empty()) message = statistics_diagnostic<Statistics>();

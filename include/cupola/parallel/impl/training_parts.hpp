@@ -37,10 +37,10 @@ class TrainingParts {
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
-          required_{required_input(Net::input), Loss::required_target(Net::output_shape)},
-          functions_(options, Net::output_shape),
-          set_(network_info<Net, Kernels>(), setup_of(options, regularized_.size(), required_)),
-          engine_(functions_, options.averaging, set_, Loss::DataLossType::name, regularized_, synchronized),
+          required_(required_of()),
+          functions_(options, Net::layers),
+          set_(network_info<Net, Kernels>(), setup_of(options, functions_, regularized_.size(), required_)),
+          engine_(functions_, options.averaging, set_, regularized_, synchronized),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(
               set_, options.optimizer.state_arenas(),
@@ -56,7 +56,14 @@ public:
     }
 
 private:
-    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options, std::size_t regularized,
+    [[nodiscard]] static std::vector<RequiredColumn> required_of() {
+        std::vector<RequiredColumn> required = Loss::required_columns(Net::layers);
+        required.insert(required.begin(), required_input(Net::input));
+        return required;
+    }
+    [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options,
+                                                                    const StepFunctions<D>& functions,
+                                                                    std::size_t regularized,
                                                                     std::span<const RequiredColumn> required) {
         require_valid_options({.replicas = options.replicas,
                                .devices = options.devices,
@@ -86,7 +93,8 @@ private:
                 .sums = Engine::sums(Net::parameter_elements),
                 .bucket_elements = Engine::bucket_elements(options.averaging),
                 .regularized = regularized,
-                .weighted = loss_has_weights<typename Loss::DataLossType>,
+                .weighted = Loss::weighted,
+                .losses = functions.sums_losses ? functions.losses.size() : 0,
                 .required = required};
     }
     template <class Optimizer>

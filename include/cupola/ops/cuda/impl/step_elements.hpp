@@ -165,6 +165,22 @@ struct WeighReports {
     }
 };
 
+/// *to = the sum of factor * report over the losses of a batch.
+struct SumLosses {
+    static constexpr int max_losses = 8;
+
+    const LossReport* reports;
+    int count;
+    double factor[max_losses];
+    LossReport* to;
+
+    CUPOLA_HOST_DEVICE void operator()(std::int64_t) const {
+        LossReport sum{0, 0, 0, 0, -1, 0};
+        for (int k = 0; k < count; ++k) add_loss(sum, reports[k], factor[k], k == 0);
+        *to = sum;
+    }
+};
+
 /// mean = sums / count. Sets *healthy to 0 if a result or the count is not finite, and then looks for the rows that it comes
 /// from; otherwise leaves it unchanged.
 struct MeanAt {

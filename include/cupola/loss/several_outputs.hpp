@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Losses of a network with several outputs (Output<"name"> of net/named_values.hpp): one per output, and their sum is the loss
+// of the data. Every one is reported by the name of its output.
+//
+//   using Loss = Losses<At<"kind", CrossEntropy<10>>, At<"box", Weighted<0.5, Huber<>>>>;
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/fixed_string.hpp>
+#include <cupola/net/table.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// A loss times `factor`, in its value and its gradient.
+template <Number factor, class L>
+struct Weighted {
+    L loss{};
+};
+
+/// The loss of the output `output_name`, which reads the column `column_name` of a batch.
+template <FixedString output_name, class L, FixedString column_name = output_name>
+struct At {
+    L loss{};
+};
+
+/// One `At` per output of the network. Options of a loss: `Losses<...>{{{CrossEntropy<10>{.label_smoothing = 0.1F}}, {}}}`.
+///
+/// The gradient of the sum is averaged over replicas by samples; so a loss that counts samples by weights of its own has to
+/// be the only one.
+template <class... Ends>
+struct Losses {
+    std::tuple<Ends...> ends{};
+};
+
+/// The most outputs of a network with a loss.
+inline constexpr std::size_t max_outputs = 8;
+
+/// One loss of the data: its name in reports, the output and the column that it reads, and its factor. `output` is empty for
+/// that of a network with one output.
+struct LossEntry {
+    std::string_view name;
+    std::string_view output{};
+    std::string_view column = "target";
+    double factor = 1;
+};
+
+namespace impl {
+
+/// A loss and its factor.
+template <class L>
+struct Factored {
+    using Type = L;
+    static constexpr double factor = 1;
+    static const Type& get(const L& loss) { return loss; }
+};
+template <Number f, class L>
+struct Factored<Weighted<f, L>> {
+    using Type = typename Factored<L>::Type;
+    static constexpr double factor = f * Factored<L>::factor;
+    static const Type& get(const Weighted<f, L>& loss) { return Factored<L>::get(loss.loss); }
+};
+
+template <class L>
+struct AtOutput;
+template <FixedString output_name, class L, FixedString column_name>
+struct AtOutput<At<output_name, L, column_name>> {
+    using Loss = Factored<L>;
+    static constexpr LossEntry entry{output_name.view(), output_name.view(), column_name.view(), Loss::factor};
+    static const typename Loss::Type& get(const At<output_name, L, column_name>& end) { return Loss::get(end.loss); }
+};
+
+/// The name of a loss; empty for a type without one, which is reported elsewhere.
+template <class L>
+[[nodiscard]] consteval std::string_view loss_name() {
+    if constexpr (requires { std::string_view(L::name); })
+        return L::name;
+    else
+        return {};
+}
+
+/// The losses of the data as a list: Type<k> and get<k>(data), the loss number k.
+template <class Data>
+struct DataLosses {
+    static constexpr bool by_output = false;
+    template <std::size_t k>
+    using Type = typename Factored<Data>::Type;
+    static constexpr std::array<LossEntry, 1> entries{
+        LossEntry{.name = loss_name<Type<0>>(), .factor = Factored<Data>::factor}};
+    template <std::size_t k>
+    static const Type<k>& get(const Data& data) {
+        return Factored<Data>::get(data);
+    }
+};
+template <class... Ends>
+struct DataLosses<Losses<Ends...>> {
+    static constexpr bool by_output = true;
+    template <std::size_t k>
+    using End = AtOutput<std::tuple_element_t<k, std::tuple<Ends...>>>;
+    template <std::size_t k>
+    using Type = typename End<k>::Loss::Type;
+    static constexpr std::array<LossEntry, sizeof...(Ends)> entries{AtOutput<Ends>::entry...};
+    template <std::size_t k>
+    static const Type<k>& get(const Losses<Ends...>& data) {
+        return End<k>::get(std::get<k>(data.ends));
+    }
+};
+
+/// The outputs of a network.
+class NetworkOutputs {
+public:
+    constexpr explicit NetworkOutputs(std::span<const LayerInfo> layers) : count_(count_outputs(layers)) {
+        if (count_ <= max_outputs) find_outputs(layers, std::span(list_).first(count_));
+    }
+    [[nodiscard]] constexpr std::size_t size() const { return count_; }
+    [[nodiscard]] constexpr const NetworkOutput& operator[](std::size_t i) const { return list_[i]; }
+    /// The number of the output of a loss; size() if there is none of its name.
+    [[nodiscard]] constexpr std::size_t find(std::string_view name) const {
+        if (name.empty()) return count_ - 1;
+        std::size_t i = 0;
+        while (i < count_ && list_[i].name != name) ++i;
+        return i;
+    }
+    constexpr void list(CompileTimeMessage& to) const {
+        for (std::size_t i = 0; i < count_; ++i)
+            to << (i == 0 ? "" : ", ")
+               << (list_[i].name.empty() ? std::string_view("one without a name") : list_[i].name);
+    }
+
+private:
+    std::size_t count_;
+    std::array<NetworkOutput, max_outputs> list_{};
+};
+
+/// What is wrong with the outputs that the losses read, or nothing.
+[[nodiscard]] constexpr CompileTimeMessage outputs_diagnostic(std::span<const LossEntry> entries, bool by_output,
+                                                              const NetworkOutputs& outputs) {
+    CompileTimeMessage message;
+    if (outputs.size() > max_outputs) {
+        message << "the network has " << static_cast<std::int64_t>(outputs.size()) << " outputs, and at most "
+                << static_cast<std::int64_t>(max_outputs) << " can be trained";
+        return message;
+    }
+    if (!by_output) {
+        if (outputs.size() == 1) return message;
+        message << "the network has the outputs ";
+        outputs.list(message);
+        message << ", and the loss " << entries[0].name << " is of one: use Losses with an At for each output";
+        return message;
+    }
+    std::array<bool, max_outputs> found{};
+    for (const LossEntry& each : entries) {
+        const std::size_t k = outputs.find(each.output);
+        if (k == outputs.size() || each.output.empty()) {
+            message << "Losses has a loss at the output " << each.output << ", but the outputs of the network are: ";
+            outputs.list(message);
+            return message;
+        }
+        if (found[k]) {
+            message << "Losses has two losses at the output " << each.output;
+            return message;
+        }
+        found[k] = true;
+    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+        if (found[k]) continue;
+        message << "Losses has no loss at the output "
+                << (outputs[k].name.empty()
+                        ? std::string_view("at the end of the network, which needs an Output to have a name")
+                        : outputs[k].name);
+        return message;
+    }
+    return message;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
