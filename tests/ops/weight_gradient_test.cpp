@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weight gradients of convolutions in bfloat16 by our own kernel, inside the operation that uses it, against plain
-// loops in double. Without AMX oneDNN is tested in the same way.
+// The weight gradients of convolutions by our own kernels, inside the operation that uses them, against plain loops in
+// double: in float with few channels, in bfloat16 on AMX. Without AMX oneDNN is tested in the same way.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -195,4 +195,73 @@ TEST_CASE("a weight gradient in bfloat16 is computed by oneDNN where AMX is disa
                      {{"ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"}});
     INFO(child.output);
     CHECK(child.passed);
+}
+
+namespace {
+
+using InFloat = DeviceAndElement<Host, float>;
+
+/// One and two channels of the input; one, few and many outputs; all with and without padding, strides and bias; points.
+std::vector<Case> narrow_cases() {
+    return {
+        {2, 9, 7, 1, 16, 3, 3, 1, 1, 1},
+        {1, 5, 6, 1, 8, 5, 5, 1, 2, 2, false},
+        {3, 40, 33, 2, 20, 3, 3, 1, 1, 1},
+        {2, 8, 9, 1, 17, 3, 2, 2, 0, 1},
+        {1, 1, 1, 1, 9, 3, 3, 1, 1, 1},
+        {70, 4, 3, 2, 8, 1, 1},
+        {2, 13, 11, 16, 4, 1, 1},
+        {1, 3, 5, 8, 1, 1, 1},
+        {3, 40, 31, 37, 15, 1, 1, 1, 0, 0, false},
+        {130, 2, 2, 2, 8, 2, 2},
+        {2, 6, 6, 1, 8, 4, 4, 3, 1, 2},
+    };
+}
+
+Outcome run_in_float(const Case& c, const Problem& problem) {
+    return operation_run::run<InFloat>(
+        problem, [&](const auto& build) { return ops::Convolution<Host, float>(build, shape_of(c)); });
+}
+
+bool is_ours_in_float(const Case& c) {
+    HostContext context(0, {.threads = 1});
+    const BuildContext<Host> build{
+        .context = context, .batch = c.batch, .input = {c.height, c.width, c.in}, .output = {1, 1, c.out}};
+    return make_weight_gradient(build, shape_of(c)) != nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("weight gradients in float with few channels agree with plain loops, and do not depend on the threads") {
+    for (const Case& c : narrow_cases()) {
+        const std::uint64_t seed = reference::fresh_seed();
+        INFO(describe(c), ", seed ", seed);
+        CHECK(is_ours_in_float(c));
+        const reference::Convolution r = oracle(c);
+        Problem problem = operation_run::convolution_problem<InFloat>(r, c.bias, seed, 1);
+        const reference::Doubles dw = r.weight_gradient(problem.dy, problem.x), db = r.bias_gradient(problem.dy);
+        reference::Doubles dw_added = dw, db_added = db;
+        for (std::size_t i = 0; i < dw.size(); ++i) dw_added[i] += static_cast<double>(problem.gradients_before[0][i]);
+        for (std::size_t i = 0; c.bias && i < db.size(); ++i)
+            db_added[i] += static_cast<double>(problem.gradients_before[1][i]);
+        Outcome of_one_thread;
+        for (const int threads : {1, 2, 3}) {
+            CAPTURE(threads);
+            problem.threads = threads;
+            problem.accumulate = false;
+            const Outcome written = run_in_float(c, problem);
+            CHECK(distance(written.parameter_gradients[0], dw) < reference::tolerance);
+            if (c.bias) CHECK(distance(written.parameter_gradients[1], db) < reference::tolerance);
+            if (threads == 1) of_one_thread = written;
+            CHECK(reference::same_bits(written.parameter_gradients[0], of_one_thread.parameter_gradients[0]));
+            problem.accumulate = true;
+            const Outcome added = run_in_float(c, problem);
+            CHECK(distance(added.parameter_gradients[0], dw_added) < reference::tolerance);
+            if (c.bias) CHECK(distance(added.parameter_gradients[1], db_added) < reference::tolerance);
+        }
+    }
+    CHECK_FALSE(is_ours_in_float({128, 24, 24, 3, 64, 5, 5, 1, 2, 2}));
+    CHECK_FALSE(is_ours_in_float({8, 16, 16, 16, 16, 1, 1}));
+    CHECK_FALSE(is_ours_in_float({8, 16, 16, 16, 4, 1, 1, 2}));
+    CHECK_FALSE(is_ours_in_float({8, 16, 16, 1, 4, 3, 3, 1, 1, 1}));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gradients of a convolution's weight and bias from activations in bfloat16, by one of Cupola's own kernels where
-// the processor has one that is faster than oneDNN's: on AMX, for batches that fill tiles of 32 images. Sums are float,
-// in an order that depends on the shape and on the number of threads.
+// The gradients of a convolution's weight and bias by one of Cupola's own kernels where that is faster than oneDNN's:
+// in float for convolutions with few channels on one side; in bfloat16 on AMX, for batches that fill tiles of 32 images.
+// Sums are float, in an order that depends on the shape and, on AMX, on the number of threads.
 #pragma once
 
 #include <concepts>
@@ -13,6 +13,7 @@
 #include <cupola/device/host.hpp>
 #include <cupola/ops/convolution.hpp>
 #include <cupola/ops/host/impl/amx_weight_gradient.hpp>
+#include <cupola/ops/host/impl/narrow_weight_gradient.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -31,6 +32,21 @@ public:
 };
 
 namespace impl {
+
+class NarrowFloatWeightGradient final : public HostWeightGradient<float> {
+public:
+    NarrowFloatWeightGradient(const BuildContext<Host>& build, const ConvolutionShape& shape)
+        : bias_(shape.bias), gradient_(shape, build.batch) {}
+    [[nodiscard]] std::size_t scratch_bytes() const override { return gradient_.scratch_bytes(); }
+    void run(const BackwardArgs<Host>& args) const override {
+        gradient_.run(args.context, args.input, args.output_gradient, args.parameter_gradients[0],
+                      bias_ ? args.parameter_gradients[1] : nullptr, args.accumulate, args.scratch);
+    }
+
+private:
+    bool bias_;
+    NarrowWeightGradient gradient_;
+};
 
 #if defined(CUPOLA_HOST_AMX)
 class AmxBFloat16WeightGradient final : public HostWeightGradient<BFloat16> {
@@ -55,6 +71,10 @@ private:
 template <class T>
 [[nodiscard, gnu::cold]] std::unique_ptr<HostWeightGradient<T>> make_weight_gradient(
     [[maybe_unused]] const BuildContext<Host, T>& build, [[maybe_unused]] const ConvolutionShape& shape) {
+    if constexpr (std::same_as<T, float>) {
+        if (impl::NarrowWeightGradient::suits(shape))
+            return std::make_unique<impl::NarrowFloatWeightGradient>(build, shape);
+    }
 #if defined(CUPOLA_HOST_AMX)
     if constexpr (std::same_as<T, BFloat16>) {
         if (impl::AmxWeightGradient::suits(shape, build.batch, build.context.threads()) && impl::has_amx()) {
