@@ -31,6 +31,15 @@ TEST_CASE("the format is found from the path") {
     CHECK(open_image_data(folder.path("images.tar.gz"), 2).format == "ImageFolder archive");
     CHECK(open_image_data(folder.path("cifar")).format == "CIFAR-10 binary files");
     CHECK(open_image_data(folder.path("cifar/cifar-10-batches-bin")).train.size() == 5);
+    for (const char* part : {"train", "t10k"}) {
+        folder.write(text("digits/", part, "-images-idx3-ubyte"),
+                     {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 7, 7});  // one image of 1 x 2 pixels
+        folder.write(text("digits/", part, "-labels-idx1-ubyte"), {0, 0, 8, 1, 0, 0, 0, 1, 4});
+    }
+    CHECK(open_image_data(folder.path("digits")).format == "idx files");
+    folder.write("packed/train-images-idx3-ubyte.gz", {0x1F, 0x8B});
+    CHECK(refusal(folder.path("packed")) ==
+          folder.path("packed/train-images-idx3-ubyte.gz") + " is packed by gzip; unpack it first (gzip -d)");
 }
 
 TEST_CASE("a path without a data set is rejected, and the message names what was expected") {
@@ -40,7 +49,7 @@ TEST_CASE("a path without a data set is rejected, and the message names what was
         refusal(folder.path()) ==
         folder.path() +
             " is not a data set: expected CIFAR-10's data_batch_1.bin to "
-            "data_batch_5.bin and test_batch.bin, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
+            "data_batch_5.bin and test_batch.bin, MNIST's train-images-idx3-ubyte and its other three files, or the folders train/<class>/ and test/<class>/ of JPEG or PNG images");
     const std::string file = folder.write("notes.txt", Bytes(2000, 'x'));
     const std::string message = refusal(file);
     CHECK(message.starts_with(file + " is truncated or is not an archive: "));
