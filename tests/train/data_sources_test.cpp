@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trainings on each source of data: a table from a file, parts of a data set, standardised inputs, samples by weight, samples
+// that a function makes. A run that is resumed from a checkpoint has the same bits, and the constants of its inputs.
+#include <cupola/data/csv.hpp>
+#include <cupola/data/generator.hpp>
+#include <cupola/data/split.hpp>
+#include <cupola/data/standardization.hpp>
+#include <cupola/data/weighted_order.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+#include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/predict.hpp>
+#include <cupola/train/training_run.hpp>
+
+#include "io/file_support.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Net : Sequential<Input<2>, Linear<8>, ReLU, Linear<2>> {};
+using Training = DataParallel<Net, CrossEntropy<2>, Sgd, ConcatMean, Host>;
+
+/// A file of 120 rows: large numbers whose quotient decides; every fifth row is "hot".
+std::string rows(double unit = 1) {
+    std::string lines = "mass,volume,kind\n";
+    for (std::uint64_t i = 0; i < 120; ++i) {
+        const auto words = RandomStream(3, RngDomain::user, 0, i).words(0);
+        const bool hot = i % 5 == 0;
+        lines += text((1000 + 50 * static_cast<double>(uniform(words[0])) + (hot ? 40 : 0)) * unit, ',',
+                      7 + static_cast<double>(uniform(words[1])), ',', hot ? "hot" : "cold", '\n');
+    }
+    return lines;
+}
+
+/// Trains on a table with everything between the file and the step, and returns the state.
+struct Runs {
+    io_tests::TemporaryFolder folder;
+    std::string table = folder.path() + "/table.csv";
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> silence{std::tmpfile(), &std::fclose};
+
+    explicit Runs(const std::string& contents = rows()) { write(contents); }
+    void write(const std::string& contents) const {
+        const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(table.c_str(), "wb"), &std::fclose);
+        std::fwrite(contents.data(), 1, contents.size(), file.get());
+    }
+
+    TrainingState state(const std::string& run_folder, std::int64_t steps, int devices, int workers) {
+        const Table all = read_csv(table, {.label = "kind"});
+        const auto [part, held_back] = split(all, {.validation = 0.25, .seed = 4, .stratified = true});
+        const Standardization constants = Standardization::of(part);
+        Prefetch batches(TrainingBatches(part, constants, {.batch_size = 6, .replicas = 2, .seed = 4},
+                                         WeightedOrder(balanced_weights(part), 4)),
+                         {.workers = workers});
+        EvaluationBatches validation(held_back, constants, 6);
+        TrainingRun run({.folder = folder.path() + "/" + run_folder,
+                         .resume = Resume::if_there,
+                         .max_steps = steps,
+                         .log = {.every = 0, .file = silence.get()},
+                         .checkpoint_every = 50});
+        constants.store_in(run.info());
+        Training training({.replicas = 2,
+                           .devices = devices,
+                           .device = {.threads = 1},
+                           .batch_size = 6,
+                           .seed = 4,
+                           .optimizer = {.learning_rate = 0.1, .momentum = 0.9}});
+        status = run.train(training, batches, validation);
+        accuracy = evaluate(training, validation).accuracy();
+        return training.state();
+    }
+
+    int status = -1;
+    double accuracy = 0;
+};
+
+/// Whether a point is above the diagonal.
+struct Halves {
+    void operator()(std::int64_t, const RandomStream& random, const BatchSpan& sample) const {
+        const auto words = random.words(0);
+        float* const point = sample.inputs();
+        point[0] = uniform(words[0]);
+        point[1] = uniform(words[1]);
+        *sample.labels() = point[1] > point[0] ? 1 : 0;
+    }
+};
+
+Generator<Halves> halves(std::int64_t batch_size, int replicas, std::uint64_t seed, std::int64_t epoch = 0) {
+    return {{{"input", ElementType::float32, {2}}, {"target", ElementType::int32, {1}}},
+            Halves{},
+            {.batch_size = batch_size, .replicas = replicas, .seed = seed},
+            epoch};
+}
+
+}  // namespace
+
+TEST_CASE("a training on a table learns, and resumed it has the bits of one that was not stopped") {
+    Runs runs;
+    const TrainingState whole = runs.state("whole", 200, 1, 0);
+    CHECK(runs.status == 0);
+    CHECK(runs.accuracy > 0.85);
+    runs.state("parts", 70, 1, 0);
+    const TrainingState resumed = runs.state("parts", 200, 2, 2);
+    CHECK(resumed.step == whole.step);
+    CHECK(resumed.parameters == whole.parameters);
+    REQUIRE(resumed.optimizer.size() == 1);
+    CHECK(resumed.optimizer[0].values == whole.optimizer[0].values);
+}
+
+TEST_CASE("a checkpoint has the constants of the inputs, for a program that predicts") {
+    Runs runs;
+    runs.state("run", 150, 1, 0);
+    const Table all = read_csv(runs.table, {.label = "kind"});
+    const Standardization constants =
+        Standardization::of(split(all, {.validation = 0.25, .seed = 4, .stratified = true}).training);
+    const std::string path = list_checkpoints(runs.folder.path() + "/run").front().path;
+    const Checkpoint checkpoint = read_checkpoint(path, Net::layers);
+    CHECK(Standardization::stored_in(checkpoint.info, path) == constants);
+    const Predictor<Net> predictor(checkpoint, path);
+    std::vector<float> hot{1090, 7.5F}, cold{1000, 7.5F}, logits(2);
+    Standardization::stored_in(checkpoint.info, path).apply(hot);
+    predictor.predict(hot, logits);
+    CHECK(all.classes()[logits[1] > logits[0] ? 1 : 0] == "hot");
+    constants.apply(cold);
+    predictor.predict(cold, logits);
+    CHECK(all.classes()[logits[1] > logits[0] ? 1 : 0] == "cold");
+}
+
+TEST_CASE("a run that is resumed with other constants is rejected, and the message has both") {
+    Runs runs;
+    runs.state("run", 20, 1, 0);
+    runs.write(rows(0.001));
+    const std::string message = message_of<InvalidArgument>([&] { runs.state("run", 40, 1, 0); });
+    CHECK(contains(message, "is of a run with other settings: standardization.means was 10"));
+    CHECK(contains(message, " and is 1.0"));
+    CHECK(contains(message, "standardization.deviations was "));
+}
+
+TEST_CASE("a training on a generator has the same batches for any replicas, and learns what a second seed shows") {
+    const auto trained = [](std::int64_t batch_size, int replicas, int workers) {
+        Prefetch batches(halves(batch_size, replicas, 1), {.workers = workers});
+        Training training({.replicas = replicas,
+                           .batch_size = batch_size,
+                           .seed = 1,
+                           .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
+        fit(training, batches, {.steps = 300});
+        FirstBatches unseen(halves(batch_size, 1, 2), 12);
+        const Evaluation result = evaluate(training, unseen);
+        CHECK(result.samples == 12 * batch_size);
+        CHECK(result.accuracy() > 0.9);
+        return training.state().parameters;
+    };
+    const std::vector<float> one = trained(32, 1, 0), again = trained(32, 1, 2), two = trained(16, 2, 0);
+    CHECK(one == again);
+    REQUIRE(one.size() == two.size());
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(two[i] == doctest::Approx(one[i]).epsilon(0.01));
+}
+
+TEST_CASE("fit counts the epochs of a part of a data set and of a generator, and none of an endless one") {
+    const Runs runs;
+    const Table all = read_csv(runs.table, {.label = "kind"});
+    const auto [part, held_back] = split(all, {.validation = 0.25, .seed = 4});
+    Prefetch of_part(TrainingBatches(part, Standardization::of(part), {.batch_size = 20, .seed = 1}));
+    Training training({.batch_size = 20, .seed = 1, .optimizer = {.learning_rate = 0.01}});
+    CHECK(fit(training, of_part, {.epochs = 2}).steps == 9);  // 90 samples
+    Training other({.batch_size = 20, .seed = 1, .optimizer = {.learning_rate = 0.01}});
+    Prefetch of_generator(halves(20, 1, 1, 100));
+    CHECK(fit(other, of_generator, {.epochs = 3}).steps == 15);
+    Prefetch endless(halves(20, 1, 1));
+    CHECK(contains(message_of<InvalidArgument>([&] { fit(other, endless, {.epochs = 1}); }), "use .steps"));
+}
+
+TEST_CASE("a table of another width than the network, or of numbers where the loss takes classes, is rejected") {
+    const Runs runs("a,b,c\n1,2,3\n4,5,6\n7,8,0\n");
+    Training training({.batch_size = 3, .seed = 1, .optimizer = {.learning_rate = 0.01}});
+    const auto refusal = [&](const CsvOptions& options) {
+        const Table table = read_csv(runs.table, options);
+        Prefetch batches(TrainingBatches(table, IdentityTransform{}, {.batch_size = 3, .seed = 1}));
+        return message_of<InvalidArgument>([&] { fit(training, batches, {.steps = 1}); });
+    };
+    CHECK(refusal({.inputs = {"a"}, .label = "c"}) == "the batches have samples of 1, and the network takes 2");
+    CHECK(refusal({.targets = {"c"}}) ==
+          "the batches have a column target of float32 1, and cross_entropy reads int32 1");
+    // Three classes, and the network tells two apart.
+    const Table three = read_csv(runs.table, {.label = "c"});
+    Prefetch batches(TrainingBatches(three, IdentityTransform{}, {.batch_size = 3, .seed = 1}));
+    CHECK(contains(message_of<Error>([&] { fit(training, batches, {.steps = 1}); }),
+                   "has label 2, but the loss has classes 0 to 1"));
+}
