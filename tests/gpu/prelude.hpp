@@ -48,8 +48,8 @@
 #include <cupola/layers/sigmoid.hpp>
 #include <cupola/layers/silu.hpp>
 #include <cupola/layers/upsample2d.hpp>
-#include <cupola/models/unet.hpp>
 #include <cupola/losses.hpp>
+#include <cupola/models/unet.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/named_values.hpp>
