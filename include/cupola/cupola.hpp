@@ -18,6 +18,7 @@
 #include <cupola/data/random_crop_flip.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/losses.hpp>
+#include <cupola/metrics.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/named_values.hpp>

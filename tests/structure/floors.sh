@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$1/cupola"
 
 declare -A floor=(
-    [core]=0 [device]=1 [tensor]=2 [ops]=3 [layers]=4 [data]=3 [net]=5 [loss]=6 [optim]=6 [models]=6 [parallel]=7 [io]=8 [train]=9)
+    [core]=0 [device]=1 [tensor]=2 [ops]=3 [layers]=4 [data]=3 [net]=5 [loss]=6 [optim]=6 [models]=6 [parallel]=7 [io]=8 [metrics]=8 [train]=9)
 errors=0
 error() {
     echo "$*"

@@ -47,6 +47,27 @@ TEST_CASE("a history is written as CSV with all digits, and what a record lacks 
           ",6,inf,,0.30000000000000004,2\n");
 }
 
+TEST_CASE("the results of metrics have a column each, and a name with a comma or a quote is quoted") {
+    const Folder folder;
+    const std::string path = folder.path + "/history.csv";
+    History history;
+    history.records = {{.step = 3,
+                        .loss = 1,
+                        .validation_loss = 2,
+                        .metrics = {{"accuracy", 0.75}, {"within 0,5", 1}, {"the \"other\"", 0.1}},
+                        .learning_rate = 0.5,
+                        .seconds = 1},
+                       {.step = 4, .loss = 1, .validation_loss = 3, .metrics = {{"accuracy", 1}}, .seconds = 2}};
+    history.write_csv(path);
+    CHECK(content(path) ==
+          "epoch,step,loss,validation_loss,accuracy,\"within 0,5\",\"the \"\"other\"\"\",learning_rate,seconds\n"
+          ",3,1,2,0.75,1,0.1,0.5,1\n"
+          ",4,1,3,1,,,0,2\n");
+    CHECK(history.records[0].metric("accuracy") == 0.75);
+    CHECK(message_of<InvalidArgument>([&] { (void)history.records[1].metric("auc"); }) ==
+          "this record has no metric auc");
+}
+
 TEST_CASE("a history that cannot be written is an error, and leaves the file as it was") {
     const Folder folder;
     const History history;

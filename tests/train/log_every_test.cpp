@@ -78,6 +78,7 @@ TEST_CASE("a record with a validation has a line, and its time is not that of a 
                        .step = 6,
                        .loss = 0.000123,
                        .validation_loss = 1.5,
+                       .metrics = {{"accuracy", 0.875}, {"b", std::numeric_limits<double>::quiet_NaN()}},
                        .learning_rate = 0.25,
                        .seconds = 1000,
                        .validation_seconds = 998},
@@ -92,12 +93,13 @@ TEST_CASE("a record with a validation has a line, and its time is not that of a 
     CHECK(std::regex_match(
         lines_of({.every = 2}),
         std::regex(
-            R"([-0-9]{10} [:.0-9]{15}: step 6, epoch 2, loss = 0\.000123, validation loss = 1\.50 \(1000\.0 sec\)\n)"
+            R"([-0-9]{10} [:.0-9]{15}: step 6, epoch 2, loss = 0\.000123, validation loss = 1\.50, accuracy = 0\.875, b = nan \(1000\.0 sec\)\n)"
             R"([-0-9]{10} [:.0-9]{15}: step 6, loss = 3\.00 \(\d\.\d examples/sec; [23]\.\d{3} sec/batch\)\n)")));
     const std::string json = lines_of({.every = 4, .json = true});
-    CHECK(json ==
-          R"({"step":6,"epoch":2,"training_loss":0.000123,"validation_loss":1.5,"learning_rate":0.25,"seconds":1000})"
-          "\n");
+    CHECK(
+        json ==
+        R"({"step":6,"epoch":2,"training_loss":0.000123,"validation_loss":1.5,"metrics":{"accuracy":0.875,"b":null},"learning_rate":0.25,"seconds":1000})"
+        "\n");
     CHECK(lines_of({.every = 0}).empty());
 }
 

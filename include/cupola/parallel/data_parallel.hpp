@@ -31,6 +31,7 @@
 #include <cupola/parallel/impl/training_parts.hpp>
 #include <cupola/parallel/inspection.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
 #include <cupola/parallel/training_state.hpp>
@@ -126,10 +127,12 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// the correct answers. `batches(i, device, context)` returns batch i, on the thread of that device; it has at most as
     /// many samples as the larger of `batch_size` and `evaluation_batch_size`. `weights` selects the trained parameters or
     /// their moving averages; where each replica has parameters of its own, those of the first replica are run. Throws
-    /// InvalidArgument for samples that hold a NaN or an infinity.
+    /// InvalidArgument for samples that hold a NaN or an infinity. `metrics`, if it refers to a function, is called with each
+    /// batch in the order of i; evaluate() of train/evaluate.hpp takes Metrics.
     template <class Batches>
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&>
-    Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained) {
+    Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
+                        MetricFunction metrics = {}) {
         const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
         parts_.evaluator_.require_weights(weights);
@@ -138,7 +141,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
         synchronize();
-        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights);
+        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
     /// Throws InvalidArgument for samples that hold a NaN or an infinity.

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/abi.hpp>
+#include <cupola/core/error.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -56,6 +58,13 @@ struct OutputEvaluation {
     std::int64_t correct = 0, predictions = 0;
 };
 
+/// One result of a metric.
+struct MetricValue {
+    std::string name;
+    double value = 0;
+    bool larger_is_better = true;
+};
+
 /// The result of an evaluation; `loss` is the mean over the samples by their weights.
 struct Evaluation {
     std::int64_t samples = 0, correct = 0;
@@ -66,10 +75,37 @@ struct Evaluation {
     /// The losses of the data by name, whose sum by their factors is `loss`. Of several, `correct` and `predictions` are those of
     /// the first that counts predictions.
     std::vector<OutputEvaluation> losses{};
+    /// The results of the metrics, in the order of the metrics.
+    std::vector<MetricValue> metrics{};
+    /// The value of that name. Throws InvalidArgument if there is none.
+    [[nodiscard]] double metric(std::string_view name) const;
     /// The fraction of the predictions that are correct; 0 without predictions.
     [[nodiscard]] double accuracy() const {
         return predictions == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(predictions);
     }
 };
+
+#ifndef CUPOLA_OPS
+
+namespace impl {
+
+/// The value of that name, or null.
+[[nodiscard]] CUPOLA_INLINE const MetricValue* find_metric(const std::vector<MetricValue>& values,
+                                                           std::string_view name) {
+    for (const MetricValue& each : values) {
+        if (each.name == name) return &each;
+    }
+    return nullptr;
+}
+
+}  // namespace impl
+
+CUPOLA_INLINE double Evaluation::metric(std::string_view name) const {
+    const MetricValue* const found = impl::find_metric(metrics, name);
+    require(found != nullptr, "this evaluation has no metric ", name);
+    return found->value;
+}
+
+#endif
 
 }  // namespace cupola::inline CUPOLA_ABI

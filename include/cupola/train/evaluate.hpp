@@ -1,12 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // evaluate(training, batches): the loss and the accuracy over a whole test set, each sample counted once (TensorFlow's
-// tutorial counted 112 images of 10,000 twice).
+// tutorial counted 112 images of 10,000 twice); and any metrics, from the same forward pass:
+//
+//   const Evaluation result = evaluate(training, test, metrics::TopK<5>{}, metrics::ConfusionMatrix{});
+//   std::printf("%.3f\n", result.metric("top_5_accuracy"));
 #pragma once
 
+#include <concepts>
+#include <type_traits>
+#include <utility>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/metrics/metric.hpp>
 #include <cupola/parallel/step_report.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
+
+/// Metrics of any types for evaluations of a `Training`: `{metrics::Accuracy{}, matrix}`. A variable is referred to, a
+/// temporary is owned. Does not compile for a metric that is not for the training's network and loss.
+template <class Training>
+class MetricList {
+public:
+    MetricList() = default;
+    template <class... M>
+        requires(sizeof...(M) > 0 && !(std::same_as<std::remove_cvref_t<M>, MetricList> || ...))
+    // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
+    MetricList(M&&... metrics) {  // implicit: `.metrics = {metrics::Accuracy{}}`
+        (push_back(std::forward<M>(metrics)), ...);
+    }
+
+    [[nodiscard]] const impl::Metrics& all() const { return metrics_; }
+
+private:
+    template <class M>
+    void push_back(M&& metric) {
+        using Type = std::remove_reference_t<M>;
+        static_assert(static_assert_message<diagnostic<Type>()>());
+        if constexpr (Metric<Type>) metrics_.push_back(std::forward<M>(metric));
+    }
+    template <class M>
+    [[nodiscard]] static consteval CompileTimeMessage diagnostic() {
+        if constexpr (requires { typename Training::LossType::DataLossType; }) {
+            return metric_diagnostic<M, typename Training::NetworkType, typename Training::LossType::DataLossType>();
+        } else {
+            return metric_diagnostic<M>();
+        }
+    }
+
+    impl::Metrics metrics_;
+};
+
+namespace impl {
+
+/// The outputs of a training, and the column that its loss reads: the last of those that it requires.
+template <class Training>
+[[nodiscard]] MetricTask metric_task_of(const Training& training) {
+    MetricTask task;
+    if constexpr (requires { training.required_columns(); }) {
+        task = {Training::NetworkType::output_shape, training.required_columns().back().column};
+    }
+    return task;
+}
+
+}  // namespace impl
 
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
 /// batches in its own memory, its `provide_slots` is called with the number of devices. `weights` selects the trained
@@ -15,6 +72,31 @@ template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights = Weights::trained) {
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
     return training.evaluate(batches, batches.count(), weights);
+}
+
+/// The same with metrics, whose results are in `metrics` of the Evaluation.
+template <class Training, class Batches>
+[[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights,
+                                  const MetricList<Training>& metrics) {
+    if (metrics.all().empty()) return evaluate(training, batches, weights);
+    if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
+    metrics.all().begin(impl::metric_task_of(training));
+    Evaluation result = training.evaluate(batches, batches.count(), weights,
+                                          [&](const MetricBatch& batch) { metrics.all().add(batch); });
+    result.metrics = metrics.all().values();
+    return result;
+}
+template <class Training, class Batches, class First, class... More>
+    requires(!std::same_as<std::remove_cvref_t<First>, MetricList<Training>>)
+Evaluation evaluate(Training& training, Batches&& batches, Weights weights, First&& first, More&&... more) {
+    return evaluate(training, batches, weights,
+                    MetricList<Training>(std::forward<First>(first), std::forward<More>(more)...));
+}
+template <class Training, class Batches, class First, class... More>
+    requires(!std::same_as<std::remove_cvref_t<First>, Weights>)
+Evaluation evaluate(Training& training, Batches&& batches, First&& first, More&&... more) {
+    return evaluate(training, batches, Weights::trained,
+                    MetricList<Training>(std::forward<First>(first), std::forward<More>(more)...));
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

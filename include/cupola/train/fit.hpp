@@ -32,6 +32,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
@@ -131,13 +132,19 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
+    std::vector<MetricValue> metrics;
+    if (!options.metrics.all().empty()) {
+        options.metrics.all().begin(impl::metric_task_of(training));
+        metrics = options.metrics.all().values();
+    }
     impl::FitRecorder recorder({.steps = options.steps,
                                 .epochs = options.epochs,
                                 .every = options.every,
                                 .patience = options.patience,
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
-                                .validates = static_cast<bool>(options.validation)},
+                                .validates = static_cast<bool>(options.validation),
+                                .metrics = metrics},
                                impl::epochs_of(training, batches), training.step(),
                                short_type_name<std::remove_cvref_t<Batches>>());
     Run& run = recorder.run();
@@ -160,7 +167,7 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
     const auto record = [&] {
         const double begun = monotonic_seconds();
         std::optional<Evaluation> validation;
-        if (options.validation) validation = options.validation(training, options.weights);
+        if (options.validation) validation = options.validation(training, options.weights, options.metrics);
         const bool is_best = recorder.record(validation ? &*validation : nullptr, monotonic_seconds() - begun);
         if (is_best && options.restore_best) best = options.restore_best.copy(training);
         [[maybe_unused]] const auto tell = [&](auto& callback) {

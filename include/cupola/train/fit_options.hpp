@@ -3,7 +3,7 @@
 // The options of fit():
 //
 //   fit(training, batches, {.steps = 1000});
-//   fit(training, batches, {.epochs = 100, .validation = test, .patience = 5, .restore_best = true});
+//   fit(training, batches, {.epochs = 100, .validation = test, .metrics = {metrics::Accuracy{}}, .patience = 5});
 #pragma once
 
 #include <concepts>
@@ -30,8 +30,8 @@ public:
         requires(!std::same_as<std::remove_cvref_t<Batches>, Validation>)
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
     Validation(Batches&& batches)  // implicit: `.validation = test`
-        : evaluate_([](Training& training, void* of, Weights weights) {
-              return evaluate(training, *static_cast<std::remove_reference_t<Batches>*>(of), weights);
+        : evaluate_([](Training& training, void* of, Weights weights, const MetricList<Training>& metrics) {
+              return evaluate(training, *static_cast<std::remove_reference_t<Batches>*>(of), weights, metrics);
           }) {
         if constexpr (std::is_lvalue_reference_v<Batches>) {
             batches_ = const_cast<void*>(static_cast<const void*>(std::addressof(batches)));
@@ -42,12 +42,13 @@ public:
     }
 
     [[nodiscard]] explicit operator bool() const { return evaluate_ != nullptr; }
-    [[nodiscard]] Evaluation operator()(Training& training, Weights weights) const {
-        return evaluate_(training, batches_, weights);
+    [[nodiscard]] Evaluation operator()(Training& training, Weights weights,
+                                        const MetricList<Training>& metrics) const {
+        return evaluate_(training, batches_, weights, metrics);
     }
 
 private:
-    Evaluation (*evaluate_)(Training&, void* batches, Weights) = nullptr;
+    Evaluation (*evaluate_)(Training&, void* batches, Weights, const MetricList<Training>&) = nullptr;
     void* batches_ = nullptr;
     std::shared_ptr<void> owned_;
 };
@@ -93,11 +94,12 @@ struct FitOptions {
     Validation<Training> validation{};
     /// The parameters that are validated.
     Weights weights = Weights::trained;
-    /// By what the best record is chosen, the smallest value: "loss" or "validation_loss". Where it is empty,
-    /// "validation_loss" if there is a validation.
+    /// Computed in each validation, from its forward pass.
+    MetricList<Training> metrics{};
+    /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says whether
+    /// larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation.
     std::string_view quantity{};
-    /// Ends the run after this many records in a row whose quantity is not below the best by more than `min_delta`; 0 for
-    /// never.
+    /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for never.
     std::int64_t patience = 0;
     double min_delta = 0;
     /// Keeps a copy of the state of the training at the best record, and restores it at the end of the run, after

@@ -33,30 +33,35 @@ struct HistoryRecord {
     std::optional<std::int64_t> epoch{};
     /// The steps of the training since its beginning: the next step has this number.
     std::int64_t step = 0;
-    /// The mean loss of the steps since the record before, weighted by samples, with the regularisers' losses.
+    /// The mean loss of the steps since the record before, weighted as they are, with the regularisers' losses.
     double loss = 0;
     /// The mean loss of the data on the validation batches; none without them.
     std::optional<double> validation_loss{};
+    /// The results of the metrics in the validation.
+    std::vector<MetricValue> metrics{};
     /// Of the last step.
     double learning_rate = 0;
     /// Since the beginning of the run, validations included; and of this validation.
     double seconds = 0;
     double validation_seconds = 0;
+
+    /// The result of that name. Throws InvalidArgument if there is none.
+    [[nodiscard]] double metric(std::string_view name) const;
 };
 
 struct History {
     /// The steps that this call of fit() made.
     std::int64_t steps = 0;
     std::vector<HistoryRecord> records{};
-    /// What `best` was chosen by: "loss" or "validation_loss".
+    /// What `best` was chosen by: "loss", "validation_loss" or the name of a metric's result.
     std::string quantity{};
     /// The index of the record with the best finite value of `quantity`, the first of equal ones; none if there is none.
     std::optional<std::size_t> best{};
     /// Whether the run ended because `.patience` was over.
     bool stopped_early = false;
 
-    /// Writes a header line and one line per record: epoch, step, loss, validation_loss, learning_rate and seconds, with
-    /// all digits. What a record lacks is empty. The file is written completely or not at all. Throws DataError if it
+    /// Writes a header line and one line per record: epoch, step, loss, validation_loss, the metrics, learning_rate and
+    /// seconds, with all digits. What a record lacks is empty. The file is written completely or not at all. Throws DataError if it
     /// cannot be written.
     void write_csv(const std::string& path) const;
 };
@@ -75,13 +80,26 @@ namespace impl {
 
 }  // namespace impl
 
+CUPOLA_INLINE double HistoryRecord::metric(std::string_view name) const {
+    const MetricValue* const found = impl::find_metric(metrics, name);
+    require(found != nullptr, "this record has no metric ", name);
+    return found->value;
+}
+
 [[gnu::cold]] CUPOLA_INLINE void History::write_csv(const std::string& path) const {
-    std::string lines = "epoch,step,loss,validation_loss,learning_rate,seconds\n";
+    const std::vector<MetricValue> names = records.empty() ? std::vector<MetricValue>() : records.front().metrics;
+    std::string lines = "epoch,step,loss,validation_loss";
+    for (const MetricValue& each : names) lines += ',' + impl::csv_field(each.name);
+    lines += ",learning_rate,seconds\n";
     for (const HistoryRecord& record : records) {
         lines +=
             text(record.epoch ? text(*record.epoch) : std::string(), ',', record.step, ',', exact_text(record.loss),
-                 ',', record.validation_loss ? exact_text(*record.validation_loss) : std::string(), ',',
-                 exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
+                 ',', record.validation_loss ? exact_text(*record.validation_loss) : std::string());
+        for (const MetricValue& each : names) {
+            const MetricValue* const found = impl::find_metric(record.metrics, each.name);
+            lines += text(',', found == nullptr ? std::string() : exact_text(found->value));
+        }
+        lines += text(',', exact_text(record.learning_rate), ',', exact_text(record.seconds), '\n');
     }
     AtomicFile file(path);
     file.write(std::as_bytes(std::span(lines)));

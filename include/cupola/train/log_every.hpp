@@ -178,8 +178,9 @@ CUPOLA_INLINE void LogEvery::write_text(const HistoryRecord& record) {
     put_date();
     put("step %lld, ", static_cast<long long>(record.step));
     if (record.epoch) put("epoch %lld, ", static_cast<long long>(*record.epoch));
-    put("loss = %s, validation loss = %s (%.1f sec)", loss_text(record.loss).c_str(),
-        loss_text(*record.validation_loss).c_str(), record.seconds);
+    put("loss = %s, validation loss = %s", loss_text(record.loss).c_str(), loss_text(*record.validation_loss).c_str());
+    for (const MetricValue& each : record.metrics) line_ += text(", ", each.name, " = ", loss_text(each.value, 3));
+    put(" (%.1f sec)", record.seconds);
 }
 
 CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, double time) {
@@ -212,7 +213,12 @@ CUPOLA_INLINE void LogEvery::write_json(const HistoryRecord& record) {
     number(record.loss);
     line_ += R"(,"validation_loss":)";
     number(*record.validation_loss);
-    line_ += R"(,"learning_rate":)";
+    line_ += R"(,"metrics":{)";
+    for (const MetricValue& each : record.metrics) {
+        line_ += text(&each == &record.metrics.front() ? "" : ",", '"', each.name, "\":");
+        number(each.value);
+    }
+    line_ += R"(},"learning_rate":)";
     number(record.learning_rate);
     line_ += R"(,"seconds":)";
     number(record.seconds);

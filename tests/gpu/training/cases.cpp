@@ -76,6 +76,9 @@ void check_against_host(const Run& run, double losses, double parameters) {
     }
     CHECK(distance(ours.prediction, host.prediction) < 10 * parameters);
     if (!host.evaluation.empty()) {
+        CHECK(!host.measured.empty());
+        CHECK(ours.measured_labels == host.measured_labels);
+        CHECK(distance(ours.measured, host.measured) < 10 * parameters);
         CHECK(ours.evaluation[0] == host.evaluation[0]);
         CHECK(std::abs(ours.evaluation[1] - host.evaluation[1]) <= 1);
         CHECK(ours.evaluation[2] == doctest::Approx(host.evaluation[2]).epsilon(losses));

@@ -229,8 +229,12 @@ Result train(const Run& run, const Optimizer& optimizer) {
         result.replica_gradients.push_back(training->gradient(replica));
     if (run.evaluates) {
         const auto weights = run.moving_average == 0 ? cupola::Weights::trained : cupola::Weights::averages;
+        const auto see = [&](const cupola::MetricBatch& seen) {
+            result.measured.insert(result.measured.end(), seen.outputs.begin(), seen.outputs.end());
+            for (const std::int32_t label : seen.target<std::int32_t>()) result.measured_labels.push_back(label);
+        };
         const cupola::Evaluation e =
-            training->evaluate([&](std::int64_t i, int, Context&) { return all.of_evaluation(i); }, 3, weights);
+            training->evaluate([&](std::int64_t i, int, Context&) { return all.of_evaluation(i); }, 3, weights, see);
         result.evaluation = {static_cast<double>(e.samples), static_cast<double>(e.correct), e.loss};
         Samples<std::vector<std::byte>> samples;
         const cupola::BatchView some = samples.view(3, run.batch - 1);

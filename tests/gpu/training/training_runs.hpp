@@ -82,6 +82,9 @@ struct Result {
     std::vector<Floats> optimizer{};
     std::vector<Floats> device_parameters{};
     std::vector<double> evaluation{};
+    /// What a metric saw: the outputs, and the labels, batch after batch.
+    Floats measured{};
+    std::vector<std::int32_t> measured_labels{};
     /// What was thrown, how many steps had been asked for, and what the parameters were then.
     std::string error{};
     std::int64_t error_step = nowhere, asked = 0;

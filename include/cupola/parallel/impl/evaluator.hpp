@@ -12,8 +12,10 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/ops/loss_report.hpp>
+#include <cupola/parallel/impl/metric_feed.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
+#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
@@ -39,8 +41,10 @@ public:
     void require_weights(Weights weights) const;
     void require_size(std::int64_t size) const;
 
-    /// Batches i = 0 to count - 1; the sums are added in that order.
-    Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights);
+    /// Batches i = 0 to count - 1; the sums are added in that order. Each is passed to `metrics`, if it refers to a function,
+    /// which also sees them in that order.
+    Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights,
+                        MetricFunction metrics);
 
     /// The outputs for `size` samples of host memory, one after another.
     [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, Weights weights);
@@ -70,23 +74,36 @@ void Evaluator<D, T>::require_size(std::int64_t size) const {
 
 template <class D, class T>
 Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count,
-                                     Weights weights) {
+                                     Weights weights, MetricFunction metrics) {
     const std::size_t losses = functions.losses.size();
     std::vector<LossResult> results(static_cast<std::size_t>(count) * losses);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
-    set_.threads().run([&](int device) {
+    MetricFeed<D> feed(metrics, set_.network().output, set_.device_count());
+    const auto run = [&](int device) {
         Context& context = set_.context(device);
         for (std::int64_t i = device; i < count; i += set_.device_count()) {
             const BatchView batch = batches(i, device, context);
             require_batch(batch, set_.required_columns());
-            if (batch.size == 0) continue;
-            require_finite(context, batch, i);
-            Plan<Kernels, T>& plan = forward(device, batch.inputs(), batch.size, weights);
-            for (std::size_t k = 0; k < losses; ++k) {
-                const float* const output = plan.output(functions.losses[k].output);
-                results[static_cast<std::size_t>(i) * losses + k] = functions.loss_of(context, k, output, batch);
+            const float* outputs = nullptr;
+            if (batch.size > 0) {
+                require_finite(context, batch, i);
+                Plan<Kernels, T>& plan = forward(device, batch.inputs(), batch.size, weights);
+                for (std::size_t k = 0; k < losses; ++k) {
+                    results[static_cast<std::size_t>(i) * losses + k] =
+                        functions.loss_of(context, k, plan.output(functions.losses[k].output), batch);
+                }
+                outputs = plan.output(plan.outputs() - 1);
+                sizes[static_cast<std::size_t>(i)] = batch.size;
             }
-            sizes[static_cast<std::size_t>(i)] = batch.size;
+            if (metrics && !feed.pass(context, device, i, batch, outputs)) return;
+        }
+    };
+    set_.threads().run([&](int device) {
+        try {
+            run(device);
+        } catch (...) {
+            feed.fail();
+            throw;
         }
     });
     Evaluation evaluation;

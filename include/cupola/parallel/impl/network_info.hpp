@@ -17,7 +17,7 @@ namespace impl {
 template <class Kernels, class T>
 struct NetworkInfo {
     std::span<const LayerInfo> layers{};
-    Shape input{};
+    Shape input{}, output{};
     std::int64_t parameter_elements = 0, buffer_elements = 0, input_elements = 0, output_elements = 0;
     bool fusion = true;
     /// The factor of the loss's gradient that keeps it in the range of T.
@@ -30,6 +30,7 @@ template <Network Net, class Kernels>
     using T = typename Net::Precision::Activation;
     return {.layers = Net::layers,
             .input = Net::input,
+            .output = Net::output_shape,
             .parameter_elements = Net::parameter_elements,
             .buffer_elements = Net::buffer_elements,
             .input_elements = Net::input.size(),

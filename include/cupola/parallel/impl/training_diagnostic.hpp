@@ -18,6 +18,7 @@
 #include <cupola/optim/optimizer.hpp>
 #include <cupola/parallel/agreement.hpp>
 #include <cupola/parallel/memory_report.hpp>
+#include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/statistics.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/parallel/training_options.hpp>
@@ -118,7 +119,7 @@ struct DataParallel {
         return *poll_report();
     }
     template <class Batches>
-    Evaluation evaluate(Batches&&, std::int64_t, Weights = Weights::trained) {
+    Evaluation evaluate(Batches&&, std::int64_t, Weights = Weights::trained, MetricFunction = {}) {
         return {};
     }
     template <class Samples>

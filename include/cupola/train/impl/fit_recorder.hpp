@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <cupola/core/error.hpp>
 #include <cupola/core/monotonic_seconds.hpp>
@@ -45,6 +47,8 @@ struct FitPlan {
     double min_delta = 0;
     std::string_view quantity{};
     bool validates = false;
+    /// The names of the metrics' results, and what is better.
+    std::span<const MetricValue> metrics{};
 };
 
 class FitRecorder {
@@ -57,7 +61,7 @@ public:
     /// Whether a record is due after this many steps of the training.
     [[nodiscard]] bool is_due(std::int64_t steps) const { return steps >= next_; }
     /// Whether steps were made since the last record.
-    [[nodiscard]] bool has_steps() const { return samples_ > 0; }
+    [[nodiscard]] bool has_steps() const { return has_steps_; }
 
     void add(const StepReport& report);
     /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run when
@@ -70,20 +74,22 @@ public:
 
 private:
     [[nodiscard]] std::int64_t end_of_part(std::int64_t part) const;
+    /// The quantity of a record, with the other sign if larger values are better.
     [[nodiscard]] double quantity_of(const HistoryRecord& record) const;
 
     FitPlan plan_;
     Epochs epochs_;
+    bool larger_is_better_ = false;
     Run run_{};
     History history_{};
     std::int64_t first_epoch_ = 0, part_ = 1, next_ = 0;
     /// Since the last record.
-    std::int64_t samples_ = 0;
-    double sum_ = 0;
+    bool has_steps_ = false;
+    double weight_ = 0, sum_ = 0;
     /// Of the last report.
     std::int64_t step_ = 0;
     double learning_rate_ = 0;
-    /// The value that has to be undercut by min_delta, and the records since that happened.
+    /// The quantity that has to be undercut by min_delta, and the records since that happened.
     double reference_ = 0;
     std::int64_t waited_ = 0;
 };
@@ -115,9 +121,18 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
     require(plan.patience == 0 || plan.epochs || plan.every > 0,
             ".patience of a run by steps needs .every, the steps between two records");
     history_.quantity = !plan.quantity.empty() ? plan.quantity : plan.validates ? "validation_loss" : "loss";
-    require(history_.quantity == "loss" || (history_.quantity == "validation_loss" && plan.validates),
-            ".quantity is \"", history_.quantity, "\", and the records of this run have: loss",
-            plan.validates ? ", validation_loss" : "");
+    require(plan.metrics.empty() || plan.validates,
+            ".metrics needs .validation, the batches that they are computed of");
+    std::string names = plan.validates ? "loss, validation_loss" : "loss";
+    bool known = history_.quantity == "loss" || (history_.quantity == "validation_loss" && plan.validates);
+    for (const MetricValue& each : plan.metrics) {
+        names += ", " + each.name;
+        if (each.name != history_.quantity) continue;
+        known = true;
+        larger_is_better_ = each.larger_is_better;
+    }
+    require(known, ".quantity is \"", history_.quantity, "\", and the records of this run have: ", names);
+    plan_.metrics = {};
 
     std::int64_t last = 0;
     if (plan.epochs) {
@@ -144,27 +159,33 @@ CUPOLA_INLINE std::int64_t FitRecorder::end_of_part(std::int64_t part) const {
 }
 
 CUPOLA_INLINE void FitRecorder::add(const StepReport& report) {
-    samples_ += report.samples;
-    sum_ += report.loss * static_cast<double>(report.samples);
+    weight_ += report.weight;
+    sum_ += report.loss * report.weight;
+    has_steps_ = true;
     step_ = report.step + 1;
     learning_rate_ = report.learning_rate;
 }
 
 CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const {
-    return history_.quantity == "loss" ? record.loss : *record.validation_loss;
+    if (history_.quantity == "loss") return record.loss;
+    if (history_.quantity == "validation_loss") return *record.validation_loss;
+    return larger_is_better_ ? -record.metric(history_.quantity) : record.metric(history_.quantity);
 }
 
 CUPOLA_INLINE bool FitRecorder::record(const Evaluation* validation, double validation_seconds) {
     HistoryRecord record{.step = step_,
-                         .loss = sum_ / static_cast<double>(samples_),
+                         .loss = sum_ / weight_,
                          .learning_rate = learning_rate_,
                          .seconds = monotonic_seconds() - run_.started,
                          .validation_seconds = validation_seconds};
     if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
-    if (validation != nullptr) record.validation_loss = validation->loss;
+    if (validation != nullptr) {
+        record.validation_loss = validation->loss;
+        record.metrics = validation->metrics;
+    }
     history_.records.push_back(std::move(record));
-    samples_ = 0;
-    sum_ = 0;
+    has_steps_ = false;
+    weight_ = sum_ = 0;
     while (next_ <= step_ && next_ < run_.last_step) next_ = end_of_part(++part_);
 
     const double value = quantity_of(last());

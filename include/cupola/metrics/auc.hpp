@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// metrics::Auc: the area under the ROC curve: the probability that a positive label has a higher score than a negative one, where
+// equal scores count a half (Mann, Whitney 1947). Exact, by sorting all scores. The outputs are
+//
+//   one logit per target of 0 or 1 (float or int32): the logit is the score;
+//   rows of two or more logits, one per label: the score is the logarithm of the odds of class `positive` against all others.
+//
+// Its result is "auc"; NaN where positive or negative labels are missing, or a score is NaN. Memory: 8 bytes per target of
+// the evaluation, twice that while the result is computed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <cupola/metrics/impl/class_labels.hpp>
+#include <cupola/metrics/impl/float_targets.hpp>
+#include <cupola/metrics/metric.hpp>
+
+#ifndef CUPOLA_OPS
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace metrics {
+
+struct Auc {
+    /// The class that is positive where there are two or more logits.
+    std::int32_t positive = 1;
+    /// The scores of the positive and of the negative labels.
+    std::vector<double> positives{}, negatives{};
+    bool has_nan = false;
+
+    static constexpr CompileTimeMessage diagnostic(const Shape& output, const ColumnSpec& target) {
+        if (target.shape == output) return {};
+        return impl::class_labels_diagnostic("metrics::Auc", output, target);
+    }
+    /// Throws InvalidArgument if `positive` is not a class.
+    void begin(const MetricTask& task);
+    /// Throws InvalidArgument for a target of a single logit that is neither 0 nor 1.
+    void add(const MetricBatch& batch);
+    [[nodiscard]] double value() const;
+    void report(MetricResults& results) const { results.add("auc", value(), Better::larger); }
+
+private:
+    void add_score(double score, bool is_positive);
+};
+
+static_assert(Metric<Auc>);
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void Auc::begin(const MetricTask& task) {
+    const bool by_classes = task.target.shape != task.output;
+    const std::int64_t classes = task.output[task.output.rank - 1];
+    require(!by_classes || (positive >= 0 && positive < classes), "the positive class of metrics::Auc is ", positive,
+            ", and the number of classes is ", classes);
+    positives.clear();
+    negatives.clear();
+    has_nan = false;
+}
+
+CUPOLA_INLINE void Auc::add_score(double score, bool is_positive) {
+    has_nan = has_nan || std::isnan(score);
+    (is_positive ? positives : negatives).push_back(score);
+}
+
+CUPOLA_INLINE void Auc::add(const MetricBatch& batch) {
+    const ColumnSpec* const target = batch.targets.columns().find(target_column);
+    if (target != nullptr && target->shape != batch.output_shape) {
+        impl::for_each_label(batch, {}, [&](std::span<const float> logits, std::size_t label) {
+            const auto own = static_cast<std::size_t>(positive);
+            // The logarithm of the sum of exp of the others, from the largest of them.
+            double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+            for (std::size_t c = 0; c < logits.size(); ++c)
+                if (c != own) largest = std::max(largest, static_cast<double>(logits[c]));
+            for (std::size_t c = 0; c < logits.size(); ++c)
+                if (c != own) sum += std::exp(static_cast<double>(logits[c]) - largest);
+            add_score(static_cast<double>(logits[own]) - (largest + std::log(sum)), label == own);
+        });
+    } else if (target == nullptr || target->type == ElementType::float32) {
+        impl::for_each_binary(batch, [&](float output, bool is_positive) { add_score(output, is_positive); });
+    } else {
+        const std::span<const std::int32_t> labels = batch.target<std::int32_t>();
+        for (std::size_t i = 0; i < labels.size(); ++i) add_score(batch.outputs[i], impl::target_is_one(labels[i], i));
+    }
+}
+
+CUPOLA_INLINE double Auc::value() const {
+    if (has_nan || positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> higher = positives, lower = negatives;
+    std::sort(higher.begin(), higher.end());
+    std::sort(lower.begin(), lower.end());
+    // Twice the number of pairs in the right order, plus the number of equal pairs.
+    std::uint64_t pairs = 0;
+    std::size_t below = 0, not_above = 0;
+    for (const double score : higher) {
+        while (below < lower.size() && lower[below] < score) ++below;
+        while (not_above < lower.size() && lower[not_above] <= score) ++not_above;
+        pairs += below + not_above;
+    }
+    return static_cast<double>(pairs) / (2.0 * static_cast<double>(higher.size()) * static_cast<double>(lower.size()));
+}
+
+#endif
+
+}  // namespace metrics
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the metrics of classes have in common: rows of logits, one per label.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/element_type.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/metrics/impl/ratio.hpp>
+#include <cupola/parallel/metric_batch.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// What is wrong with these targets for a metric that compares class labels with rows of logits, or nothing.
+[[nodiscard]] constexpr CompileTimeMessage class_labels_diagnostic(std::string_view metric, const Shape& output,
+                                                                   const ColumnSpec& target) {
+    CompileTimeMessage message;
+    const std::int64_t classes = output.rank == 0 ? 0 : output[output.rank - 1];
+    if (target.type != ElementType::int32 || classes < 2 || output.size() != target.shape.size() * classes) {
+        message << metric
+                << " compares logits of two or more classes with labels (int32), one per row of logits; the output is "
+                << output << ", and the loss reads " << to_string(target.type) << " " << target.shape;
+    }
+    return message;
+}
+
+/// Calls visit(logits, label) for each label that is a class and not `ignored`. A label that is no class is one that the
+/// loss ignores: any other is an error of the loss.
+template <class Visit>
+void for_each_label(const MetricBatch& batch, const std::optional<std::int32_t>& ignored, Visit&& visit) {
+    const auto classes = static_cast<std::size_t>(batch.output_shape[batch.output_shape.rank - 1]);
+    const std::span<const std::int32_t> labels = batch.target<std::int32_t>();
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+        const std::int32_t label = labels[i];
+        if (label < 0 || static_cast<std::size_t>(label) >= classes || label == ignored) continue;
+        visit(batch.outputs.subspan(i * classes, classes), static_cast<std::size_t>(label));
+    }
+}
+
+/// The class of the largest logit, the first of equal ones; the number of logits if one of them is NaN.
+[[nodiscard]] inline std::size_t largest_of(std::span<const float> logits) {
+    std::size_t largest = 0;
+    for (std::size_t c = 0; c < logits.size(); ++c) {
+        if (logits[c] != logits[c]) return logits.size();
+        if (logits[c] > logits[largest]) largest = c;
+    }
+    return largest;
+}
+
+/// How many logits come before that of the label, from the largest on, the first of equal ones first; the number of logits
+/// if one of them is NaN.
+[[nodiscard]] inline std::int64_t rank_of(std::span<const float> logits, std::size_t label) {
+    std::int64_t rank = 0;
+    for (std::size_t c = 0; c < logits.size(); ++c) {
+        if (logits[c] != logits[c]) return static_cast<std::int64_t>(logits.size());
+        rank += logits[c] > logits[label] || (c < label && logits[c] == logits[label]) ? 1 : 0;
+    }
+    return rank;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

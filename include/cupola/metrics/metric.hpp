@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The concept of a metric: a number, or several, of the outputs of a network and their targets, computed in evaluate() and in
+// the validations of fit() from the outputs that the loss is computed from:
+//
+//   struct LargestError {
+//       void begin(const MetricTask&) { largest = 0; }
+//       void add(const MetricBatch& batch) {
+//           const std::span<const float> targets = batch.target<float>();
+//           for (std::size_t i = 0; i < targets.size(); ++i)
+//               largest = std::max(largest, double(std::abs(batch.outputs[i] - targets[i])));
+//       }
+//       void report(MetricResults& results) const { results.add("largest_error", largest, Better::smaller); }
+//       double largest = 0;
+//   };
+//
+// add() is called for each batch of the evaluation, in the order of the batches and by one thread at a time, for any number
+// of devices: a sum has the same bits for any of them. Outputs and targets are in host memory; on a GPU they are copied
+// there once per batch, for all metrics.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/error.hpp>
+#include <cupola/core/extents.hpp>
+#include <cupola/core/type_name.hpp>
+#include <cupola/parallel/metric_batch.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// What a metric is computed of.
+struct MetricTask {
+    /// The extents of the network's output for one sample.
+    Shape output{};
+    /// The column that the loss reads.
+    ColumnSpec target{};
+};
+
+/// Whether a larger or a smaller value is better, for the best record of a run.
+enum class Better : std::uint8_t { larger, smaller };
+
+/// The values of the metrics of an evaluation, in the order in which they are added.
+class MetricResults {
+public:
+    /// Throws InvalidArgument for a name that is empty, taken, or "loss" or "validation_loss".
+    void add(std::string_view name, double value, Better better);
+
+    [[nodiscard]] std::vector<MetricValue>& values() { return values_; }
+
+private:
+    std::vector<MetricValue> values_;
+};
+
+template <class M>
+concept HasBegin = requires(M& metric, const MetricTask& task) { metric.begin(task); };
+template <class M>
+concept HasAdd = requires(M& metric, const MetricBatch& batch) { metric.add(batch); };
+template <class M>
+concept HasReport = requires(const M& metric, MetricResults& results) { metric.report(results); };
+
+/// begin() forgets what was added before. A metric may also have `static constexpr CompileTimeMessage diagnostic(const
+/// Shape& output, const ColumnSpec& target)`: why it is not for a network of this output with a loss that reads this
+/// column, or nothing.
+template <class M>
+concept Metric = HasBegin<M> && HasAdd<M> && HasReport<M>;
+
+/// The error message for a metric `M`, empty if there is none.
+template <class M>
+[[nodiscard]] consteval CompileTimeMessage metric_diagnostic() {
+    CompileTimeMessage message;
+    if constexpr (Metric<M>) return message;
+    message << short_type_name<M>() << " is not a metric: it lacks ";
+    if constexpr (!HasBegin<M>) {
+        message << "`void begin(const MetricTask&)`";
+    } else if constexpr (!HasAdd<M>) {
+        message << "`void add(const MetricBatch&)`";
+    } else {
+        message << "`void report(MetricResults&) const`";
+    }
+    return message;
+}
+/// The same for a training of `Net` whose loss of the data is `Loss`.
+template <class M, class Net, class Loss>
+[[nodiscard]] consteval CompileTimeMessage metric_diagnostic() {
+    CompileTimeMessage message = metric_diagnostic<M>();
+    if constexpr (requires(const Shape& output, const ColumnSpec& target) {
+                      { M::diagnostic(output, target) } -> std::same_as<CompileTimeMessage>;
+                      typename Loss::Target;
+                      Loss::target(output);
+                  }) {
+        if (message.empty()) {
+            const Shape output = Net::output_shape;
+            message =
+                M::diagnostic(output, {target_column, element_type_of<typename Loss::Target>, Loss::target(output)});
+        }
+    }
+    return message;
+}
+
+namespace impl {
+
+/// Metrics of any types.
+class Metrics {
+public:
+    /// Refers to a variable, and owns a temporary.
+    template <class M>
+    void push_back(M&& metric) {
+        using Type = std::remove_reference_t<M>;
+        Entry entry{.begin = [](void* object, const MetricTask& task) { static_cast<Type*>(object)->begin(task); },
+                    .add = [](void* object, const MetricBatch& batch) { static_cast<Type*>(object)->add(batch); },
+                    .report = [](const void* object,
+                                 MetricResults& results) { static_cast<const Type*>(object)->report(results); }};
+        if constexpr (std::is_lvalue_reference_v<M>) {
+            entry.object = std::addressof(metric);
+        } else {
+            entry.owned = std::make_shared<Type>(std::move(metric));
+            entry.object = entry.owned.get();
+        }
+        entries_.push_back(std::move(entry));
+    }
+
+    [[nodiscard]] bool empty() const { return entries_.empty(); }
+    void begin(const MetricTask& task) const;
+    void add(const MetricBatch& batch) const;
+    [[nodiscard]] std::vector<MetricValue> values() const;
+
+private:
+    struct Entry {
+        void* object = nullptr;
+        std::shared_ptr<void> owned{};
+        void (*begin)(void*, const MetricTask&) = nullptr;
+        void (*add)(void*, const MetricBatch&) = nullptr;
+        void (*report)(const void*, MetricResults&) = nullptr;
+    };
+    std::vector<Entry> entries_;
+};
+
+}  // namespace impl
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE void MetricResults::add(std::string_view name, double value, Better better) {
+    require(!name.empty() && name != "loss" && name != "validation_loss", "a metric cannot have the name \"", name,
+            "\"");
+    require(impl::find_metric(values_, name) == nullptr, "two metrics have the name ", name);
+    values_.push_back({.name = std::string(name), .value = value, .larger_is_better = better == Better::larger});
+}
+
+namespace impl {
+
+CUPOLA_INLINE void Metrics::begin(const MetricTask& task) const {
+    for (const Entry& each : entries_) each.begin(each.object, task);
+}
+
+CUPOLA_INLINE void Metrics::add(const MetricBatch& batch) const {
+    for (const Entry& each : entries_) each.add(each.object, batch);
+}
+
+CUPOLA_INLINE std::vector<MetricValue> Metrics::values() const {
+    MetricResults results;
+    for (const Entry& each : entries_) each.report(each.object, results);
+    return std::move(results.values());
+}
+
+}  // namespace impl
+
+#endif
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MetricFeed: passes the batches of an evaluation to a MetricFunction in their order, whichever device has run them.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include <cupola/core/extents.hpp>
+#include <cupola/parallel/metric_batch.hpp>
+#include <cupola/tensor/batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// Device d of n has batches d, d + n, d + 2 n, and so on.
+template <class D>
+class MetricFeed {
+    using Kernels = typename D::Kernels;
+    using Context = typename Kernels::Context;
+
+public:
+    MetricFeed(MetricFunction see, const Shape& output_shape, int devices)
+        : see_(see), output_shape_(output_shape), memory_(static_cast<std::size_t>(devices)) {}
+
+    /// Passes batch `number` on, after those before it. Returns false if another device has failed: no batch follows then.
+    [[nodiscard]] bool pass(Context& context, int device, std::int64_t number, const BatchView& batch,
+                            const float* outputs);
+    /// Ends the waiting of other devices.
+    void fail();
+
+private:
+    struct Memory {
+        std::vector<float> outputs;
+        std::vector<std::vector<std::byte>> columns;
+    };
+
+    [[nodiscard]] MetricBatch on_host(Context& context, Memory& memory, const BatchView& batch,
+                                      const float* outputs) const;
+
+    MetricFunction see_;
+    Shape output_shape_;
+    /// Of each device, where its memory is not the host's.
+    std::vector<Memory> memory_;
+    std::mutex mutex_;
+    std::condition_variable turn_;
+    std::int64_t next_ = 0;
+    bool failed_ = false;
+};
+
+template <class D>
+bool MetricFeed<D>::pass(Context& context, int device, std::int64_t number, const BatchView& batch,
+                         const float* outputs) {
+    MetricBatch seen;
+    if (batch.size > 0) seen = on_host(context, memory_[static_cast<std::size_t>(device)], batch, outputs);
+    std::unique_lock lock(mutex_);
+    turn_.wait(lock, [&] { return failed_ || next_ == number; });
+    if (failed_) return false;
+    lock.unlock();  // it is this batch's turn: no other thread passes one on
+    if (batch.size > 0) see_(seen);
+    lock.lock();
+    ++next_;
+    turn_.notify_all();
+    return true;
+}
+
+template <class D>
+void MetricFeed<D>::fail() {
+    const std::scoped_lock lock(mutex_);
+    failed_ = true;
+    turn_.notify_all();
+}
+
+template <class D>
+MetricBatch MetricFeed<D>::on_host(Context& context, Memory& memory, const BatchView& batch,
+                                   const float* outputs) const {
+    const auto count = static_cast<std::size_t>(batch.size * output_shape_.size());
+    MetricBatch result{.size = batch.size, .output_shape = output_shape_, .outputs = {outputs, count}};
+    result.targets.size = batch.size;
+    if constexpr (!D::host_memory) {
+        memory.outputs.resize(count);
+        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(memory.outputs.data()),
+                              reinterpret_cast<const std::byte*>(outputs), count * sizeof(float));
+        result.outputs = memory.outputs;
+        memory.columns.resize(batch.columns().size());
+    }
+    for (std::size_t i = 0; i < batch.columns().size(); ++i) {
+        const ColumnSpec& spec = batch.columns()[i];
+        const void* data = batch.data(i);
+        if (spec.name == input_column || data == nullptr) continue;
+        if constexpr (!D::host_memory) {
+            std::vector<std::byte>& copy = memory.columns[i];
+            copy.resize(static_cast<std::size_t>(batch.size) * spec.bytes());
+            Kernels::copy_to_host(context, copy.data(), static_cast<const std::byte*>(data), copy.size());
+            data = copy.data();
+        }
+        result.targets.push_back({spec, data});
+    }
+    return result;
+}
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

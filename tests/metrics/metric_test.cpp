@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/metrics.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
+#include <cupola/metrics/metric.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <cupola/cupola.hpp>
+#include <cupola/host.hpp>
+
+#include "metrics/batch_of.hpp"
+#include "throws_with.hpp"
+
+using namespace cupola;
+
+namespace {
+
+struct Three : Sequential<Input<4>, Linear<8>, ReLU, Linear<3>> {};
+using Training = DataParallel<Three, CrossEntropy<3>, Sgd, ConcatMean, Host>;
+
+struct Points {
+    std::vector<float> values;
+    std::vector<std::int32_t> labels;
+    InMemory data;
+    Points() : data(made()) {}
+
+private:
+    InMemory made() {
+        for (std::uint64_t i = 0; i < 47; ++i) {
+            const auto words = RandomStream(3, RngDomain::user, 0, i).words(0);
+            for (const auto word : words) values.push_back(uniform(word) - 0.5F);
+            labels.push_back(static_cast<std::int32_t>(words[0] % 3));
+        }
+        return {Three::input_shape, values, labels, 3};
+    }
+};
+
+/// Depends on the order in which samples are added.
+struct Ordered {
+    double value = 0;
+    std::vector<std::int64_t> sizes{};
+    std::vector<std::int32_t> labels{};
+    std::vector<float> outputs{};
+    void begin(const MetricTask& task) {
+        CHECK(task.output == Shape{3});
+        CHECK(task.target == ColumnSpec{"target", ElementType::int32, {1}});
+        *this = {};
+    }
+    void add(const MetricBatch& batch) {
+        sizes.push_back(batch.size);
+        CHECK(batch.targets.columns().size() == 1);
+        for (const std::int32_t label : batch.target<std::int32_t>()) labels.push_back(label);
+        for (std::int64_t i = 0; i < batch.size; ++i) {
+            for (const float output : batch.output(i)) {
+                outputs.push_back(output);
+                value = 0.999 * value + static_cast<double>(output);
+            }
+        }
+    }
+    void report(MetricResults& results) const { results.add("ordered", value, Better::smaller); }
+};
+static_assert(Metric<Ordered> && !Metric<Points>);
+
+struct Fails {
+    std::int64_t at = 0, seen = 0;
+    void begin(const MetricTask&) { seen = 0; }
+    void add(const MetricBatch&) {
+        if (seen++ == at) throw DataError("the metric has no memory");
+    }
+    void report(MetricResults&) const {}
+};
+
+}  // namespace
+
+TEST_CASE("metrics see each batch once, in order, and have the same bits for any number of devices") {
+    const Points points;
+    Ordered expected;
+    for (const int devices : {1, 2, 3}) {
+        Training training({.replicas = 3, .devices = devices, .batch_size = 6, .seed = 1});
+        EvaluationBatches test(points.data, IdentityTransform{}, 6);
+        const Evaluation without = evaluate(training, test);
+        Ordered ordered;
+        metrics::ConfusionMatrix matrix;
+        const Evaluation result = evaluate(training, test, Weights::trained, metrics::Accuracy{}, ordered, matrix,
+                                           metrics::Auc{.positive = 2});
+        CHECK(result.loss == without.loss);
+        CHECK(result.correct == without.correct);
+        CHECK(without.metrics.empty());
+        CHECK(result.metric("accuracy") == without.accuracy());
+        CHECK(matrix.count(0, 0) + matrix.count(1, 1) + matrix.count(2, 2) == without.correct);
+        REQUIRE(result.metrics.size() == 4);
+        CHECK(result.metrics[1].name == "ordered");
+        CHECK(result.metrics[1].value == ordered.value);
+        CHECK(!result.metrics[1].larger_is_better);
+        CHECK(result.metrics[3].name == "auc");
+        CHECK(ordered.sizes == std::vector<std::int64_t>{6, 6, 6, 6, 6, 6, 6, 5});
+        CHECK(ordered.labels == points.labels);
+        if (devices == 1) {
+            CHECK(training.predict({points.values.data(), 6}) ==
+                  std::vector<float>(ordered.outputs.begin(), ordered.outputs.begin() + 18));
+            expected = ordered;
+        }
+        CHECK(ordered.outputs == expected.outputs);
+        CHECK(ordered.value == expected.value);
+        CHECK(evaluate(training, test, ordered).metric("ordered") == expected.value);  // begins anew
+    }
+}
+
+TEST_CASE("the moving averages' outputs are measured if requested") {
+    const Points points;
+    Training training({.batch_size = 6, .seed = 1, .moving_average = {.decay = 0.9}});
+    InMemoryBatches batches(points.data, {.batch_size = 6, .seed = 1});
+    fit(training, batches, {.steps = 5});
+    EvaluationBatches test(points.data, IdentityTransform{}, 6);
+    Ordered trained, averages;
+    evaluate(training, test, trained);
+    evaluate(training, test, Weights::averages, averages);
+    CHECK(trained.value != averages.value);
+    CHECK(training.predict({points.values.data(), 1}, Weights::averages) ==
+          std::vector<float>(averages.outputs.begin(), averages.outputs.begin() + 3));
+}
+
+TEST_CASE("a batch without samples is not shown to metrics, and those after it are") {
+    const Points points;
+    struct Gaps {
+        const Points& points;
+        [[nodiscard]] std::int64_t count() const { return 5; }
+        BatchView operator()(std::int64_t i, int, HostContext&) const {
+            return {points.values.data() + 4 * i, points.labels.data() + i, i % 2 == 0 ? 1 : 0, Three::input_shape};
+        }
+    };
+    for (const int devices : {1, 2}) {
+        Training training({.replicas = 2, .devices = devices, .batch_size = 6, .seed = 1});
+        Ordered ordered;
+        evaluate(training, Gaps{points}, ordered);
+        CHECK(ordered.sizes == std::vector<std::int64_t>{1, 1, 1});
+        CHECK(ordered.labels == std::vector<std::int32_t>{points.labels[0], points.labels[2], points.labels[4]});
+    }
+}
+
+TEST_CASE("an error of a metric, or of a batch on any device, ends the evaluation, and the training goes on") {
+    Points points;
+    EvaluationBatches test(points.data, IdentityTransform{}, 6);
+    for (const int devices : {1, 2, 3}) {
+        Training training({.replicas = 3, .devices = devices, .batch_size = 6, .seed = 1});
+        for (const std::int64_t at : {0, 1, 7}) {
+            CHECK(message_of<DataError>([&] { evaluate(training, test, Fails{.at = at}); }) ==
+                  "the metric has no memory");
+        }
+        for (const std::size_t batch : {0U, 1U, 4U}) {
+            float& value = points.values[batch * 24];
+            const float before = value;
+            value = std::numeric_limits<float>::infinity();
+            CHECK(contains(message_of<InvalidArgument>([&] { evaluate(training, test, metrics::Accuracy{}); }),
+                           text("in batch ", batch)));
+            value = before;
+        }
+        CHECK(evaluate(training, test, metrics::Accuracy{}).samples == 47);
+    }
+}
+
+TEST_CASE("a metric that reads a column that the batches lack is an error with the names") {
+    struct Reads {
+        std::string_view name = target_column;
+        void begin(const MetricTask&) {}
+        void add(const MetricBatch& batch) const { (void)batch.target<float>(name); }
+        void report(MetricResults&) const {}
+    };
+    const Points points;
+    Training training({.batch_size = 6});
+    EvaluationBatches test(points.data, IdentityTransform{}, 6);
+    CHECK(message_of<InvalidArgument>([&] { evaluate(training, test, Reads{}); }) ==
+          "a metric reads the column target of float32, and the batches have one of int32");
+    CHECK(message_of<InvalidArgument>([&] { evaluate(training, test, Reads{.name = "box"}); }) ==
+          "a metric reads the column box of float32, and the batches have the columns: target");
+}
+
+TEST_CASE("names of results are unique, and a result that does not exist is an error") {
+    const Points points;
+    Training training({.batch_size = 6});
+    EvaluationBatches test(points.data, IdentityTransform{}, 6);
+    CHECK(message_of<InvalidArgument>([&] { evaluate(training, test, metrics::TopK<2>{}, metrics::TopK<2>{}); }) ==
+          "two metrics have the name top_2_accuracy");
+    CHECK(message_of<InvalidArgument>([&] { (void)evaluate(training, test).metric("accuracy"); }) ==
+          "this evaluation has no metric accuracy");
+    MetricResults results;
+    for (const char* name : {"", "loss", "validation_loss"}) {
+        CHECK(message_of<InvalidArgument>([&] { results.add(name, 1, Better::larger); }) ==
+              text("a metric cannot have the name \"", name, "\""));
+    }
+}
+
+TEST_CASE("the validations of a run compute metrics, and the best record may be chosen by one") {
+    const Points points;
+    InMemoryBatches batches(points.data, {.batch_size = 6, .seed = 1});
+    EvaluationBatches test(points.data, IdentityTransform{}, 6);
+    Training training({.batch_size = 6, .seed = 1, .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
+    metrics::ConfusionMatrix matrix;
+    const History history = fit(
+        training, batches,
+        {.epochs = 6, .validation = test, .metrics = {metrics::Accuracy{}, matrix, Ordered{}}, .quantity = "accuracy"});
+    REQUIRE(history.records.size() == 6);
+    CHECK(history.quantity == "accuracy");
+    for (const HistoryRecord& record : history.records) {
+        CHECK(record.metrics.size() == 3);
+        CHECK(record.metric("accuracy") <= history.records[*history.best].metric("accuracy"));
+    }
+    CHECK(history.records.back().metric("accuracy") == evaluate(training, test).accuracy());
+    CHECK(history.records.back().metric("balanced_accuracy") == matrix.balanced_accuracy());
+    CHECK(message_of<InvalidArgument>([&] { (void)history.records[0].metric("auc"); }) ==
+          "this record has no metric auc");
+
+    // The smallest value is the best of a metric that says so.
+    Training other({.batch_size = 6, .seed = 1, .optimizer = {.learning_rate = 0.2, .momentum = 0.9}});
+    const History smallest =
+        fit(other, batches, {.epochs = 6, .validation = test, .metrics = {Ordered{}}, .quantity = "ordered"});
+    for (const HistoryRecord& record : smallest.records)
+        CHECK(record.metric("ordered") >= smallest.records[*smallest.best].metric("ordered"));
+
+    const auto refusal = [&](const FitOptions<Training>& options) {
+        return message_of<InvalidArgument>([&] { fit(training, batches, options); });
+    };
+    CHECK(refusal({.epochs = 1, .metrics = {metrics::Accuracy{}}}) ==
+          ".metrics needs .validation, the batches that they are computed of");
+    CHECK(refusal({.epochs = 1, .validation = test, .metrics = {metrics::Accuracy{}}, .quantity = "auc"}) ==
+          ".quantity is \"auc\", and the records of this run have: loss, validation_loss, accuracy");
+}
