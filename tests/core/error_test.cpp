@@ -44,6 +44,12 @@ TEST_CASE("text writes floating-point numbers with six digits") {
     CHECK(text(std::numeric_limits<double>::lowest()) == "-1.79769e+308");
 }
 
+TEST_CASE("text writes bytes in powers of ten") {
+    CHECK(text("needs ", Bytes{4'273'192}, " of ", Bytes{512}) == "needs 4.3 MB of 512 bytes");
+    CHECK(text(Bytes{0}) == "0 bytes");
+    CHECK(text(Bytes{17'100'000'000}) == "17.1 GB");
+}
+
 TEST_CASE("require throws the named exception with the whole message, and nothing where the condition holds") {
     CHECK_NOTHROW(require(true, "never seen"));
     CHECK_THROWS_WITH_AS(require(false, "a batch of ", 128, " is larger than ", 100),

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <stdexcept>
@@ -70,6 +71,11 @@ public:
     int device;
 };
 
+/// A number of bytes; a text has it as "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
+struct Bytes {
+    std::size_t count = 0;
+};
+
 namespace impl {
 
 /// A part of a message: text or a number. One type for all, so that one function builds every message, and not one
@@ -85,10 +91,13 @@ public:
     TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}  // NOLINT
     TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
+    TextPart(Bytes value) : kind_(Kind::bytes), natural_(value.count) {}  // NOLINT
+
     void append_to(std::string& result) const;
 
 private:
-    enum class Kind : std::uint8_t { text, character, integer, natural, real };
+    enum class Kind : std::uint8_t { text, character, integer, natural, real, bytes };
+    static void append_bytes(std::string& result, std::uint64_t bytes);
     Kind kind_;
     union {
         std::string_view text_;
@@ -127,8 +136,23 @@ CUPOLA_INLINE void TextPart::append_to(std::string& result) const {
             magnitude = integer_ < 0 ? 0 - static_cast<std::uint64_t>(integer_) : static_cast<std::uint64_t>(integer_);
             break;
         case Kind::natural: magnitude = natural_; break;
+        case Kind::bytes: append_bytes(result, natural_); return;
     }
     result.append(digits, std::to_chars(digits, digits + sizeof digits, magnitude).ptr);
+}
+
+CUPOLA_INLINE void TextPart::append_bytes(std::string& result, std::uint64_t bytes) {
+    // A number that would round to 1000.0 of a unit is written in the next unit.
+    const bool giga = bytes >= 999'950'000, mega = bytes >= 999'950;
+    if (bytes < 1'000) {
+        result += join({bytes, " bytes"});
+    } else {
+        const std::uint64_t tenth = giga   ? 100'000'000
+                                    : mega ? 100'000
+                                           : 100,
+                            tenths = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
+        result += join({tenths / 10, '.', tenths % 10, giga ? " GB" : mega ? " MB" : " kB"});
+    }
 }
 
 CUPOLA_INLINE std::string join(std::initializer_list<TextPart> parts) {

@@ -106,17 +106,7 @@ inline constexpr std::size_t alignment = 64;
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE std::string bytes_text(std::size_t bytes) {
-    const auto write = [&](std::size_t unit, const char* name) {
-        const std::size_t tenth = unit / 10, t = bytes / tenth + (bytes % tenth >= tenth / 2 ? 1 : 0);
-        return text(t / 10, '.', t % 10, ' ', name);
-    };
-    // A number that would round to 1000.0 of a unit is written in the next unit.
-    if (bytes >= 999'950'000) return write(1'000'000'000, "GB");
-    if (bytes >= 999'950) return write(1'000'000, "MB");
-    if (bytes >= 1'000) return write(1'000, "kB");
-    return text(bytes, " bytes");
-}
+CUPOLA_INLINE std::string bytes_text(std::size_t bytes) { return text(Bytes{bytes}); }
 
 #endif
 

@@ -36,19 +36,27 @@ CUPOLA_INLINE std::size_t MemoryReport::total() const {
 }
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
-    const auto part = [](std::size_t bytes, const char* what) {
-        return bytes == 0 ? std::string() : text(bytes_text(bytes), what, " + ");
+    std::string result = text("memory: ", Bytes{memory.total()}, " = ", memory.devices, " x (");
+    // What every training has, and what some have.
+    const auto add = [&](std::size_t bytes, const char* what) { result += text(Bytes{bytes}, what); };
+    const auto add_any = [&](std::size_t bytes, const char* what) {
+        if (bytes != 0) add(bytes, what);
     };
-    std::string activations =
-        text(bytes_text(memory.plan.activations), " activations + ", bytes_text(memory.plan.saved), " saved + ",
-             bytes_text(memory.plan.packed), " packed weights + ", bytes_text(memory.plan.scratch), " scratch");
-    if (memory.arenas > 1) activations = text(memory.arenas, " x (", activations, ")");
-    return text("memory: ", bytes_text(memory.total()), " = ", memory.devices, " x (", bytes_text(memory.parameters),
-                " parameters + ", bytes_text(memory.optimizer_state), " optimiser state + ",
-                part(memory.moving_average, " moving averages"), part(memory.buffers, " running statistics"),
-                activations, ") + ", bytes_text(memory.gradients), " gradients of ", memory.replicas,
-                memory.replicas == 1 ? " replica + " : " replicas + ", part(memory.statistics, " their statistics"),
-                part(memory.batches, " their batches"), bytes_text(memory.average), " average");
+    add(memory.parameters, " parameters + ");
+    add(memory.optimizer_state, " optimiser state + ");
+    add_any(memory.moving_average, " moving averages + ");
+    add_any(memory.buffers, " running statistics + ");
+    if (memory.arenas > 1) result += text(memory.arenas, " x (");
+    add(memory.plan.activations, " activations + ");
+    add(memory.plan.saved, " saved + ");
+    add(memory.plan.packed, " packed weights + ");
+    add(memory.plan.scratch, memory.arenas > 1 ? " scratch)) + " : " scratch) + ");
+    add(memory.gradients, " gradients of ");
+    result += text(memory.replicas, memory.replicas == 1 ? " replica + " : " replicas + ");
+    add_any(memory.statistics, " their statistics + ");
+    add_any(memory.batches, " their batches + ");
+    add(memory.average, " average");
+    return result;
 }
 
 #endif

@@ -19,9 +19,9 @@ namespace impl {
 template <class State>
 [[nodiscard, gnu::cold]] std::string non_finite_arena(std::span<const LayerInfo> layers, const State& state) {
     std::string found = non_finite_parameter(layers, state.parameters);
-    if (!found.empty()) return "parameter " + found;
+    if (!found.empty()) return text("parameter ", found);
     if (!state.averages.empty()) found = non_finite_parameter(layers, state.averages);
-    if (!found.empty()) return "moving average of " + found;
+    if (!found.empty()) return text("moving average of ", found);
     for (const OptimizerState& kept : state.optimizer) {
         found = non_finite_parameter(layers, kept.values);
         if (!found.empty()) return text(kept.name.empty() ? "optimiser's state" : kept.name, " of ", found);
@@ -43,7 +43,7 @@ template <class State>
     }
     if (!found.empty()) return found;
     found = invalid_buffer(layers, state.buffers);
-    return found.empty() ? found : "running statistic " + found;
+    return found.empty() ? found : text("running statistic ", found);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -59,16 +59,17 @@ CUPOLA_INLINE void require_columns(std::string_view subject, const Columns& colu
     for (const RequiredColumn& each : required) {
         const ColumnSpec& wanted = each.column;
         const ColumnSpec* const given = columns.find(wanted.name);
-        require(given != nullptr, subject, " no column ", wanted.name, ", which ", each.reader,
-                " reads; the columns are: ", names_of(columns));
+        if (given == nullptr)
+            impl::throw_joined<InvalidArgument>({subject, " no column ", wanted.name, ", which ", each.reader,
+                                                 " reads; the columns are: ", names_of(columns)});
         if (given->type == wanted.type && given->shape == wanted.shape) continue;
         if (wanted.name == input_column && given->type == wanted.type) {
-            throw InvalidArgument(text(subject, " samples of ", extents(given->shape), ", and ", each.reader, " takes ",
-                                       extents(wanted.shape)));
+            impl::throw_joined<InvalidArgument>({subject, " samples of ", extents(given->shape), ", and ", each.reader,
+                                                 " takes ", extents(wanted.shape)});
         }
-        throw InvalidArgument(text(subject, " a column ", wanted.name, " of ", to_string(given->type), ' ',
-                                   extents(given->shape), ", and ", each.reader, " reads ", to_string(wanted.type), ' ',
-                                   extents(wanted.shape)));
+        impl::throw_joined<InvalidArgument>({subject, " a column ", wanted.name, " of ", to_string(given->type), ' ',
+                                             extents(given->shape), ", and ", each.reader, " reads ",
+                                             to_string(wanted.type), ' ', extents(wanted.shape)});
     }
 }
 

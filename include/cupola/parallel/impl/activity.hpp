@@ -30,9 +30,9 @@ public:
                     "make the training in the child");
             const char* before = nullptr;
             if (!activity.now_.compare_exchange_strong(before, what)) {
-                throw InvalidArgument(text(what, " was called while ", before,
-                                           " is in progress, by another thread or from inside it: a training does one "
-                                           "thing at a time"));
+                throw_joined<InvalidArgument>({what, " was called while ", before,
+                                               " is in progress, by another thread or from inside it: a training does "
+                                               "one thing at a time"});
             }
         }
         Scope(const Scope&) = delete;
