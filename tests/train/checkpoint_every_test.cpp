@@ -31,7 +31,7 @@ struct Training {
         std::int64_t batch_size = 8;
         int replicas = 2, gradient_accumulation_steps = 3;
     };
-    StepReport report{.replicas = {{.samples = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
+    StepReport report{.replicas = {{.samples = 8, .weight = 8, .parts = {{"cross_entropy", 1.5}}, .total = 1.5}}};
     Options options{};
     bool whole = true;
     std::int64_t diverges_at = -1;
@@ -203,6 +203,7 @@ TEST_CASE(
 TEST_CASE("smoothed losses are restored from a checkpoint with every digit") {
     Training training;
     training.report.samples = 8;
+    training.report.weight = 8;
     LossAverages losses;
     for (const double loss : {1.0 / 3, 2.0 / 7, 1e-300, 5e9}) {
         training.report.loss = training.report.replicas[0].parts[0].value = loss;
@@ -237,6 +238,7 @@ TEST_CASE("a callback that throws omits no step from the smoothed losses in the 
     const auto last_losses = [](std::int64_t steps, std::int64_t full_at) {
         Training training;
         training.report.samples = 8;
+        training.report.weight = 8;
         Directory directory;
         Smoothed smoothed;
         CHECK(message_of<DataError>([&] {

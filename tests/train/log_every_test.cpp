@@ -22,11 +22,14 @@ namespace {
 /// Two replicas of 8 samples: losses 2 and 4, of which 0.5 regularises.
 StepReport report_of(std::int64_t step, double first = 1.5) {
     const auto replica = [](double data) {
-        return ReplicaReport{
-            .samples = 8, .parts = {{"cross_entropy", data}, {"weight_decay/local3", 0.5}}, .total = data + 0.5};
+        return ReplicaReport{.samples = 8,
+                             .weight = 8,
+                             .parts = {{"cross_entropy", data}, {"weight_decay/local3", 0.5}},
+                             .total = data + 0.5};
     };
     return {.step = step,
             .samples = 16,
+            .weight = 16,
             .learning_rate = 0.0125,
             .loss = (first + 3.5) / 2 + 0.5,
             .replicas = {replica(first), replica(3.5)}};
@@ -109,10 +112,12 @@ TEST_CASE("losses below 1 have three significant digits") {
     LogEvery log(options);
     Run run{.started = monotonic_seconds() - 1};
     log.on_begin(run);
-    log.on_step({.samples = 8,
-                 .loss = 0.000123,
-                 .replicas = {{.samples = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}}},
-                run);
+    log.on_step(
+        {.samples = 8,
+         .weight = 8,
+         .loss = 0.000123,
+         .replicas = {{.samples = 8, .weight = 8, .parts = {{"mean_squared_error", 0.00001}}, .total = 0.0456}}},
+        run);
     std::string line(4096, ' ');
     std::rewind(options.file);
     line.resize(std::fread(line.data(), 1, line.size(), options.file));

@@ -81,14 +81,20 @@ struct FakeInspection {
 };
 
 StepReport report_of(std::int64_t step, double cross_entropy, int replicas = 1) {
-    StepReport report{
-        .step = step, .samples = 4 * replicas, .learning_rate = 0.1, .loss = cross_entropy + 0.5, .replicas = {}};
+    StepReport report{.step = step,
+                      .samples = 4 * replicas,
+                      .weight = 4.0 * replicas,
+                      .learning_rate = 0.1,
+                      .loss = cross_entropy + 0.5,
+                      .replicas = {}};
     for (int r = 0; r < replicas; ++r) {
         const double own = cross_entropy + r;  // so that the replicas differ
         report.replicas.push_back({.samples = 4,
+                                   .weight = 4,
                                    .parts = {{"cross_entropy", own}, {"weight_decay/local3", 0.5}},
                                    .total = own + 0.5,
-                                   .correct = 3});
+                                   .correct = 3,
+                                   .predictions = 4});
     }
     return report;
 }
@@ -223,18 +229,33 @@ TEST_CASE("each part of the loss is shown raw and smoothed over all steps, from 
     CHECK(kept.scalars[0]["Precision @ 1 (training batch)"] == 0.75);
 }
 
-TEST_CASE("with several replicas the parts are means over them, and each one's total is shown") {
+TEST_CASE("with several replicas the parts are means over them by their weights, and each one's total is shown") {
     Kept kept;
     SummaryWriter writer(kept, Small::layers);
     Run run{};
     StepReport report = report_of(0, 2.0, 2);
-    report.replicas[1].samples = 12;
-    report.samples = 16;
+    report.replicas[1].weight = 12;
+    report.weight = 16;
     writer.on_step(report, run);
     CHECK(kept.scalars[0]["cross_entropy (raw)"] == doctest::Approx(0.25 * 2 + 0.75 * 3));
     CHECK(kept.scalars[0]["total_loss (raw)"] == 2.5);
     CHECK(kept.scalars[0]["total_loss (replica 0)"] == 2.5);
     CHECK(kept.scalars[0]["total_loss (replica 1)"] == 3.5);
+}
+
+TEST_CASE("the precision of a batch is that of its predictions, and none where the loss counts none") {
+    Kept kept;
+    SummaryWriter writer(kept, Small::layers);
+    Run run{};
+    StepReport report = report_of(0, 2.0, 2);
+    report.replicas[1].predictions = 2;
+    writer.on_step(report, run);
+    CHECK(kept.scalars[0]["Precision @ 1 (training batch)"] == 1.0);
+    for (ReplicaReport& replica : report.replicas) replica.correct = replica.predictions = 0;
+    report.step = 100;
+    writer.on_step(report, run);
+    CHECK(kept.scalars[100].count("total_loss") == 1);
+    CHECK(kept.scalars[100].count("Precision @ 1 (training batch)") == 0);
 }
 
 TEST_CASE("the smoothed losses continue from a checkpoint as if the run had not stopped") {

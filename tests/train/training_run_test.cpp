@@ -310,7 +310,7 @@ TEST_CASE("the best checkpoint is kept and compared with, and never that of anot
     Training training(f.training);
     InMemoryBatches batches(data(), {.batch_size = 4, .seed = 2});
     CHECK(message_of<InvalidArgument>([&] { run.train(training, batches, NoTest{}); }) ==
-          ".keep_best needs test data: the best checkpoint is the one with the best accuracy");
+          ".keep_best needs test data: the best checkpoint is the one with the best result on them");
     CHECK(training.step() == 0);  // nothing was restored
 }
 
@@ -407,10 +407,39 @@ TEST_CASE("with json every line is a JSON object") {
     CHECK(contains(said, R"(,"samples":8,"weights":"trained parameters"})"));
 }
 
+TEST_CASE("a loss that counts no predictions is the result that is printed, and the best checkpoint has the lowest") {
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    using Regression = DataParallel<Net, MeanSquaredError, Sgd, ConcatMean, Host>;
+    const std::vector<float> targets(16, 0.5F);
+    const InMemory numbers(Net::input_shape, points, Net::output_shape, targets);
+    const auto trained = [&](const char* name, bool json) {
+        Regression training({.batch_size = 4, .seed = 1, .optimizer = {.learning_rate = 0.1}});
+        TrainingRunOptions options{.folder = folder.path(name), .max_steps = 4, .keep_best = true};
+        options.checkpoint_every = 1;
+        options.log = {.every = 1, .file = f.output.get(), .json = json};
+        TrainingRun run(options);
+        InMemoryBatches batches(numbers, {.batch_size = 4, .seed = 1});
+        EvaluationBatches test(numbers, IdentityTransform{}, 4);
+        CHECK(run.train(training, batches, test) == 0);
+        return evaluate(training, test).loss;
+    };
+    const double loss = trained("text", false);
+    CHECK(contains(f.said(), text("\ntest loss = ", loss_text(loss), " (8 samples)\n")));
+    trained("json", true);
+    CHECK(contains(f.said(),
+                   text(R"({"loss":)", exact_text(loss), R"(,"step":4,"samples":8,"weights":"trained parameters"})")));
+    const Checkpoint kept = read_checkpoint(folder.path("text/model-best.safetensors"), Net::layers);
+    const std::string* const best = kept.info.find("metric");
+    REQUIRE(best != nullptr);
+    CHECK(std::stod(*best) < 0);
+    CHECK(std::stod(*best) >= -loss);
+}
+
 TEST_CASE("a test loss that is not finite is an error, not an accuracy") {
     CHECK(message_of<DataError>([] {
-              static_cast<void>(impl::accuracy_line(false, 1,
-                                                    {.samples = 1, .loss = std::numeric_limits<double>::infinity()},
-                                                    Weights::trained, "images"));
+              static_cast<void>(impl::result_line(false, 1,
+                                                  {.samples = 1, .loss = std::numeric_limits<double>::infinity()},
+                                                  Weights::trained, "images"));
           }) == "the loss on the test images is inf, with trained parameters: the training has diverged");
 }

@@ -55,8 +55,8 @@ CUPOLA_INLINE LossAverages::LossAverages(double decay) : decay_(decay) {
 CUPOLA_INLINE void LossAverages::update(const StepReport& report) {
     for (Entry& entry : entries_) entry.raw = 0;
     for (const ReplicaReport& replica : report.replicas) {
-        if (replica.samples == 0) continue;
-        const double weight = static_cast<double>(replica.samples) / static_cast<double>(report.samples);
+        if (replica.weight == 0) continue;
+        const double weight = replica.weight / report.weight;
         for (const LossPart& part : replica.parts) find(part.name).raw += weight * part.value;
     }
     total_.raw = report.loss;

@@ -109,16 +109,19 @@ private:
         };
         add_loss(losses_.total());
         for (const LossAverages::Entry& part : losses_.parts()) add_loss(part);
-        std::int64_t correct = 0;
+        std::int64_t correct = 0, predictions = 0;
         for (std::size_t r = 0; r < report.replicas.size(); ++r) {
             correct += report.replicas[r].correct;
+            predictions += report.replicas[r].predictions;
             if (report.replicas.size() > 1)
                 values_.add_scalar(text("total_loss (replica ", r, ")"), report.replicas[r].total);
         }
         values_.add_scalar("learning_rate", report.learning_rate);
         values_.add_scalar("examples/sec", static_cast<double>(samples_) / (begun - last_));
-        values_.add_scalar("Precision @ 1 (training batch)",
-                           static_cast<double>(correct) / static_cast<double>(report.samples));
+        if (predictions > 0) {
+            values_.add_scalar("Precision @ 1 (training batch)",
+                               static_cast<double>(correct) / static_cast<double>(predictions));
+        }
         sink_->write(report.step, values_.summary());
         values_.clear();
         last_ = begun;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TrainingRun: the parts of a training run other than its network and its data: the header that it prints, its log, a
-// folder with checkpoints, log and TensorBoard's events, the resume of a stopped run, signals, the final accuracy.
+// folder with checkpoints, log and TensorBoard's events, the resume of a stopped run, signals, the final result.
 //
 //   TrainingRun run({.folder = "run1", .resume = Resume::if_there, .max_steps = 10'000});
 //   DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Host> training({.batch_size = 128, .seed = 1});
@@ -141,7 +141,7 @@ public:
     }
 
     /// Resumes from the folder's checkpoint according to `resume`, trains up to `max_steps` steps with the log, the summaries
-    /// and the checkpoints, and prints the accuracy on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of
+    /// and the checkpoints, and prints the accuracy, or the loss where it counts no predictions, on `test` (batches for `evaluate`, or NoTest{}), of the parameters and of
     /// their moving averages. `callbacks` are called after the log's and before the folder's. SIGINT and SIGTERM end the
     /// training after the step. Returns the exit status of a program: 0, or 128 plus the signal's number.
     template <class Training, class Batches, class Test, class... Callbacks>
@@ -149,7 +149,7 @@ public:
         using Net = typename Training::NetworkType;
         constexpr bool tests = !std::is_same_v<std::remove_cvref_t<Test>, NoTest>;
         require(tests || !options_.keep_best, options_.names.keep_best,
-                " needs test data: the best checkpoint is the one with the best accuracy");
+                " needs test data: the best checkpoint is the one with the best result on them");
         describe(training);
         if (has_folder()) resume(training);
         if (training.step() >= options_.max_steps) {
@@ -158,10 +158,11 @@ public:
         }
         const std::int64_t steps = std::max<std::int64_t>(0, options_.max_steps - training.step());
         const bool averages = training.options.moving_average.on();
-        const auto accuracy = [&]() -> std::optional<double> {
+        const auto metric = [&]() -> std::optional<double> {
             if constexpr (tests) {
                 if (options_.keep_best) {
-                    return evaluate(training, test, averages ? Weights::averages : Weights::trained).accuracy();
+                    const Evaluation result = evaluate(training, test, averages ? Weights::averages : Weights::trained);
+                    return result.predictions > 0 ? result.accuracy() : -result.loss;
                 }
             }
             return {};
@@ -171,7 +172,7 @@ public:
         to_output.losses() = losses_;
         impl::OptionalCallback<LogEvery> to_log;
         impl::OptionalCallback<SummaryWriter> summaries;
-        impl::OptionalCallback<CheckpointEvery<Training, CheckpointDirectory, decltype(accuracy)>> checkpoints;
+        impl::OptionalCallback<CheckpointEvery<Training, CheckpointDirectory, decltype(metric)>> checkpoints;
         const impl::LogFile log_file = folder_ ? impl::open_log(options_.folder) : impl::LogFile(nullptr, nullptr);
         const std::unique_ptr<SummarySink> sink = folder_ ? opened_events() : nullptr;
         if (folder_) {
@@ -187,7 +188,7 @@ public:
             checkpoints.emplace(
                 training, *folder_,
                 CheckpointOptions{.every = options_.checkpoint_every, .info = info_, .losses = &writer.losses()},
-                accuracy);
+                metric);
         }
         const double begun = monotonic_seconds();
         int signal = 0;
@@ -202,9 +203,9 @@ public:
         }
         if (signal != 0) return stopped_by(signal, training.step());
         if constexpr (tests) {
-            print_accuracy<Net>(training.step(), evaluate(training, test), Weights::trained);
+            print_result<Net>(training.step(), evaluate(training, test), Weights::trained);
             if (averages) {
-                print_accuracy<Net>(training.step(), evaluate(training, test, Weights::averages), Weights::averages);
+                print_result<Net>(training.step(), evaluate(training, test, Weights::averages), Weights::averages);
             }
         }
         return 0;
@@ -255,8 +256,8 @@ private:
     }
 
     template <class Net>
-    void print_accuracy(std::int64_t step, const Evaluation& result, Weights weights) const {
-        output_.print(impl::accuracy_line(output_.json(), step, result, weights, samples_of<Net>()));
+    void print_result(std::int64_t step, const Evaluation& result, Weights weights) const {
+        output_.print(impl::result_line(output_.json(), step, result, weights, samples_of<Net>()));
     }
 
     TrainingRunOptions options_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a run beside its log: the device of each operation, the cost of the summaries, the final accuracy.
+// The messages of a run beside its log: the device of each operation, the cost of the summaries, the final result.
 #pragma once
 
 #include <cmath>
@@ -14,6 +14,7 @@
 #include <cupola/io/standard_output.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/train/loss_text.hpp>
 
 namespace cupola::inline CUPOLA_ABI::impl {
 
@@ -45,19 +46,25 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return line;
 }
 
-/// "test accuracy = 0.539 (1000 images)", or an object with the keys of cifar10_eval --json. Throws DataError if the loss
-/// is not finite.
-[[nodiscard, gnu::cold]] inline std::string accuracy_line(bool json, std::int64_t step, const Evaluation& result,
-                                                          Weights weights, std::string_view samples) {
+/// "test accuracy = 0.539 (1000 images)", or "test loss = 0.123 (1000 images)" where the loss counts no predictions; or an
+/// object, of an accuracy with the keys of cifar10_eval --json. Throws DataError if the loss is not finite.
+[[nodiscard, gnu::cold]] inline std::string result_line(bool json, std::int64_t step, const Evaluation& result,
+                                                        Weights weights, std::string_view samples) {
     // No later step has checked the parameters after the last update.
     require<DataError>(std::isfinite(result.loss), "the loss on the test ", samples, " is ", result.loss, ", with ",
                        to_string(weights), ": the training has diverged");
+    const std::string_view averages = weights == Weights::averages ? " with moving averages" : "";
+    if (result.predictions == 0) {
+        return json ? text(R"({"loss":)", exact_text(result.loss), R"(,"step":)", step, R"(,")", samples, R"(":)",
+                           result.samples, R"(,"weights":")", to_string(weights), "\"}")
+                    : text("test loss", averages, " = ", loss_text(result.loss), " (", result.samples, ' ', samples,
+                           ')');
+    }
     char digits[32];
     std::snprintf(digits, sizeof digits, json ? "%.6f" : "%.3f", result.accuracy());
     return json ? text(R"({"precision":)", digits, R"(,"step":)", step, R"(,"correct":)", result.correct, R"(,")",
                        samples, R"(":)", result.samples, R"(,"weights":")", to_string(weights), "\"}")
-                : text("test accuracy", weights == Weights::averages ? " with moving averages" : "", " = ", digits,
-                       " (", result.samples, ' ', samples, ')');
+                : text("test accuracy", averages, " = ", digits, " (", result.samples, ' ', samples, ')');
 }
 
 }  // namespace cupola::inline CUPOLA_ABI::impl
