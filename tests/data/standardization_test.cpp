@@ -126,19 +126,19 @@ TEST_CASE("a run's description contains the constants exactly, and others differ
     const auto found = differences(info, other);
     REQUIRE(found.size() == 1);
     CHECK(to_string(found[0]) ==
-          "standardization.means was 0.3333333333333333 -1e-300 0 and is 0.3333333333333333 2 0");
+          "standardization.input.means was 0.3333333333333333 -1e-300 0 and is 0.3333333333333333 2 0");
 
     const auto refusal = [](const CheckpointInfo& stored) {
         return message_of<DataError>([&] { static_cast<void>(Standardization::stored_in(stored, "a.safetensors")); });
     };
-    CHECK(refusal({}) == "a.safetensors has no standardization of the input");
+    CHECK(refusal({}) == "a.safetensors has no standardization of the column input");
     for (const char* list : {"", "1,2", "1 ", "1  2", "x", "1 2x"}) {
-        info.set(Standardization::means_key, list);
+        info.set("standardization.input.means", list);
         CHECK(refusal(info) == "a.safetensors has a standardization that is not a list of numbers");
     }
-    info.set(Standardization::means_key, "1 2");
+    info.set("standardization.input.means", "1 2");
     CHECK(refusal(info) == "a.safetensors: a standardization has 2 means and 3 deviations");
-    info.set(Standardization::means_key, "1 inf 2");
+    info.set("standardization.input.means", "1 inf 2");
     CHECK(refusal(info) == "a.safetensors: the mean of column 1 of a standardization is inf");
 }
 
@@ -160,5 +160,5 @@ TEST_CASE("constants and samples that do not fit are rejected") {
     const std::vector<std::int32_t> labels(2);
     CHECK(message_of<DataError>([&] {
               static_cast<void>(Standardization::of(InMemory(Shape{2}, samples, labels, 1)));
-          }) == "column 1 of sample 1 of the data set in memory is not finite");
+          }) == "column 1 of the input of sample 1 of the data set in memory is not finite");
 }

@@ -40,7 +40,7 @@ case $problem in
         says 'the flower is virginica'
         # Columns in another order than the network was trained on, in other units, with one missing, with text.
         awk -F, -v OFS=, 'NR > 1 { $4 *= 10 } 1' "$data" >"$work/millimetres.csv"
-        stops 'standardization.means was 5.8' "$work/run" "$work/millimetres.csv"
+        stops 'standardization.input.means was 5.8' "$work/run" "$work/millimetres.csv"
         cut -d , -f 2- "$data" >"$work/three.csv"
         stops 'the batches have samples of 3, and the network takes 4' "$work/three" "$work/three.csv"
         sed '17s/^5\.[0-9]/5.x/' "$data" >"$work/text.csv"

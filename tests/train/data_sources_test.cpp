@@ -6,6 +6,7 @@
 #include <cupola/data/generator.hpp>
 #include <cupola/data/split.hpp>
 #include <cupola/data/standardization.hpp>
+#include <cupola/data/standardized_targets.hpp>
 #include <cupola/data/weighted_order.hpp>
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint_directory.hpp>
+#include <cupola/loss/mean_squared_error.hpp>
 #include <cupola/predict.hpp>
 #include <cupola/train/training_run.hpp>
 
@@ -142,9 +144,42 @@ TEST_CASE("a run that is resumed with other constants is rejected, and the messa
     runs.state("run", 20, 1, 0);
     runs.write(rows(0.001));
     const std::string message = message_of<InvalidArgument>([&] { runs.state("run", 40, 1, 0); });
-    CHECK(contains(message, "is of a run with other settings: standardization.means was 10"));
+    CHECK(contains(message, "is of a run with other settings: standardization.input.means was 10"));
     CHECK(contains(message, " and is 1.0"));
-    CHECK(contains(message, "standardization.deviations was "));
+    CHECK(contains(message, "standardization.input.deviations was "));
+}
+
+TEST_CASE("a regression on a table predicts in the units of the file, from its checkpoint") {
+    std::string lines = "area,rooms,price\n";
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        const auto words = RandomStream(6, RngDomain::user, 0, i).words(0);
+        const double area = 50 + 100 * static_cast<double>(uniform(words[0]));
+        const auto rooms = static_cast<double>(2 + words[1] % 4);
+        lines += text(area, ',', rooms, ',', exact_text(3000 * area + 20'000 * rooms), '\n');
+    }
+    const Runs runs(lines);
+    struct Price : Sequential<Input<2>, Linear<1>> {};
+    const Table all = read_csv(runs.table, {.targets = {"price"}});
+    const auto [houses, held_back] = split(all, {.validation = 0.2, .seed = 1});
+    const Standardization inputs = Standardization::of(houses), prices = Standardization::of_targets(houses);
+    const StandardizedTargets part(houses, prices), rest(held_back, prices);
+    Prefetch batches(TrainingBatches(part, inputs, {.batch_size = 16, .seed = 1}));
+    EvaluationBatches validation(rest, inputs, 16);
+    DataParallel<Price, MeanSquaredError, Sgd, ConcatMean, Host> training(
+        {.batch_size = 16, .seed = 1, .optimizer = {.learning_rate = 0.1, .momentum = 0.9}});
+    const std::string folder = runs.folder.path() + "/run";
+    TrainingRun run({.folder = folder, .max_steps = 200, .log = {.every = 0, .file = runs.silence.get()}});
+    inputs.store_in(run.info());
+    prices.store_in(run.info(), "target");
+    CHECK(run.train(training, batches, NoTest{}) == 0);
+    CHECK(evaluate(training, validation).loss < 1e-4);
+    const std::string path = list_checkpoints(folder).front().path;
+    const Checkpoint checkpoint = read_checkpoint(path, Price::layers);
+    std::vector<float> house{100, 3}, price(1);
+    Standardization::stored_in(checkpoint.info, path).apply(house);
+    Predictor<Price>(checkpoint, path).predict(house, price);
+    Standardization::stored_in(checkpoint.info, path, "target").undo(price);
+    CHECK(price[0] == doctest::Approx(360'000).epsilon(0.01));
 }
 
 TEST_CASE("a training on a generator has the same batches for any replicas, and learns what a second seed shows") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Standardisation of the input: y = (x - mean) / deviation, with constants per column of a table or per channel of an image,
-// computed once from the training data and used for all other data.
+// Standardisation: y = (x - mean) / deviation, with constants per column of a table or per channel of an image, computed once
+// from the training data and used for all other data.
 //
 //   const Standardization constants = Standardization::of(training);
 //   TrainingBatches batches(training, constants, options);       the constants are the transform of both
@@ -29,14 +29,12 @@
 #include <cupola/core/extents.hpp>
 #include <cupola/core/philox.hpp>
 #include <cupola/data/dataset.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 class Standardization {
 public:
-    static constexpr std::string_view means_key = "standardization.means",
-                                      deviations_key = "standardization.deviations";
-
     /// One mean and one deviation per position of the last extent of a sample. Throws InvalidArgument unless they are as
     /// many, at least one, finite, and the deviations at least 0.
     Standardization(std::vector<double> means, std::vector<double> deviations)
@@ -55,6 +53,10 @@ public:
     /// finite.
     template <Dataset Data>
     [[nodiscard]] static Standardization of(const Data& data);
+    /// The same of a column of targets, which must be floats (data/standardized_targets.hpp).
+    template <Dataset Data>
+        requires HasTargets<Data>
+    [[nodiscard]] static Standardization of_targets(const Data& data, std::string_view column = target_column);
 
     [[nodiscard]] const std::vector<double>& means() const { return means_; }
     [[nodiscard]] const std::vector<double>& deviations() const { return deviations_; }
@@ -76,20 +78,31 @@ public:
                 means_.size(), " means");
         write(samples.data(), samples.size(), samples.data());
     }
+    /// The inverse, in place: x = y * deviation + mean, of what a network predicts for standardized targets.
+    void undo(std::span<float> values) const {
+        const std::size_t columns = means_.size();
+        require(values.size() % columns == 0, values.size(), " values cannot have been standardized with ", columns,
+                " means");
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<float>(static_cast<double>(values[i]) / scales_[i % columns] + means_[i % columns]);
+    }
 
     /// Adds the constants to the description of a run (io/checkpoint_info.hpp), exactly: a run that is resumed with others
-    /// is rejected with both.
+    /// is rejected with both. `column` is what they are of.
     template <class Info>
-    void store_in(Info& info) const {
-        info.set(means_key, listed(means_));
-        info.set(deviations_key, listed(deviations_));
+    void store_in(Info& info, std::string_view column = input_column) const {
+        info.set(text("standardization.", column, ".means"), listed(means_));
+        info.set(text("standardization.", column, ".deviations"), listed(deviations_));
     }
-    /// The constants in the description of a run; `path` is the checkpoint's name in errors. Throws DataError if it has none,
-    /// or no valid ones.
+    /// The constants of a column in the description of a run; `path` is the checkpoint's name in errors. Throws DataError if
+    /// it has none, or no valid ones.
     template <class Info>
-    [[nodiscard]] static Standardization stored_in(const Info& info, std::string_view path) {
-        const std::string *means = info.find(means_key), *deviations = info.find(deviations_key);
-        require<DataError>(means != nullptr && deviations != nullptr, path, " has no standardization of the input");
+    [[nodiscard]] static Standardization stored_in(const Info& info, std::string_view path,
+                                                   std::string_view column = input_column) {
+        const std::string* const means = info.find(text("standardization.", column, ".means"));
+        const std::string* const deviations = info.find(text("standardization.", column, ".deviations"));
+        require<DataError>(means != nullptr && deviations != nullptr, path, " has no standardization of the column ",
+                           column);
         std::vector<double> all_means = parsed(*means, path), all_deviations = parsed(*deviations, path);
         try {
             return {std::move(all_means), std::move(all_deviations)};
@@ -103,6 +116,10 @@ public:
     }
 
 private:
+    template <class Values>
+    [[nodiscard]] static Standardization of_values(std::int64_t samples, const Shape& shape, const Values& values_of,
+                                                   std::string_view what, std::string_view name);
+
     template <class T>
     void write(const T* from, std::size_t size, float* to) const {
         const std::size_t columns = means_.size();
@@ -136,26 +153,44 @@ private:
 
 template <Dataset Data>
 Standardization Standardization::of(const Data& data) {
-    const Shape shape = data.sample_shape();
-    require(shape.rank >= 1 && shape.size() >= 1, "samples of the data set ", data.name(), " have no values");
+    return of_values(
+        data.size(), data.sample_shape(), [&](std::int64_t i) { return data.sample(i).data(); }, "the input",
+        data.name());
+}
+
+template <Dataset Data>
+    requires HasTargets<Data>
+Standardization Standardization::of_targets(const Data& data, std::string_view column) {
+    const Columns columns = data.target_columns();
+    const ColumnSpec* const found = columns.find(column);
+    require(found != nullptr && found->type == ElementType::float32, "the data set ", data.name(),
+            " has no column of floats \"", column, "\" to standardize: its columns are ", names_of(columns));
+    const auto c = static_cast<std::size_t>(found - columns.begin());
+    return of_values(
+        data.size(), found->shape, [&](std::int64_t i) { return reinterpret_cast<const float*>(data.target(i, c)); },
+        column, data.name());
+}
+
+template <class Values>
+Standardization Standardization::of_values(std::int64_t samples, const Shape& shape, const Values& values_of,
+                                           std::string_view what, std::string_view name) {
+    require(shape.rank >= 1 && shape.size() >= 1, "samples of the data set ", name, " have no values");
     const auto columns = static_cast<std::size_t>(shape.channels()), size = static_cast<std::size_t>(shape.size());
-    const auto first_sample = data.sample(0);
     // Sums of differences from the first sample: a column of one value has exactly this mean, and the deviation 0.
-    std::vector<double> first(first_sample.begin(), first_sample.begin() + static_cast<std::ptrdiff_t>(columns));
+    std::vector<double> first(values_of(0), values_of(0) + columns);
     std::vector<double> means(columns), squares(columns), rest(columns);
-    const double count = static_cast<double>(data.size()) * static_cast<double>(size / columns);
+    const double count = static_cast<double>(samples) * static_cast<double>(size / columns);
     const auto for_each_value = [&](auto&& f) {
-        for (std::int64_t i = 0; i < data.size(); ++i) {
-            const auto sample = data.sample(i);
-            const auto* values = sample.data();
+        for (std::int64_t i = 0; i < samples; ++i) {
+            const auto* values = values_of(i);
             for (std::size_t k = 0; k < size; k += columns) {
                 for (std::size_t c = 0; c < columns; ++c) f(c, static_cast<double>(values[k + c]) - first[c], i);
             }
         }
     };
     for_each_value([&](std::size_t c, double difference, std::int64_t i) {
-        require<DataError>(std::isfinite(difference), "column ", c, " of sample ", i, " of the data set ", data.name(),
-                           " is not finite");
+        require<DataError>(std::isfinite(difference), "column ", c, " of ", what, " of sample ", i, " of the data set ",
+                           name, " is not finite");
         means[c] += difference;
     });
     for (double& mean : means) mean /= count;
