@@ -35,13 +35,15 @@
 //   std::span<const V> on_host(context, from, count, copy)   the values for the host, in place or through `copy`
 //   void synchronize()                          waits until all work is complete
 //   Recording                                   default-constructible, with `std::string refused() const`: why work is not
-//                                               repeated; empty if it is
+//                                               repeated; empty if it is. A type without members for a queue that repeats
+//                                               nothing
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/type_name.hpp>
@@ -106,6 +108,10 @@ concept HasQueue = requires(typename D::Queue& queue, typename D::Queue::Recordi
 /// A device on which a training can queue its steps.
 template <class D>
 concept QueueingDevice = HasKernels<D> && HasQueueProperties<D> && HasQueue<D>;
+
+/// Whether the queue of a device can repeat recorded work.
+template <class D>
+inline constexpr bool repeats_work = !std::is_empty_v<typename D::Queue::Recording>;
 
 /// The error message for a type `D` on which a training cannot queue its steps; empty if it can.
 template <class D>

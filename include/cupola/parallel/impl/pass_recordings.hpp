@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <type_traits>
 #include <vector>
 
 #include <cupola/core/abi.hpp>
@@ -49,6 +50,24 @@ private:
 
     /// Per device, the recordings of each batch of a step, in the order of their numbers.
     std::vector<std::vector<std::deque<Pass>>> recordings_;
+};
+
+/// A queue that repeats nothing has nothing to keep per pass.
+template <class Recording>
+    requires std::is_empty_v<Recording>
+class PassRecordings<Recording> {
+public:
+    explicit PassRecordings(int) {}
+
+    template <class Batch>
+    [[nodiscard]] Recording& of(int, const Batch&) {
+        return nothing_;
+    }
+    template <class Visit>
+    void for_each(int, Visit&&) const {}
+
+private:
+    Recording nothing_{};
 };
 
 }  // namespace impl

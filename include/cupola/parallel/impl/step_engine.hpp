@@ -262,6 +262,7 @@ bool StepEngine<D, T, A>::healthy() const {
 
 template <class D, class T, class A>
 std::string StepEngine<D, T, A>::not_repeated() const {
+    if (!repeats_work<D>) return {};
     if (!options_.repeats_update) return "the update: the optimiser does not declare that it can be captured";
     std::string why;
     const auto look = [&](const auto& recording, const char* of) {

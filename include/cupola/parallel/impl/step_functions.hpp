@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/queue_loss.hpp>
 #include <cupola/ops/loss_report.hpp>
@@ -90,7 +91,7 @@ class StepFunctionsOf final : public StepFunctions<D> {
     using Statistics = decltype(Options::statistics);
     using Collection = decltype(Options::loss);
     using Of = DataLosses<typename Collection::DataLossType>;
-    static constexpr bool repeatable = RepeatableOptimizer<Optimizer, Kernels>;
+    static constexpr bool repeatable = repeats_work<D> && RepeatableOptimizer<Optimizer, Kernels>;
 
 public:
     /// `layers` are those of the network. Throws InvalidArgument if an option of a loss is invalid.
