@@ -113,7 +113,7 @@ namespace impl {
 
 /// The lifetime of the gradient that a Fork's readers aside share; of the Fork's own one if it has no other reader. If
 /// the last of them is a sum, the gradients of its output and of its second input are equal and share memory.
-[[nodiscard]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
+[[nodiscard, gnu::cold]] constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std::size_t fork);
 
 /// The lifetime of value `v`'s gradient: views share theirs too, and so does a Fork with its first reader. A view that
 /// adds its gradient has one of its own.
@@ -133,7 +133,8 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
 }
 
 /// The lifetime of the gradient that node `i` writes for its first or its second input.
-[[nodiscard]] constexpr std::size_t input_gradient_entry(std::span<const NodeInfo> nodes, std::size_t i, bool second) {
+[[nodiscard, gnu::cold]] constexpr std::size_t input_gradient_entry(std::span<const NodeInfo> nodes, std::size_t i,
+                                                                    bool second) {
     const std::size_t v = second ? nodes[i].also_reads : nodes[i].reads;
     const bool aside = second ? nodes[i].also_reads_aside : nodes[i].reads_aside;
     return aside ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);

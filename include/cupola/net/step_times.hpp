@@ -104,21 +104,25 @@ public:
     Stopwatch(const Stopwatch&) = delete;
     Stopwatch& operator=(const Stopwatch&) = delete;
     ~Stopwatch() {
-        if (times_ == nullptr) return;
-        if (times_->marks_ != nullptr) {
-            times_->marks_->end(entry_);
-        } else {
-            times_->add(entry_, monotonic_seconds() - begun_);
-        }
+        if (times_ != nullptr) stop();
     }
 
 private:
     Stopwatch(StepTimes* times, std::size_t entry) : times_(times), entry_(entry) {
-        if (times_ == nullptr) return;
+        if (times_ != nullptr) start();
+    }
+    [[gnu::cold, gnu::noinline]] void start() {
         if (times_->marks_ != nullptr) {
             times_->marks_->begin(entry_);
         } else {
             begun_ = monotonic_seconds();
+        }
+    }
+    [[gnu::cold, gnu::noinline]] void stop() {
+        if (times_->marks_ != nullptr) {
+            times_->marks_->end(entry_);
+        } else {
+            times_->add(entry_, monotonic_seconds() - begun_);
         }
     }
 

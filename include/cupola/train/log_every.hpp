@@ -69,20 +69,20 @@ private:
     [[gnu::format(printf, 2, 3)]] void put(const char* format, ...);
 
     void put_date();
-    void write_text(const StepReport& report, double rate, double time);
-    void write_text(const HistoryRecord& record);
+    [[gnu::cold]] void write_text(const StepReport& report, double rate, double time);
+    [[gnu::cold]] void write_text(const HistoryRecord& record);
 
-    void write_json(const StepReport& report, double rate, double time);
-    void write_json(const HistoryRecord& record);
+    [[gnu::cold]] void write_json(const StepReport& report, double rate, double time);
+    [[gnu::cold]] void write_json(const HistoryRecord& record);
 
     /// Writes the line of this step to the file.
-    void write_line(std::int64_t step);
+    [[gnu::cold]] void write_line(std::int64_t step);
 
-    void put_part(const LossAverages::Entry& part);
-    void json_part(const LossAverages::Entry& part);
+    [[gnu::cold]] void put_part(const LossAverages::Entry& part);
+    [[gnu::cold]] void json_part(const LossAverages::Entry& part);
 
     /// Writes null for an infinity or a NaN, which JSON lacks.
-    void number(double value);
+    [[gnu::cold]] void number(double value);
 
     LogOptions options_;
     double last_ = 0;
@@ -129,7 +129,7 @@ CUPOLA_INLINE void LogEvery::on_record(const HistoryRecord& record, Run&) {
 }
 
 CUPOLA_INLINE void LogEvery::write_line(std::int64_t step) {
-    line_ += '\n';
+    put("\n");
     const FileSizeSignalBlock no_signal;
     const bool kept =
         std::fwrite(line_.data(), 1, line_.size(), options_.file) == line_.size() && std::fflush(options_.file) == 0;
@@ -166,8 +166,8 @@ CUPOLA_INLINE void LogEvery::write_text(const StepReport& report, double rate, d
         loss_text(loss).c_str(), rate, time);
     if (options_.learning_rate) put(", learning_rate = %g", report.learning_rate);
     if (options_.loss == LossReduction::each_replica) {
-        line_ += ", losses =";
-        for (const ReplicaReport& replica : report.replicas) line_ += ' ' + loss_text(replica.total);
+        put(", losses =");
+        for (const ReplicaReport& replica : report.replicas) put(" %s", loss_text(replica.total).c_str());
     }
     if (!options_.parts) return;
     for (const LossAverages::Entry& part : averages_.parts()) put_part(part);
@@ -186,32 +186,32 @@ CUPOLA_INLINE void LogEvery::write_text(const HistoryRecord& record) {
 CUPOLA_INLINE void LogEvery::write_json(const StepReport& report, double rate, double time) {
     put(R"({"step":%lld,"loss":)", static_cast<long long>(report.step));
     number(report.loss);
-    line_ += R"(,"learning_rate":)";
+    put(R"(,"learning_rate":)");
     number(report.learning_rate);
     put(R"(,"examples":%lld,"examples_per_second":)", static_cast<long long>(report.samples));
     number(rate);
-    line_ += R"(,"seconds_per_step":)";
+    put(R"(,"seconds_per_step":)");
     number(time);
-    line_ += R"(,"replicas":[)";
+    put(R"(,"replicas":[)");
     for (const ReplicaReport& replica : report.replicas) {
-        if (&replica != &report.replicas.front()) line_ += ',';
+        if (&replica != &report.replicas.front()) put(",");
         number(replica.total);
     }
-    line_ += R"(],"parts":{)";
+    put(R"(],"parts":{)");
     for (const LossAverages::Entry& part : averages_.parts()) {
         json_part(part);
-        line_ += ',';
+        put(",");
     }
     json_part(averages_.total());
-    line_ += "}}";
+    put("}}");
 }
 
 CUPOLA_INLINE void LogEvery::write_json(const HistoryRecord& record) {
     put(R"({"step":%lld,)", static_cast<long long>(record.step));
     if (record.epoch) put(R"("epoch":%lld,)", static_cast<long long>(*record.epoch));
-    line_ += R"("training_loss":)";
+    put(R"("training_loss":)");
     number(record.loss);
-    line_ += R"(,"validation_loss":)";
+    put(R"(,"validation_loss":)");
     number(*record.validation_loss);
     line_ += R"(,"metrics":{)";
     for (const MetricValue& each : record.metrics) {
@@ -220,9 +220,9 @@ CUPOLA_INLINE void LogEvery::write_json(const HistoryRecord& record) {
     }
     line_ += R"(},"learning_rate":)";
     number(record.learning_rate);
-    line_ += R"(,"seconds":)";
+    put(R"(,"seconds":)");
     number(record.seconds);
-    line_ += '}';
+    put("}");
 }
 
 CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {
@@ -233,16 +233,16 @@ CUPOLA_INLINE void LogEvery::put_part(const LossAverages::Entry& part) {
 CUPOLA_INLINE void LogEvery::json_part(const LossAverages::Entry& part) {
     put(R"("%s":{"raw":)", part.name.c_str());
     number(part.raw);
-    line_ += R"(,"smoothed":)";
+    put(R"(,"smoothed":)");
     number(part.smoothed);
-    line_ += '}';
+    put("}");
 }
 
 CUPOLA_INLINE void LogEvery::number(double value) {
     if (std::isfinite(value)) {
         put("%.9g", value);
     } else {
-        line_ += "null";
+        put("null");
     }
 }
 

@@ -26,10 +26,10 @@ public:
 
     explicit LossAverages(double decay = 0.9);
 
-    void update(const StepReport& report);
+    [[gnu::cold]] void update(const StepReport& report);
 
     /// The parts, in the order of the collection.
-    [[nodiscard]] std::span<const Entry> parts() const { return entries_; }
+    [[nodiscard]] std::span<const Entry> parts() const { return {entries_.data(), entries_.size()}; }
     [[nodiscard]] const Entry& total() const { return total_; }
 
     /// The averages, to continue with after a resume; the total under its name.
@@ -37,7 +37,7 @@ public:
     void restore(std::span<const LossPart> state);
 
 private:
-    Entry& find(const std::string& name);
+    [[gnu::cold]] Entry& find(const std::string& name);
     void smooth(Entry& entry) const { entry.smoothed = decay_ * entry.smoothed + (1 - decay_) * entry.raw; }
 
     double decay_;

@@ -18,7 +18,7 @@ namespace impl {
 /// Throws DeviceError with the call's name and oneDNN's name of the status.
 inline void check_dnnl(dnnl_status_t status, std::string_view call) {
     if (status != dnnl_success) [[unlikely]] {
-        throw DeviceError(text("oneDNN's ", call, " failed: ", dnnl_status2str(status)));
+        throw_joined<DeviceError>({"oneDNN's ", call, " failed: ", dnnl_status2str(status)});
     }
 }
 
@@ -33,7 +33,7 @@ public:
         std::swap(object_, other.object_);
         return *this;
     }
-    ~DnnlHandle() {
+    [[gnu::noinline]] ~DnnlHandle() {
         if (object_ != nullptr) destroy(object_);
     }
     [[nodiscard]] T get() const { return object_; }

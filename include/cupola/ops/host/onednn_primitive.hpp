@@ -76,20 +76,26 @@ template <class T>
 class DnnlCall {
 public:
     DnnlCall() = default;
+    [[gnu::noinline]] DnnlCall(DnnlCall&& other) noexcept : state_(std::move(other.state_)) {}
+    [[gnu::noinline]] DnnlCall& operator=(DnnlCall&& other) noexcept {
+        state_ = std::move(other.state_);
+        return *this;
+    }
+    [[gnu::noinline]] ~DnnlCall() = default;
 
     /// Takes a description that oneDNN made with `status`; `what` names the operation in errors. An implementation that
     /// oneDNN itself calls a reference is rejected: it is a thousand times slower than the others.
     [[gnu::cold]] DnnlCall(const HostContext& context, dnnl_status_t status, DnnlPrimitiveDesc description,
                            std::string_view what) {
-        require<DeviceError>(status == dnnl_success && description, "oneDNN ", Host::library_version(), " has no ",
-                             what, " of this shape: ", dnnl_status2str(status));
+        if (status != dnnl_success || !description)
+            throw_joined<DeviceError>(
+                {"oneDNN ", Host::library_version(), " has no ", what, " of this shape: ", dnnl_status2str(status)});
         const char* name = "";
         check_dnnl(dnnl_primitive_desc_query(description.get(), dnnl_query_impl_info_str, 0, &name),
                    "dnnl_primitive_desc_query");
-        require<DeviceError>(std::strncmp(name, "ref", 3) != 0, "oneDNN ", Host::library_version(),
-                             " has only its "
-                             "reference code (",
-                             name, ") for ", what, " of this shape on this processor");
+        if (std::strncmp(name, "ref", 3) == 0)
+            throw_joined<DeviceError>({"oneDNN ", Host::library_version(), " has only its reference code (", name,
+                                       ") for ", what, " of this shape on this processor"});
         state_ = std::make_unique<State>();
         state_->description = std::move(description);
         state_->engine = context.engine();

@@ -43,7 +43,8 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
 /// DivergedError that names the first parameter or statistic that is not finite. `equal` says whether the devices'
 /// parameters have to be the same.
 template <class D, class T>
-void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::span<const float> running) {
+[[gnu::cold]] void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal,
+                                   std::span<const float> running) {
     const auto landed = [&](int device) { return set.at(device).queue->landed(step); };
     for (int device = 1; equal && device < set.device_count(); ++device) {
         if (*StatusBlock::hash(landed(device)) == *StatusBlock::hash(landed(0))) continue;
@@ -58,12 +59,12 @@ void check_agreement(ReplicaSet<D, T>& set, std::int64_t step, bool equal, std::
             const std::vector<float> values = set.copied(set.network().parameter_elements, device,
                                                          [&](auto& state) { return state.worker.parameters(copy); });
             const std::string found = non_finite_parameter(set.network().layers, values);
-            if (!found.empty()) throw_update_diverged(step, "parameter " + found);
+            if (!found.empty()) throw_update_diverged(step, text("parameter ", found));
         }
     }
     if (all_finite(running)) return;
     const std::string found = invalid_buffer(set.network().layers, running);
-    if (!found.empty()) throw_update_diverged(step, "running statistic " + found);
+    if (!found.empty()) throw_update_diverged(step, text("running statistic ", found));
 }
 
 }  // namespace impl

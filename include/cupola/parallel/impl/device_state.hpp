@@ -7,9 +7,8 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <utility>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/parallel/impl/weighted_rows.hpp>
 
@@ -32,8 +31,7 @@ struct DeviceState {
 
     /// All devices pass the same number of barriers: an exception of one is stored until they have, and the rest of its
     /// work is left out.
-    template <class Work>
-    void attempt(Work&& work) {
+    [[gnu::noinline]] void attempt(FunctionRef<void()> work) {
         if (error) return;
         try {
             work();

@@ -43,12 +43,12 @@ public:
     [[noreturn, gnu::cold]] void throw_first(std::span<const SearchedReplica> replicas);
 
 private:
-    void throw_loss(std::span<const SearchedReplica> replicas);
+    [[gnu::cold]] void throw_loss(std::span<const SearchedReplica> replicas);
 
-    [[nodiscard]] std::string where_not_finite(int replica, const SearchedReplica& each);
+    [[nodiscard, gnu::cold]] std::string where_not_finite(int replica, const SearchedReplica& each);
 
     /// The name of the parameter that an element of the arena is of.
-    [[nodiscard]] std::string parameter_at(std::int64_t element) const;
+    [[nodiscard, gnu::cold]] std::string parameter_at(std::int64_t element) const;
 
     ReplicaSet<D, T>& set_;
     std::int64_t step_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/impl/pass_recordings.hpp>
@@ -71,8 +72,7 @@ private:
     void note(int device, const char* name) {
         if (trace_ != nullptr) trace_->note(device, name);
     }
-    template <class Work>
-    void for_each_replica(int device, Work&& work) {
+    void for_each_replica(int device, FunctionRef<void(int replica)> work) {
         for (int replica = set_.first_replica(device); replica < set_.first_replica(device + 1); ++replica) {
             set_.at(device).attempt([&] { work(replica); });
         }
