@@ -145,8 +145,8 @@ TEST_CASE("a device that computes later has the same bits as one that computes a
 TEST_CASE("the operations of a step are queued in the same order on every device type") {
     const auto trace = []<class T>(T*) {
         T training(options_for<T>(2));
-        impl::StepTrace names(2);
-        training.trace_steps(&names);
+        impl::StepNames names(2);
+        training.trace_steps(names);
         Source source;
         training.step(source);
         training.step(source, [](const Inspection<Host>&) {});

@@ -89,7 +89,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     void queue(Batches&& batches, Inspector&& inspector) {
-        queue_step(batches, inspector);
+        queue_step(batches, [&](auto& engine) { engine.show(inspector); });
     }
     /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
     /// otherwise. Waits for that step; with 0, a loop until null waits for all. The report is valid until
@@ -111,7 +111,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         requires std::is_invocable_r_v<BatchView, Batches&, std::int64_t, int, Context&> &&
                  std::is_invocable_v<Inspector&, const InspectionType&>
     const StepReport& step(Batches&& batches, Inspector&& inspector) {
-        queue_step(batches, inspector);
+        queue_step(batches, [&](auto& engine) { engine.show(inspector); });
         return last_report();
     }
     /// The same with one batch per replica.
@@ -218,9 +218,9 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// train/profile.hpp makes a table of them.
     void time_steps(StepTimes* times) { parts_.set_.at(0).worker.time(times); }
 
-    /// From now on the names of the operations of each step are appended to `trace` in the order in which a device queues
-    /// them, which is not necessarily that of their execution; null ends this.
-    void trace_steps(impl::StepTrace* trace) { parts_.engine_.trace(trace); }
+    /// From now on `trace` is called with the names of the operations of each step in the order in which a device queues
+    /// them, which is not necessarily that of their execution; `{}` ends this.
+    void trace_steps(impl::StepTrace trace) { parts_.engine_.trace(trace); }
 
     /// The peak rates of a device in this network's precision, measured on all devices at the same time.
     [[nodiscard, gnu::cold]] PeakRates peak_rates() {
@@ -246,8 +246,11 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
 private:
+    using Parts =
+        impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
+
     template <class Batches>
-    void queue_step(Batches& batches, typename impl::StepProbe<D, typename Net::Precision::Activation>::Probe probe) {
+    void queue_step(Batches& batches, typename Parts::Engine::Probe probe) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");
         require_batches(batches, required_columns(), options.replicas);
         parts_.engine_.queue(batches, probe);
@@ -261,7 +264,7 @@ private:
         parts_.engine_.statistics().share();
     }
 
-    impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)> parts_;
+    Parts parts_;
 };
 
 }  // namespace cupola::inline CUPOLA_ABI

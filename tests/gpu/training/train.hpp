@@ -165,8 +165,8 @@ Result train(const Run& run, const Optimizer& optimizer) {
     using Context = typename Training::Context;
     const auto batches = [&](std::int64_t place, int replica, Context&) { return all.of(place, replica); };
     Result result;
-    cupola::impl::StepTrace trace(run.devices);
-    training->trace_steps(&trace);
+    cupola::impl::StepNames trace(run.devices);
+    training->trace_steps(trace);
     const auto inspect = [&](const cupola::Inspection<D>& inspection) {
         result.inspected.push_back(gradient_of(inspection));
         inspection.for_each_activation([&](std::size_t, std::span<const float> values) {

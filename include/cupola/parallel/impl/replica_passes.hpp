@@ -43,7 +43,11 @@ public:
     /// `first_replica` is the number of this process's first replica among those of all processes. With `marks_buckets`
     /// the device's last backward of a step marks each bucket of the gradient in the queue.
     [[gnu::cold]] ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                int first_replica, bool marks_buckets, bool synchronized);
+                                int first_replica, bool marks_buckets);
+
+    /// From now on the replicas of all devices run in step, for statistics that are synchronised. A program that does not
+    /// call this does not compile how they do.
+    [[gnu::cold]] void run_in_step();
 
     /// Queues the batches of all replicas of a device. An exception of a replica is stored in the device's state, and the
     /// rest of the device's work is left out. Returns false if the replicas run in step and another device has failed.
@@ -66,11 +70,11 @@ public:
     void for_each_recording(int device, Visit&& visit) const {
         recordings_.for_each(device, visit);
     }
-    void trace(StepTrace* trace) { trace_ = trace; }
+    void trace(StepTrace trace) { trace_ = trace; }
 
 private:
     void note(int device, const char* name) {
-        if (trace_ != nullptr) trace_->note(device, name);
+        if (trace_) trace_(device, name);
     }
     void for_each_replica(int device, FunctionRef<void(int replica)> work) {
         for (int replica = set_.first_replica(device); replica < set_.first_replica(device + 1); ++replica) {
@@ -96,18 +100,20 @@ private:
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
-    bool marks_buckets_, synchronized_;
+    bool marks_buckets_;
     Batches batches_;
     PassRecordings<typename Queue::Recording> recordings_;
     /// Whether the step's last backward has marked the buckets, per device; not bool, as devices write side by side.
     std::vector<char> marked_;
+    /// queue_together, or null where each replica runs alone.
+    bool (ReplicaPasses::*queue_together_)(int, std::int64_t, int, BatchSource) = nullptr;
     SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
     std::vector<BatchToRun> begun_together_;
     /// The factors of the losses.
     std::vector<double> factors_;
     /// Pooled sums of the replicas that run in step, per device.
     std::vector<std::vector<double>> merged_;
-    StepTrace* trace_ = nullptr;
+    StepTrace trace_{};
 };
 
 template <class D, class T>
@@ -115,19 +121,22 @@ ReplicaPasses<D, T>::~ReplicaPasses() = default;
 
 template <class D, class T>
 ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                                   int first_replica, bool marks_buckets, bool synchronized)
+                                   int first_replica, bool marks_buckets)
     : options_(options),
       set_(set),
       counts_(counts),
       marks_buckets_(marks_buckets),
-      synchronized_(synchronized),
-      batches_(options, set, counts, first_replica, synchronized),
+      batches_(options, set, counts, first_replica),
       recordings_(set.device_count()),
       marked_(static_cast<std::size_t>(set.device_count()), 0) {
     for (const LossOfOutput& each : options.losses) factors_.push_back(each.entry.factor);
-    if (!synchronized) return;
-    sync_batch_norm_.make(set.replicas(), set.at(0).worker.first_plan());
-    begun_together_.resize(static_cast<std::size_t>(set.replicas()));
+}
+
+template <class D, class T>
+void ReplicaPasses<D, T>::run_in_step() {
+    queue_together_ = &ReplicaPasses::queue_together;
+    sync_batch_norm_.make(set_.replicas(), set_.at(0).worker.first_plan());
+    begun_together_.resize(static_cast<std::size_t>(set_.replicas()));
     merged_.resize(marked_.size());
     for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
 }
@@ -136,8 +145,8 @@ template <class D, class T>
 bool ReplicaPasses<D, T>::queue(int device, std::int64_t step, BatchSource batches) {
     marked_[static_cast<std::size_t>(device)] = 0;
     for (int part = 0; part < options_.gradient_accumulation_steps; ++part) {
-        if (synchronized_) {
-            if (!queue_together(device, step, part, batches)) return false;
+        if (queue_together_ != nullptr) {
+            if (!(this->*queue_together_)(device, step, part, batches)) return false;
         } else {
             for_each_replica(device, [&](int replica) { queue_batch(device, replica, step, part, batches); });
         }

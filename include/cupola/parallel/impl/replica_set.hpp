@@ -102,6 +102,8 @@ public:
     [[nodiscard]] Context& context(int device) { return at(device).worker.context(); }
     [[nodiscard]] std::int64_t batch_size() const { return setup_.batch_size; }
     [[nodiscard]] int gradient_accumulation_steps() const { return setup_.gradient_accumulation_steps; }
+    /// Whether the replicas run in step and all-reduce the statistics of their batches.
+    [[nodiscard]] bool synchronized() const { return setup_.synchronized; }
     [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
     /// The parameters that a replica computes with.

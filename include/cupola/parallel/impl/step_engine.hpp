@@ -53,8 +53,10 @@ class StepEngine {
 public:
     ~StepEngine();
     using BatchSource = typename Passes::BatchSource;
-    /// Inspects a step between the average and the update.
-    using Probe = typename StepProbe<D, T>::Probe;
+    using Inspector = typename StepProbe<D, T>::Inspector;
+    /// Called between the average and the update, on the first device's thread; calls show() of the engine. The engine does
+    /// not call it itself, so that only programs that inspect a step compile it.
+    using Probe = FunctionRef<void(StepEngine&)>;
 
     static constexpr bool separate_average = Agreement::separate_average, own_parameters = Agreement::own_parameters;
     [[nodiscard]] static std::int64_t sums(std::int64_t elements) { return Agreement::sums(elements); }
@@ -63,17 +65,19 @@ public:
     }
 
     [[gnu::cold]] StepEngine(const StepFunctions<D>& options, const A& averaging, Set& set,
-                             std::span<const RegularizedParameter> regularized, bool synchronized)
+                             std::span<const RegularizedParameter> regularized)
         : options_(options),
           set_(set),
           agreement_(averaging, set),
           counts_(set.replicas(), options.gradient_accumulation_steps, D::max_steps_in_flight),
-          passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets, synchronized),
+          passes_(options, set, counts_, agreement_.first_replica(), Agreement::takes_buckets),
           reports_(set, counts_, options, regularized),
           statistics_(set, counts_),
           probe_(set),
-          update_(options, set, agreement_, regularized),
-          synchronized_(synchronized) {}
+          update_(options, set, agreement_, regularized) {}
+
+    /// Before the first step of a training whose statistics are synchronised.
+    [[gnu::cold]] void run_in_step() { passes_.run_in_step(); }
 
     /// The number of the step that is queued next.
     [[nodiscard]] std::int64_t step() const { return step_; }
@@ -82,6 +86,10 @@ public:
     /// Queues a step; `probe` may refer to nothing. Throws InvalidArgument for a batch that no plan was made for, and the
     /// error of an earlier step.
     void queue(BatchSource batches, Probe probe);
+
+    /// Inside a probe: waits, and calls `inspector` with the values of the step that the host reads. Its exception is thrown
+    /// after the step.
+    [[gnu::cold]] void show(Inspector inspector);
 
     /// The report of the oldest step whose report was not read, if there are more than `max_in_flight` such steps; null
     /// otherwise. Valid until max_steps_in_flight - 1 more steps are queued. Throws the error of that step.
@@ -119,12 +127,15 @@ public:
         visit(update_.recording(device));
     }
 
-    /// From now on the names of the operations are appended to `trace`, in the order of queueing; null ends this.
-    void trace(StepTrace* trace);
+    /// From now on `trace` is called with the names of the operations, in the order of queueing; nothing ends this.
+    void trace(StepTrace trace) {
+        trace_ = trace;
+        passes_.trace(trace);
+    }
 
 private:
     void note(int device, const char* name) {
-        if (trace_ != nullptr) trace_->note(device, name);
+        if (trace_) trace_(device, name);
     }
 
     // Queueing a step.
@@ -142,10 +153,6 @@ private:
 
     /// Queues the copy of the step's report to the host.
     void finish(int device);
-
-    /// Waits, and calls a probe with the values of the step that the host reads. The probe's exception is thrown after the
-    /// step.
-    [[gnu::cold]] void show(Probe probe);
 
     // Reading a step's result.
 
@@ -180,8 +187,7 @@ private:
     SharedStatistics<D, T> statistics_;
     StepProbe<D, T> probe_;
     StepUpdate update_;
-    bool synchronized_;
-    StepTrace* trace_ = nullptr;
+    StepTrace trace_{};
     /// The numbers of the step that is queued next, of the oldest that has not been waited for, and of the oldest whose
     /// report was not read.
     std::int64_t step_ = 0, checked_ = 0, reported_ = 0;
@@ -276,12 +282,6 @@ std::string StepEngine<D, T, A>::not_repeated() const {
 }
 
 template <class D, class T, class A>
-void StepEngine<D, T, A>::trace(StepTrace* trace) {
-    trace_ = trace;
-    passes_.trace(trace);
-}
-
-template <class D, class T, class A>
 void StepEngine<D, T, A>::queue_on(int device, BatchSource batches, Probe probe) {
     State& state = set_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
@@ -306,7 +306,7 @@ void StepEngine<D, T, A>::queue_update(int device, Probe probe) {
         update_.queue_around(device, step_, [&] {
             if (device == 0) {
                 note(device, "probe");
-                show(probe);
+                probe(*this);
             }
             note(device, "update");
         });
@@ -328,7 +328,7 @@ void StepEngine<D, T, A>::finish(int device) {
 }
 
 template <class D, class T, class A>
-void StepEngine<D, T, A>::show(Probe probe) {
+void StepEngine<D, T, A>::show(Inspector inspector) {
     set_.at(0).queue->mark();
     agreement_.wait(0, step_, false);
     // The first replica that has samples; if there is none, all samples are in another process.
@@ -336,7 +336,7 @@ void StepEngine<D, T, A>::show(Probe probe) {
     while (replica + 1 < set_.replicas() && counts_.of_replica(step_, replica) == 0) ++replica;
     const bool has_samples = counts_.of_replica(step_, replica) > 0;
     probe_.show(step_, replica, has_samples ? passes_.batches().of(replica) : TakenBatch{},
-                agreement_.gradient_of(0, replica), synchronized_, probe);
+                agreement_.gradient_of(0, replica), inspector);
 }
 
 template <class D, class T, class A>

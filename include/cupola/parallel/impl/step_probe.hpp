@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StepProbe: calls a probe with the values of a step, between the average and the update, on the first device's thread.
+// StepProbe: calls an inspector with the values of a step, between the average and the update, on the first device's thread.
 #pragma once
 
 #include <array>
@@ -25,19 +25,19 @@ class StepProbe {
     using Kernels = typename D::Kernels;
 
 public:
-    using Probe = FunctionRef<void(const Inspection<Kernels>&)>;
+    using Inspector = FunctionRef<void(const Inspection<Kernels>&)>;
 
     explicit StepProbe(ReplicaSet<D, T>& set) : set_(set) {}
 
-    /// Calls `probe` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
-    /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the probe
-    /// is stored.
+    /// Calls `inspector` once the first device's work is complete, unless the step is not healthy. `batch` is of `replica`, or
+    /// has size 0 if no replica of this process has samples; `gradient` is on the first device. An exception of the
+    /// inspector is stored.
     [[gnu::cold]] void show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
-                            bool synchronized, Probe probe);
+                            Inspector inspector);
 
-    /// Forgets what a probe of an earlier step threw, which a failure of that step has hidden.
+    /// Forgets what an inspector of an earlier step threw, which a failure of that step has hidden.
     void begin() { error_ = nullptr; }
-    /// Throws the stored exception of the last probe.
+    /// Throws the stored exception of the last inspector.
     void rethrow() {
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
@@ -55,7 +55,7 @@ private:
 
 template <class D, class T>
 void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& batch, const float* gradient,
-                           bool synchronized, Probe probe) {
+                           Inspector inspector) {
     auto& state = set_.at(0);
     auto& queue = *state.queue;
     auto& context = state.worker.context();
@@ -63,7 +63,7 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
     BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
     samples_ = shown.inputs();
-    statistics_ = synchronized ? batch.statistics : nullptr;
+    statistics_ = set_.synchronized() ? batch.statistics : nullptr;
     std::vector<float> parameters, averaged;
     std::array<std::vector<std::byte>, max_columns> columns;
     for (std::size_t i = 0; i < shown.columns().size(); ++i) {
@@ -80,7 +80,7 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
                                              static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
                                          });
     try {
-        probe(inspection);
+        inspector(inspection);
     } catch (...) {
         error_ = std::current_exception();
     }

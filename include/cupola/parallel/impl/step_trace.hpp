@@ -13,18 +13,21 @@
 #include <string>
 #include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/function_ref.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-class StepTrace {
-public:
-    explicit StepTrace(int devices) : names_(static_cast<std::size_t>(devices)) {}
+/// Called with each name, by the thread of that device.
+using StepTrace = FunctionRef<void(int device, const char* name)>;
 
-    /// Called by the thread of that device.
-    void note(int device, const char* name) { names_[static_cast<std::size_t>(device)].emplace_back(name); }
+/// A StepTrace that keeps the names.
+class StepNames {
+public:
+    explicit StepNames(int devices) : names_(static_cast<std::size_t>(devices)) {}
+
+    void operator()(int device, const char* name) { names_[static_cast<std::size_t>(device)].emplace_back(name); }
     [[nodiscard]] const std::vector<std::string>& of(int device) const {
         return names_[static_cast<std::size_t>(device)];
     }

@@ -53,12 +53,11 @@ public:
 
     /// `first_replica` is the number of this process's first replica among those of all processes.
     [[gnu::cold]] TakenBatches(const StepFunctions<D>& options, ReplicaSet<D, T>& set, SampleCounts& counts,
-                               int first_replica, bool synchronized)
+                               int first_replica)
         : options_(options),
           set_(set),
           counts_(counts),
           first_replica_(first_replica),
-          synchronized_(synchronized),
           taken_(static_cast<std::size_t>(set.replicas())) {}
 
     /// Fetches and takes a replica's batch number `part` of the step; the plan is one that uses `workspace`. Throws
@@ -78,7 +77,6 @@ private:
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
     int first_replica_;
-    bool synchronized_;
     std::vector<TakenBatch> taken_;
 };
 
@@ -103,7 +101,7 @@ auto TakenBatches<D, T>::take(int device, int replica, std::int64_t step, int pa
     require(plan != nullptr, "a batch has ", given.size, " samples, and plans were made for batch_size ",
             options_.batch_size, " and other_batch_sizes only");
     // Each batch's gradient is weighted by its samples before the replicas' sums are merged: equal weights cancel.
-    require(!synchronized_ || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
+    require(!set_.synchronized() || options_.gradient_accumulation_steps == 1 || given.size == options_.batch_size,
             "with synchronised statistics and accumulation every batch has batch_size samples, ", options_.batch_size,
             ", or none, not ", given.size);
     const bool accumulates = counts_.of_replica(step, replica) > 0;

@@ -40,12 +40,13 @@ public:
           required_(required_of()),
           functions_(options, Net::layers),
           set_(network_info<Net, Kernels>(), setup_of(options, functions_, regularized_.size(), required_)),
-          engine_(functions_, options.averaging, set_, regularized_, synchronized),
+          engine_(functions_, options.averaging, set_, regularized_),
           evaluator_(set_, std::max(options.batch_size, options.evaluation_batch_size), options.moving_average.on()),
           transfer_(
               set_, options.optimizer.state_arenas(),
               [&](int arena) -> std::string_view { return options.optimizer.state_name(arena); },
               options.moving_average.on()) {
+        if constexpr (synchronized) engine_.run_in_step();
         const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
         engine_.restart(0, transfer_.start(options.seed, options.initializers, state_start));
     }
