@@ -180,7 +180,7 @@ TEST_CASE("names inside a block begin with the block's name") {
 
 TEST_CASE("buffers have PyTorch's initial values, names and offsets") {
     const std::vector<float> buffers = initial_buffers(Every::layers);
-    const std::vector<RunningStatistics> all = running_statistics(Every::layers);
+    const FixedArray<RunningStatistics> all = running_statistics(Every::layers);
     REQUIRE(all.size() == 8);
     for (const RunningStatistics& s : all) {
         for (std::int64_t c = 0; c < s.channels; ++c) {

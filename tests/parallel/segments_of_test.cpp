@@ -14,7 +14,7 @@ using namespace cupola;
 TEST_CASE("a parameter that several regularisers name has the sum of their coefficients") {
     struct Net : Sequential<Input<4>, Named<"first", Linear<3>>, Named<"second", Linear<2>>> {};
     using Loss = LossCollection<CrossEntropy<2>, WeightDecayAll<0.25>, WeightDecay<0.5, "second">>;
-    const std::vector<Segment> segments = impl::segments_of(Net::layers, Loss::regularized(Net::layers));
+    const FixedArray<Segment> segments = impl::segments_of(Net::layers, Loss::regularized(Net::layers));
     REQUIRE(segments.size() == 4);
     CHECK(segments[0].l2 == 0.25);
     CHECK(segments[1].l2 == 0.25);

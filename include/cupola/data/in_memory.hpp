@@ -3,14 +3,15 @@
 // Training on numbers that the caller has in memory: samples as floats, one after another, and their targets.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/data/batches.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/impl/batch_buffer.hpp>
@@ -66,7 +67,7 @@ private:
     std::int64_t size_ = 0, class_count_ = 0;
     std::string_view name_;
     Columns columns_;
-    std::vector<const std::byte*> targets_;
+    std::array<const std::byte*, max_columns> targets_{};
 };
 
 static_assert(Dataset<InMemory>);
@@ -91,7 +92,7 @@ public:
 
 private:
     TrainingBatches<InMemory, IdentityTransform> source_;
-    std::vector<impl::BatchBuffer> buffers_;
+    FixedArray<impl::BatchBuffer> buffers_;
 };
 
 template <class Context>
@@ -150,12 +151,12 @@ CUPOLA_INLINE void InMemory::add(const TargetValues& targets) {
         }
     }
     columns_.push_back(column);
-    targets_.push_back(targets.values.data());
+    targets_[columns_.size() - 1] = targets.values.data();
 }
 
 CUPOLA_INLINE InMemoryBatches::InMemoryBatches(const InMemory& data, BatchOptions options)
-    : source_(data, IdentityTransform{}, options) {
-    for (int r = 0; r < options.replicas; ++r) buffers_.emplace_back(options.batch_size, source_.columns());
+    : source_(data, IdentityTransform{}, options), buffers_(static_cast<std::size_t>(options.replicas)) {
+    for (impl::BatchBuffer& buffer : buffers_) buffer = impl::BatchBuffer(options.batch_size, source_.columns());
 }
 
 #endif

@@ -15,9 +15,9 @@
 #include <numeric>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/philox.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -47,7 +47,7 @@ private:
     static constexpr std::int64_t max_size = 0xFFFF'FFFF, max_epoch = 0xFFFF'FFFF;
     struct Permutation {
         std::int64_t epoch = -1;
-        std::vector<std::uint32_t> order;
+        FixedArray<std::uint32_t> order;
         std::size_t left = 0;  ///< the places that are not decided yet
     };
     struct Cache {
@@ -89,7 +89,8 @@ CUPOLA_INLINE ShuffledOrder::ShuffledOrder(std::int64_t size, std::uint64_t seed
     require(size >= 1 && size <= max_size, "a data set of ", size,
             " samples cannot be shuffled: the number of samples must be 1 to ", max_size);
 
-    for (Permutation& permutation : cache_->permutations) permutation.order.resize(static_cast<std::size_t>(size));
+    for (Permutation& permutation : cache_->permutations)
+        permutation.order = FixedArray<std::uint32_t>(static_cast<std::size_t>(size));
 }
 
 CUPOLA_INLINE void ShuffledOrder::samples_at(std::int64_t first, std::span<SampleOfEpoch> places) const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/type_name.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/several_outputs.hpp>
@@ -150,13 +151,16 @@ struct LossCollection {
         return message;
     }
 
-    /// The columns that the losses of the data read, for a network of these layers.
-    [[nodiscard]] [[gnu::cold]] static std::vector<RequiredColumn> required_columns(std::span<const LayerInfo> layers) {
-        std::vector<RequiredColumn> result;
+    /// The columns that a network of these layers and the losses of the data read.
+    [[nodiscard, gnu::cold]] static FixedArray<RequiredColumn> required_columns(std::span<const LayerInfo> layers) {
+        FixedArray<RequiredColumn> result(1 + loss_count);
+        result[0] = required_input(layers.front().input);
+        std::size_t count = 1;
         const impl::NetworkOutputs outputs(layers);
         [&]<std::size_t... k>(std::index_sequence<k...>) {
-            (add_required<k>(result, outputs), ...);
+            (add_required<k>(result, count, outputs), ...);
         }(std::make_index_sequence<loss_count>{});
+        result.keep_first(count);
         return result;
     }
 
@@ -216,15 +220,15 @@ private:
     }
 
     template <std::size_t k>
-    static void add_required(std::vector<RequiredColumn>& to, const impl::NetworkOutputs& outputs) {
+    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, const impl::NetworkOutputs& outputs) {
         using Type = typename impl::DataLosses<Data>::template Type<k>;
         const LossEntry& entry = losses[k];
         const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
                                 Type::target(outputs[outputs.find(entry.output)].shape)};
-        for (const RequiredColumn& each : to) {
-            if (each.column == column) return;  // two losses read one column
+        for (std::size_t i = 0; i < count; ++i) {
+            if (to[i].column == column) return;  // two losses read one column
         }
-        to.push_back({column, Type::name});
+        to[count++] = {column, Type::name};
     }
 
     template <class R>

@@ -12,8 +12,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/fusion_patterns.hpp>
 #include <cupola/net/node_info.hpp>
 #include <cupola/net/table.hpp>
@@ -65,7 +65,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                          bool training = true) {
     std::size_t count = 0;
-    std::vector<std::size_t> value_of_layer(layers.size() + 1, 0);  // the nodes' number of each value
+    FixedArray<std::size_t> value_of_layer(layers.size() + 1);  // the nodes' number of each value
     for (std::size_t i = 0; i < layers.size(); i += nodes[count - 1].layers) {
         const LayerInfo& layer = layers[i];
         NodeInfo& node = nodes[count++];

@@ -13,8 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
 #include <cupola/net/node_info.hpp>
 
@@ -32,23 +32,23 @@ namespace impl {
 /// Assigns each lifetime its offset, in this order; returns the size of the arena. The cost is quadratic in the number
 /// of tensors at worst, so that a compiler's default limits on constant evaluation suffice for some hundred layers.
 [[gnu::cold]] constexpr std::size_t place_in_order(std::span<Lifetime> lifetimes, std::span<const std::size_t> order) {
-    std::vector<std::size_t> by_offset;  // those already placed
-    std::size_t total = 0;
+    FixedArray<std::size_t> by_offset(order.size());  // the first `placed`: those that have their offset
+    std::size_t placed = 0, total = 0;
     for (const std::size_t next : order) {
         Lifetime& tensor = lifetimes[next];
         // The first gap between tensors that are alive at the same time, in the order of their offsets.
         std::size_t offset = 0;
-        for (const std::size_t i : by_offset) {
-            const Lifetime& other = lifetimes[i];
+        for (std::size_t i = 0; i < placed; ++i) {
+            const Lifetime& other = lifetimes[by_offset[i]];
             if (other.last < tensor.first || tensor.last < other.first) continue;
             if (offset + tensor.bytes <= other.offset) break;
             offset = std::max(offset, other.offset + other.bytes);
         }
         tensor.offset = offset;
         total = std::max(total, offset + tensor.bytes);
-        std::size_t at = by_offset.size();
-        while (at > 0 && lifetimes[by_offset[at - 1]].offset > offset) --at;
-        by_offset.insert(by_offset.begin() + static_cast<std::ptrdiff_t>(at), next);
+        std::size_t at = placed++;
+        for (; at > 0 && lifetimes[by_offset[at - 1]].offset > offset; --at) by_offset[at] = by_offset[at - 1];
+        by_offset[at] = next;
     }
     return total;
 }
@@ -57,7 +57,7 @@ namespace impl {
 [[gnu::cold]] constexpr std::size_t max_alive(std::span<const Lifetime> lifetimes) {
     std::size_t times = 0;
     for (const Lifetime& lifetime : lifetimes) times = std::max(times, lifetime.last + 2);
-    std::vector<std::size_t> allocated(times, 0), freed(times, 0);
+    FixedArray<std::size_t> allocated(times), freed(times);
     for (const Lifetime& lifetime : lifetimes) {
         allocated[lifetime.first] += lifetime.bytes;
         freed[lifetime.last + 1] += lifetime.bytes;
@@ -77,23 +77,34 @@ namespace impl {
 /// needs more than the maximum of the bytes alive at one time, placing the longest-lived first is tried too, and the
 /// better result is kept.
 [[gnu::cold]] constexpr std::size_t place(std::span<Lifetime> lifetimes) {
-    std::vector<std::size_t> order;
+    FixedArray<std::size_t> order(lifetimes.size());
+    std::size_t count = 0;
     for (std::size_t i = 0; i < lifetimes.size(); ++i) {
-        if (lifetimes[i].bytes > 0) order.push_back(i);
+        if (lifetimes[i].bytes > 0) order[count++] = i;
     }
-    bool longest_first = false;  // one comparison for both orders, because a sort takes long to compile
+    order.keep_first(count);
+    bool longest_first = false;
     const auto before = [&](std::size_t a, std::size_t b) {
         const std::size_t length = lifetimes[a].last - lifetimes[a].first,
                           other_length = lifetimes[b].last - lifetimes[b].first;
         if (longest_first && length != other_length) return length > other_length;
         return lifetimes[a].bytes != lifetimes[b].bytes ? lifetimes[a].bytes > lifetimes[b].bytes : a < b;
     };
-    std::sort(order.begin(), order.end(), before);
+    // By insertion, because std::sort takes long to compile; place_in_order is quadratic too.
+    const auto sort = [&] {
+        for (std::size_t i = 1; i < count; ++i) {
+            const std::size_t next = order[i];
+            std::size_t at = i;
+            for (; at > 0 && before(next, order[at - 1]); --at) order[at] = order[at - 1];
+            order[at] = next;
+        }
+    };
+    sort();
     const std::size_t total = impl::place_in_order(lifetimes, order);
     if (total == impl::max_alive(lifetimes)) return total;
     longest_first = true;
-    std::sort(order.begin(), order.end(), before);
-    std::vector<Lifetime> other(lifetimes.begin(), lifetimes.end());
+    sort();
+    FixedArray<Lifetime> other{std::span<const Lifetime>(lifetimes)};
     const std::size_t other_total = impl::place_in_order(other, order);
     if (other_total >= total) return total;
     std::copy(other.begin(), other.end(), lifetimes.begin());

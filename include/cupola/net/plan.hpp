@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/sequential.hpp>
@@ -263,20 +264,20 @@ private:
     Context* context_;
     PlanOptions options_;
     std::span<const LayerInfo> layers_;
-    std::vector<NodeInfo> infos_;
-    std::vector<Lifetime> lifetimes_;
-    std::vector<std::unique_ptr<PlanNode<Device, T>>> nodes_;
+    FixedArray<NodeInfo> infos_;
+    FixedArray<Lifetime> lifetimes_;
+    FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<BackwardArgs<Device, T>> bound_;
-    std::vector<std::size_t> saved_at_, packed_at_;
+    FixedArray<std::size_t> saved_at_, packed_at_;
     /// The nodes whose statistics are summed over the replicas by all-reduce.
-    std::vector<std::size_t> all_reduces_;
-    std::vector<GradientBucket> buckets_;
+    FixedArray<std::size_t> all_reduces_;
+    FixedArray<GradientBucket> buckets_;
     /// The node whose backward makes each bucket final.
-    std::vector<std::size_t> bucket_nodes_;
+    FixedArray<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;
-    std::vector<impl::PlanOutput> outputs_;
+    FixedArray<impl::PlanOutput> outputs_;
     StepTimes* times_ = nullptr;
     std::byte *arena_ = nullptr, *saved_ = nullptr, *packed_ = nullptr, *scratch_ = nullptr;
 };

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <cupola/core/extents.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/layers/layer.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -197,7 +198,7 @@ struct RunningStatistics {
     }
 };
 
-[[nodiscard, gnu::cold]] std::vector<RunningStatistics> running_statistics(std::span<const LayerInfo> layers);
+[[nodiscard, gnu::cold]] FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS
 
@@ -206,23 +207,24 @@ CUPOLA_INLINE std::vector<float> initial_buffers(std::span<const LayerInfo> laye
     for (const LayerInfo& layer : layers) {
         for (std::size_t b = 0; b < layer.buffers.count; ++b) {
             const Parameter& buffer = layer.buffers.list[b];
-            initialize(std::span(values).subspan(static_cast<std::size_t>(layer.buffer_offsets[b]),
-                                                 static_cast<std::size_t>(buffer.shape.size())),
+            initialize({values.data() + layer.buffer_offsets[b], static_cast<std::size_t>(buffer.shape.size())},
                        buffer.initializer, buffer.fan_in, buffer.fan_out, 0, 0);
         }
     }
     return values;
 }
 
-CUPOLA_INLINE std::vector<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
-    std::vector<RunningStatistics> result;
+CUPOLA_INLINE FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers) {
+    FixedArray<RunningStatistics> result(layers.size());
+    std::size_t count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const LayerInfo& layer = layers[i];
         if (layer.kind != LayerKind::batch_norm) continue;
         const std::int64_t channels = layer.buffers.list[0].shape.size();
-        result.push_back({i, layer.buffer_offsets[0], layer.buffer_offsets[1], channels,
-                          layer.kind_parts.batch_norm.decay, layer.input.size() / channels});
+        result[count++] = {i,        layer.buffer_offsets[0],           layer.buffer_offsets[1],
+                           channels, layer.kind_parts.batch_norm.decay, layer.input.size() / channels};
     }
+    result.keep_first(count);
     return result;
 }
 

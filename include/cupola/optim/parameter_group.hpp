@@ -14,9 +14,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/core/glob.hpp>
 #include <cupola/net/table.hpp>
 
@@ -65,23 +66,18 @@ CUPOLA_INLINE std::string description_of(std::span<const ParameterGroup> groups)
 
 CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, std::span<const LayerInfo> layers) {
     if (groups.empty()) return;
-    std::vector<std::string> names;
-    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-        for (std::size_t p = 0; p < layers[layer].parameters.count; ++p)
-            names.push_back(parameter_name(layers, layer, p));
-    }
-    const auto listed = [&] {
-        std::string list;
-        for (const std::string& name : names) list += text(list.empty() ? "" : ", ", name);
-        return list;
+    const auto for_each_name = [&](FunctionRef<void(const std::string&)> visit) {
+        for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) visit(parameter_name(layers, layer, p));
+        }
     };
     bool trained = false;
-    std::vector<std::size_t> members(groups.size());
-    for (const std::string& name : names) {
+    FixedArray<std::size_t> members(groups.size());
+    for_each_name([&](const std::string& name) {
         const ParameterGroup* const group = group_of(groups, name);
         trained = trained || group == nullptr || !group->frozen;
         if (group != nullptr) ++members[static_cast<std::size_t>(group - groups.data())];
-    }
+    });
     for (std::size_t g = 0; g < groups.size(); ++g) {
         const ParameterGroup& group = groups[g];
         for (const auto& [what, factor] : {std::pair{"rate", group.rate}, std::pair{"decay", group.decay}}) {
@@ -90,8 +86,12 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
         }
         if (members[g] > 0) continue;
         bool matches = false;
-        for (const std::string& name : names) matches = matches || glob_matches(group.pattern, name);
-        require(matches, "the parameter group '", group.pattern, "' matches none of the parameters ", listed());
+        std::string all;
+        for_each_name([&](const std::string& name) {
+            matches = matches || glob_matches(group.pattern, name);
+            all += text(all.empty() ? "" : ", ", name);
+        });
+        require(matches, "the parameter group '", group.pattern, "' matches none of the parameters ", all);
         require(false, "the parameter group '", group.pattern,
                 "' matches only parameters of the groups before it, and the first group that matches counts");
     }

@@ -25,6 +25,7 @@ inline constexpr std::int64_t samples_per_piece = 8;
 /// The memory of one batch.
 class BatchBuffer {
 public:
+    BatchBuffer() = default;
     BatchBuffer(std::int64_t batch_size, const Columns& columns)
         : columns_(columns), batch_size_(batch_size), memory_(allocate(batch_bytes(columns, batch_size))) {}
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/impl/folded_norm.hpp>
 #include <cupola/net/plan.hpp>
 
@@ -21,9 +22,9 @@ namespace cupola::inline CUPOLA_ABI {
 
 CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerInfo> layers, bool fusion,
                                                          std::int64_t batch, std::size_t element_bytes) {
-    std::vector<NodeInfo> nodes(layers.size());
-    nodes.resize(fuse(layers, fusion, nodes, true));
-    std::vector<Lifetime> lifetimes(lifetimes_of(nodes.size()));
+    FixedArray<NodeInfo> nodes(layers.size());
+    nodes.keep_first(fuse(layers, fusion, nodes, true));
+    FixedArray<Lifetime> lifetimes(lifetimes_of(nodes.size()));
     const std::size_t ends =
         element_bytes == sizeof(float) ? 0 : plan_ends(layers, batch, true, false, element_bytes).bytes;
     return plan_activations(nodes, batch, true, false, lifetimes, element_bytes) + ends;
@@ -55,7 +56,8 @@ const float* Plan<Device, T>::forward(Context& context, const float* batch, cons
 template <class Device, class T>
 const float* Plan<Device, T>::convert_outputs(Context& context, const T* samples) {
     for (const impl::PlanOutput& end : outputs_) ends_.convert_output(context, end, value(end.value, samples));
-    return ends_.output(outputs_.back(), value(outputs_.back().value, samples));
+    const impl::PlanOutput& last = outputs_[outputs_.size() - 1];
+    return ends_.output(last, value(last.value, samples));
 }
 
 template <class Device, class T>
@@ -130,26 +132,34 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
 template <class Device, class T>
 Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<const LayerInfo> layers, bool fusion,
                       NodeFunction make_one)
-    : context_(&context), options_(options), layers_(layers), infos_(layers.size()) {
-    infos_.resize(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
-    lifetimes_.resize(lifetimes_of(infos_.size()));
+    : context_(&context),
+      options_(options),
+      layers_(layers),
+      infos_(layers.size()),
+      nodes_(layers.size()),
+      saved_at_(layers.size()),
+      packed_at_(layers.size()),
+      all_reduces_(layers.size()),
+      outputs_(layers.size()) {
+    infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
+    nodes_.keep_first(infos_.size());
+    lifetimes_ = FixedArray<Lifetime>(lifetimes_of(infos_.size()));
     const bool backward = options.training && !options.inspect;
     bytes_.activations =
         plan_activations(infos_, options.batch, backward, options.input_gradient, lifetimes_, sizeof(T));
     ends_ = {plan_ends(layers, options.batch, backward, options.input_gradient, sizeof(T)),
              options.batch * layers.front().input.size()};
+    std::size_t outputs = 0, offset = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         if (!infos_[i].is_output && i + 1 < infos_.size()) continue;
-        const std::size_t offset =
-            outputs_.empty()
-                ? 0
-                : outputs_.back().offset + aligned(static_cast<std::size_t>(outputs_.back().elements) * sizeof(float));
-        outputs_.push_back({i + 1, options.batch * infos_[i].output.size(), offset});
+        const std::int64_t elements = options.batch * infos_[i].output.size();
+        outputs_[outputs++] = {i + 1, elements, offset};
+        offset += aligned(static_cast<std::size_t>(elements) * sizeof(float));
     }
+    outputs_.keep_first(outputs);
     bytes_.activations += ends_.bytes();
     lowest_ = lowest_node(infos_, options.input_gradient);
-    saved_at_.resize(infos_.size());
-    packed_at_.resize(infos_.size());
+    std::size_t all_reduces = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const BuildContext<Device, T> build{.context = context,
                                             .batch = options.batch,
@@ -164,15 +174,16 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .input_gradient = backward && needs_gradient(infos_[i].reads),
                                             .inference = !options.training && !options.inspect,
                                             .adds_second_gradient = infos_[i].adds_gradient};
-        nodes_.push_back(make_one(infos_[i], build));
-        if (options.synchronized && nodes_.back()->statistics_size() > 0) all_reduces_.push_back(i);
-        const MemoryNeeds needs = nodes_.back()->needs();
+        nodes_[i] = make_one(infos_[i], build);
+        if (options.synchronized && nodes_[i]->statistics_size() > 0) all_reduces_[all_reduces++] = i;
+        const MemoryNeeds needs = nodes_[i]->needs();
         saved_at_[i] = bytes_.saved;
         packed_at_[i] = bytes_.packed;
         if (backward) bytes_.saved += aligned(needs.saved);
         bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(layers, infos_[i]).bytes;
         bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
     }
+    all_reduces_.keep_first(all_reduces);
     if (backward) find_buckets();
 }
 
@@ -209,7 +220,7 @@ void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Cal
 template <class Device, class T>
 void Plan<Device, T>::find_buckets() {
     // The gradients that the nodes below node i write lie below this element.
-    std::vector<std::int64_t> below(infos_.size() + 1, 0);
+    FixedArray<std::int64_t> below(infos_.size() + 1);
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         std::int64_t end = below[i];
         for (std::size_t p = 0; p < layers_[infos_[i].layer].parameters.count; ++p) {
@@ -218,6 +229,9 @@ void Plan<Device, T>::find_buckets() {
         }
         below[i + 1] = end;
     }
+    buckets_ = FixedArray<GradientBucket>(infos_.size());
+    bucket_nodes_ = FixedArray<std::size_t>(infos_.size());
+    std::size_t count = 0;
     std::int64_t end = arena_elements(layers_);
     for (std::size_t i = infos_.size(); i-- > lowest_;) {
         const std::int64_t begin = i == lowest_ ? 0 : below[i];
@@ -225,20 +239,20 @@ void Plan<Device, T>::find_buckets() {
         // The last bucket contains the rest.
         if (i != lowest_ && (!enough || begin == 0)) continue;
         if (begin == end && i != lowest_) continue;
-        buckets_.push_back({begin, end});
-        bucket_nodes_.push_back(i);
+        buckets_[count] = {begin, end};
+        bucket_nodes_[count++] = i;
         end = begin;
     }
+    buckets_.keep_first(count);
 }
 
 template <class Device, class T>
 void Plan<Device, T>::bind_nodes() {
-    bound_.clear();
-    bound_.reserve(infos_.size());
+    bound_ = std::vector<BackwardArgs<Device, T>>(infos_.size(), {{.context = *context_}});
     const bool backward = options_.training && !options_.inspect;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const NodeInfo& info = infos_[i];
-        BackwardArgs<Device, T> args{{.context = *context_}};
+        BackwardArgs<Device, T>& args = bound_[i];
         // Each call passes the batch to the operations that read it.
         args.input = value(info.reads, nullptr);
         if (info.also_reads != no_value) args.second_input = value(info.also_reads, nullptr);
@@ -253,7 +267,6 @@ void Plan<Device, T>::bind_nodes() {
             args.parameters[1] = reinterpret_cast<const float*>(packed_ + packed_at_[i] + folded.bias);
         }
         if (backward) bind_gradients(i, args);
-        bound_.push_back(args);
     }
 }
 

@@ -13,12 +13,12 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -60,40 +60,42 @@ private:
 
     void work(int device);
 
-    /// Runs on one thread after all have arrived and before any continues.
+    /// Runs on one thread after all have arrived and before any continues; does nothing at the edges of a job, where it has
+    /// no threads. One type for both barriers, because each takes long to compile.
     struct Collect {
         DeviceThreads* threads;
         void operator()() const noexcept {
+            if (threads == nullptr) return;
             threads->all_healthy_ = threads->arrived_healthy_.exchange(true, std::memory_order_relaxed);
         }
     };
 
     void* object_ = nullptr;
     void (*call_)(void*, int) = nullptr;
-    std::vector<std::exception_ptr> errors_;
+    FixedArray<std::exception_ptr> errors_;
     std::atomic<bool> arrived_healthy_{true};
     bool all_healthy_ = true;
-    std::barrier<> edge_;
-    std::barrier<Collect> inside_;
+    std::barrier<Collect> edge_, inside_;
     pid_t process_;
-    std::vector<std::thread> threads_;
+    FixedArray<std::thread> threads_;
 };
 
 #ifndef CUPOLA_OPS
 
 CUPOLA_INLINE DeviceThreads::DeviceThreads(int devices)
     : errors_(static_cast<std::size_t>(devices)),
-      edge_(devices + 1),
+      edge_(devices + 1, Collect{nullptr}),
       inside_(devices, Collect{this}),
-      process_(getpid()) {
-    threads_.reserve(static_cast<std::size_t>(devices));
+      process_(getpid()),
+      threads_(errors_.size()) {
+    int started = 0;
     try {
-        for (int device = 0; device < devices; ++device) {
-            threads_.emplace_back([this, device] { work(device); });
+        for (; started < devices; ++started) {
+            threads_[static_cast<std::size_t>(started)] = std::thread([this, device = started] { work(device); });
         }
     } catch (const std::system_error& error) {
-        const std::size_t started = threads_.size();
-        for (std::size_t missing = started; missing < errors_.size(); ++missing) edge_.arrive_and_drop();
+        threads_.keep_first(static_cast<std::size_t>(started));
+        for (int missing = started; missing < devices; ++missing) edge_.arrive_and_drop();
         stop();
         throw DeviceError(
             text("the threads of only ", started, " of ", devices, " devices could be started: ", error.what()));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/layers/initializer.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/convert.hpp>
@@ -128,7 +129,7 @@ private:
     PlanBytes largest_;
     std::unique_ptr<Plan<Device, T>> inspection_;
     typename Device::Arena parameters_, state_, averages_, buffers_, inspection_arena_, converted_;
-    std::vector<Workspace> workspaces_;
+    FixedArray<Workspace> workspaces_;
     StepTimes* times_ = nullptr;
     std::int64_t version_ = 0;
     int copies_ = 1;
@@ -185,10 +186,9 @@ void DeviceWorker<Device, T>::allocate(const MemoryReport& memory, int copies) {
     state_ = typename Device::Arena(memory.optimizer_state, text("the optimiser's state on device ", ordinal));
     averages_ = typename Device::Arena(memory.moving_average, text("the moving averages of device ", ordinal));
     buffers_ = typename Device::Arena(memory.buffers, text("the running statistics of device ", ordinal));
-    for (int workspace = 0; workspace < memory.arenas; ++workspace) {
-        workspaces_.push_back(
-            {typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal)), nullptr});
-    }
+    workspaces_ = FixedArray<Workspace>(static_cast<std::size_t>(memory.arenas));
+    for (Workspace& workspace : workspaces_)
+        workspace.arena = typename Device::Arena(memory.plan.total(), text("the activations of device ", ordinal));
     for (const auto& plan : plans_) plan->plan.bind(workspaces_[plan->workspace].arena.data());
 }
 
@@ -268,8 +268,7 @@ CUPOLA_INLINE std::vector<float> initial_parameters(std::span<const LayerInfo> l
             for (const NamedInitializer& other : named) {
                 if (other.parameter == parameter_name(layers, i, p)) initializer = other.initializer;
             }
-            initialize(std::span(values).subspan(static_cast<std::size_t>(layers[i].offsets[p]),
-                                                 static_cast<std::size_t>(parameter.shape.size())),
+            initialize({values.data() + layers[i].offsets[p], static_cast<std::size_t>(parameter.shape.size())},
                        initializer, parameter.fan_in, parameter.fan_out, seed, number++);
         }
     }

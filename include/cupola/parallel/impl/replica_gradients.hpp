@@ -8,9 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -44,8 +44,8 @@ private:
 
     std::int64_t elements_;
     bool has_averages_;
-    std::vector<float*> rows_, averages_;
-    std::vector<typename D::Arena> arenas_;
+    FixedArray<float*> rows_, averages_;
+    FixedArray<typename D::Arena> arenas_;
 };
 
 template <class D>
@@ -71,7 +71,8 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
     if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
     float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
     averages_[index] = place;
-    if (D::host_memory) averages_.assign(averages_.size(), place);
+    if (!D::host_memory) return;
+    for (float*& each : averages_) each = place;
 }
 
 }  // namespace impl

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
@@ -104,15 +104,15 @@ private:
     Batches batches_;
     PassRecordings<typename Queue::Recording> recordings_;
     /// Whether the step's last backward has marked the buckets, per device; not bool, as devices write side by side.
-    std::vector<char> marked_;
+    FixedArray<char> marked_;
     /// queue_together, or null where each replica runs alone.
     bool (ReplicaPasses::*queue_together_)(int, std::int64_t, int, BatchSource) = nullptr;
     SyncBatchNormGroup<Kernels, T> sync_batch_norm_;
-    std::vector<BatchToRun> begun_together_;
+    FixedArray<BatchToRun> begun_together_;
     /// The factors of the losses.
-    std::vector<double> factors_;
+    FixedArray<double> factors_;
     /// Pooled sums of the replicas that run in step, per device.
-    std::vector<std::vector<double>> merged_;
+    FixedArray<FixedArray<double>> merged_;
     StepTrace trace_{};
 };
 
@@ -128,17 +128,18 @@ ReplicaPasses<D, T>::ReplicaPasses(const StepFunctions<D>& options, ReplicaSet<D
       marks_buckets_(marks_buckets),
       batches_(options, set, counts, first_replica),
       recordings_(set.device_count()),
-      marked_(static_cast<std::size_t>(set.device_count()), 0) {
-    for (const LossOfOutput& each : options.losses) factors_.push_back(each.entry.factor);
+      marked_(static_cast<std::size_t>(set.device_count())),
+      factors_(options.losses.size()) {
+    for (std::size_t k = 0; k < options.losses.size(); ++k) factors_[k] = options.losses[k].entry.factor;
 }
 
 template <class D, class T>
 void ReplicaPasses<D, T>::run_in_step() {
     queue_together_ = &ReplicaPasses::queue_together;
     sync_batch_norm_.make(set_.replicas(), set_.at(0).worker.first_plan());
-    begun_together_.resize(static_cast<std::size_t>(set_.replicas()));
-    merged_.resize(marked_.size());
-    for (auto& merged : merged_) merged.resize(sync_batch_norm_.largest());
+    begun_together_ = FixedArray<BatchToRun>(static_cast<std::size_t>(set_.replicas()));
+    merged_ = FixedArray<FixedArray<double>>(marked_.size());
+    for (auto& merged : merged_) merged = FixedArray<double>(sync_batch_norm_.largest());
 }
 
 template <class D, class T>
@@ -306,7 +307,7 @@ bool ReplicaPasses<D, T>::all_reduce(int device, Direction direction, std::size_
     const int first = set_.first_replica(device), last = set_.first_replica(device + 1);
     for (int replica = first; replica < last; ++replica) sync_batch_norm_.contribute(turn, replica, !state.error);
     if (!set_.arrive_and_wait(device)) return false;
-    std::vector<double>& sums = merged_[static_cast<std::size_t>(device)];
+    FixedArray<double>& sums = merged_[static_cast<std::size_t>(device)];
     state.attempt([&] { sync_batch_norm_.merge(direction, k, turn, first, last, sums); });
     merged = sums.data();
     return true;

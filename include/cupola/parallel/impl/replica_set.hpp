@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/parallel/averaging.hpp>
@@ -178,9 +179,9 @@ private:
     Setup setup_;
     ReplicaGradients<Kernels> gradients_;
     MemoryReport memory_;
-    std::vector<StatusBlock> status_;
+    FixedArray<StatusBlock> status_;
     DeviceThreads threads_;
-    std::vector<State> devices_;
+    FixedArray<State> devices_;
 };
 
 template <class D, class T>
@@ -196,12 +197,14 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
       setup_(setup),
       gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.has_averages()),
       memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
+      status_(static_cast<std::size_t>(setup.devices)),
       threads_(setup.devices),
       devices_(static_cast<std::size_t>(setup.devices)) {
     for (int device = 0; device < setup.devices; ++device) {
         const auto batches = static_cast<std::size_t>(replicas_of(device) * setup.gradient_accumulation_steps);
-        status_.emplace_back(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
-                             network.buffer_elements);
+        status_[static_cast<std::size_t>(device)] =
+            StatusBlock(setup.regularized, static_cast<std::size_t>(setup.replicas), batches, setup.losses,
+                        network.buffer_elements);
     }
     threads_.run([&](int device) { make_plans(device); });
     for (State& state : devices_) {
@@ -262,7 +265,7 @@ void ReplicaSet<D, T>::make_plans(int device) {
     const std::int64_t evaluated = std::max(setup_.batch_size, setup_.evaluation_batch_size);
     if (network_.buffer_elements > 0 || evaluated > setup_.batch_size)
         state.worker.add_plan(network_.make, {.batch = evaluated, .training = false});
-    for (WeightedRows& rows : state.weighted_rows_of_step) rows.reserve(static_cast<std::size_t>(setup_.replicas));
+    for (WeightedRows& rows : state.weighted_rows_of_step) rows = WeightedRows(setup_.replicas);
 }
 
 template <class D, class T>

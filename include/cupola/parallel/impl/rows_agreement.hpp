@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/wait_until.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
@@ -28,7 +28,7 @@ template <class D, class T>
 class AgreementInProcess {
 public:
     explicit AgreementInProcess(ReplicaSet<D, T>& set)
-        : set_(set), finite_(static_cast<std::size_t>(set.device_count()), 1), weights_(finite_.size()) {}
+        : set_(set), finite_(static_cast<std::size_t>(set.device_count())), weights_(finite_.size()) {}
 
     [[nodiscard]] int first_replica() const { return 0; }
     [[nodiscard]] int processes() const { return 1; }
@@ -57,9 +57,9 @@ protected:
 
 private:
     /// The flag of each device, at an address that the host reads.
-    std::vector<std::int32_t> finite_;
+    FixedArray<std::int32_t> finite_;
     /// The weight of each device's samples.
-    std::vector<double> weights_;
+    FixedArray<double> weights_;
 };
 
 template <class A, class D, class T>

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/fixed_array.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -23,7 +22,7 @@ public:
           counts_(steps_ * static_cast<std::size_t>(replicas * parts)) {}
 
     void clear(std::int64_t step) {
-        const auto begin = counts_.begin() + static_cast<std::ptrdiff_t>(place(step, 0, 0));
+        std::int64_t* const begin = counts_.data() + place(step, 0, 0);
         std::fill(begin, begin + replicas_ * parts_, 0);
     }
     [[nodiscard]] std::int64_t& of(std::int64_t step, int part, int replica) {
@@ -60,7 +59,7 @@ private:
 
     int replicas_, parts_;
     std::size_t steps_;
-    std::vector<std::int64_t> counts_;
+    FixedArray<std::int64_t> counts_;
 };
 
 }  // namespace impl

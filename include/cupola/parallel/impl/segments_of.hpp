@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/optim/optimizer.hpp>
@@ -36,10 +36,13 @@ namespace impl {
 
 /// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group has no
 /// segments: an update leaves out what lies between segments.
-[[nodiscard, gnu::cold]] inline std::vector<Segment> segments_of(std::span<const LayerInfo> layers,
-                                                                 std::span<const RegularizedParameter> regularized,
-                                                                 std::span<const ParameterGroup> groups = {}) {
-    std::vector<Segment> segments;
+[[nodiscard, gnu::cold]] inline FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
+                                                                std::span<const RegularizedParameter> regularized,
+                                                                std::span<const ParameterGroup> groups = {}) {
+    std::size_t count = 0;
+    for (const LayerInfo& layer : layers) count += layer.parameters.count;
+    FixedArray<Segment> segments(count);
+    count = 0;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const LayerInfo& layer = layers[i];
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
@@ -49,12 +52,14 @@ namespace impl {
             double l2 = 0;
             for (const RegularizedParameter& r : regularized) l2 += r.offset == layer.offsets[p] ? r.coefficient : 0.0;
             const Shape& shape = layer.parameters.list[p].shape;
-            segments.push_back({layer.offsets[p], shape.size(), l2, shape.rank});
+            Segment& segment = segments[count++];
+            segment = {layer.offsets[p], shape.size(), l2, shape.rank};
             if (group == nullptr) continue;
-            segments.back().rate_factor = group->rate;
-            segments.back().decay_factor = group->decay;
+            segment.rate_factor = group->rate;
+            segment.decay_factor = group->decay;
         }
     }
+    segments.keep_first(count);
     return segments;
 }
 

@@ -4,10 +4,13 @@
 // them in the order of the steps and copies them to the devices before they are used.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
+#include <utility>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/impl/flushed_denormals.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -25,9 +28,9 @@ class SharedStatistics {
 public:
     [[gnu::cold]] SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts);
 
-    [[nodiscard]] const std::vector<float>& values() const { return values_; }
+    [[nodiscard]] std::span<const float> values() const { return values_; }
     /// Starts with `values`, which are on every device already.
-    [[gnu::cold]] void restart(const std::vector<float>& values);
+    [[gnu::cold]] void restart(std::span<const float> values);
 
     /// Updates the statistics, as the policy says, with the batches of a step that is complete on every device. If the policy
     /// throws, nothing is changed: unless its update() is noexcept, it updates a copy.
@@ -39,22 +42,21 @@ public:
 private:
     ReplicaSet<D, T>& set_;
     const SampleCounts& counts_;
-    std::vector<RunningStatistics> layers_;
+    FixedArray<RunningStatistics> layers_;
     WeightedRows rows_;
     /// The running statistics after the last step, and the copy that a policy that may throw updates for the next step.
-    std::vector<float> values_, next_;
+    FixedArray<float> values_, next_;
     bool changed_ = false;
 };
 
 template <class D, class T>
 SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
-    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)) {
-    rows_.reserve(static_cast<std::size_t>(set.replicas()));
-}
+    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)), rows_(set.replicas()) {}
 
 template <class D, class T>
-void SharedStatistics<D, T>::restart(const std::vector<float>& values) {
-    values_ = values;
+void SharedStatistics<D, T>::restart(std::span<const float> values) {
+    values_ = FixedArray<float>(values);
+    next_ = FixedArray<float>(values.size());
     changed_ = false;
 }
 
@@ -64,7 +66,7 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
     if (values_.empty()) return;
     const Stopwatch watch(set_.at(0).worker.times(), StepPart::statistics);
     const FlushedDenormals scope;
-    if (!in_place) next_ = values_;
+    if (!in_place) std::copy(values_.begin(), values_.end(), next_.begin());
     float* const running = in_place ? values_.data() : next_.data();
     for (int part = 0; part < set_.gradient_accumulation_steps(); ++part) {
         rows_.clear();
@@ -77,7 +79,7 @@ void SharedStatistics<D, T>::update(std::int64_t step, const StepFunctions<D>& f
         functions.update_statistics(
             StatisticsUpdate{.running = running, .layers = layers_, .rows = rows_.rows(), .samples = rows_.samples()});
     }
-    if (!in_place) values_.swap(next_);
+    if (!in_place) std::swap(values_, next_);
     changed_ = true;
 }
 

@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/non_finite_state.hpp>
@@ -37,7 +38,7 @@ public:
                                            FunctionRef<float(int)> state_start);
 
     /// The contents of the arenas at `step`, with these running statistics.
-    [[nodiscard]] TrainingState copy(std::int64_t step, const std::vector<float>& running);
+    [[nodiscard]] TrainingState copy(std::int64_t step, std::span<const float> running);
 
     /// Throws InvalidArgument if a state is not of this network, optimizer and moving average, or not of as many replicas
     /// with their own parameters.
@@ -53,6 +54,10 @@ public:
     void set_parameters(std::span<const float> values);
 
 private:
+    static void require_none(std::string_view part, const std::string& non_finite) {
+        require(non_finite.empty(), "a state must be finite, but its ", part, non_finite);
+    }
+
     /// `to` is a TrainingState or a ReplicaState.
     template <class Part>
     void copy_replica(int replica, Part& to) {
@@ -104,15 +109,15 @@ private:
     }
 
     ReplicaSet<D, T>& set_;
-    std::vector<std::string> names_;
+    FixedArray<std::string> names_;
     bool averages_;
 };
 
 template <class D, class T>
 StateTransfer<D, T>::StateTransfer(ReplicaSet<D, T>& set, int state_arenas,
                                    FunctionRef<std::string_view(int)> state_name, bool averages)
-    : set_(set), averages_(averages) {
-    for (int arena = 0; arena < state_arenas; ++arena) names_.emplace_back(state_name(arena));
+    : set_(set), names_(static_cast<std::size_t>(state_arenas)), averages_(averages) {
+    for (int arena = 0; arena < state_arenas; ++arena) names_[static_cast<std::size_t>(arena)] = state_name(arena);
 }
 template <class D, class T>
 StateTransfer<D, T>::~StateTransfer() = default;
@@ -121,19 +126,29 @@ template <class D, class T>
 std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<const NamedInitializer> initializers,
                                               FunctionRef<float(int)> state_start) {
     const std::span<const LayerInfo> layers = set_.network().layers;
-    TrainingState state{.buffers = initial_buffers(layers)};
-    state.parameters = initial_parameters(layers, seed, initializers);
-    if (averages_) state.averages = state.parameters;
+    const std::vector<float> parameters = initial_parameters(layers, seed, initializers);
+    std::vector<float> running = initial_buffers(layers);
+    require_none("parameter ", non_finite_parameter(layers, parameters));
+    require_none("running statistic ", invalid_buffer(layers, running));
+    // Each replica with its own parameters begins with the same.
+    set_.threads().run([&](int device) {
+        auto& worker = set_.at(device).worker;
+        for (int copy = 0; copy < set_.copies(device); ++copy) {
+            worker.set(worker.parameters(copy), parameters);
+            if (averages_) worker.set(worker.averages(copy), parameters);
+        }
+        worker.set(worker.buffers(), running);
+    });
     for (std::size_t arena = 0; arena < names_.size(); ++arena) {
-        const float start = state_start(static_cast<int>(arena));
-        state.optimizer.push_back({names_[arena], std::vector<float>(state.parameters.size(), start)});
+        const std::vector<float> values(parameters.size(), state_start(static_cast<int>(arena)));
+        require_none(text(names_[arena], " of "), non_finite_parameter(layers, values));
+        set_.threads().run([&](int device) {
+            auto& worker = set_.at(device).worker;
+            for (int copy = 0; copy < set_.copies(device); ++copy)
+                worker.set(worker.state(copy) + arena * set_.elements(), values);
+        });
     }
-    // Each further replica with its own parameters begins with the first replica's.
-    for (int copy = 1; copy < set_.different_copies(); ++copy)
-        state.other_replicas.push_back({state.parameters, state.averages, state.optimizer});
-    require_finite(state);
-    restore(state);
-    return std::move(state.buffers);
+    return running;
 }
 
 template <class D, class T>
@@ -150,21 +165,20 @@ void StateTransfer<D, T>::require_fitting(const TrainingState& state) const {
 }
 
 template <class D, class T>
-TrainingState StateTransfer<D, T>::copy(std::int64_t step, const std::vector<float>& running) {
+TrainingState StateTransfer<D, T>::copy(std::int64_t step, std::span<const float> running) {
     TrainingState state{.step = step};
     copy_replica(0, state);
     state.other_replicas.resize(static_cast<std::size_t>(set_.different_copies() - 1));
     for (int r = 1; r < set_.different_copies(); ++r)
         copy_replica(r, state.other_replicas[static_cast<std::size_t>(r - 1)]);
-    state.buffers = running;
+    state.buffers.assign(running.begin(), running.end());
     state.tensors = state_tensors(set_.network().layers);
     return state;
 }
 
 template <class D, class T>
 void StateTransfer<D, T>::require_finite(const TrainingState& state) const {
-    const std::string found = non_finite_part(set_.network().layers, state);
-    require(found.empty(), "a state must be finite, but its ", found);
+    require_none({}, non_finite_part(set_.network().layers, state));
 }
 
 template <class D, class T>

@@ -18,8 +18,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/impl/agreement_check.hpp>
 #include <cupola/parallel/impl/agreement_of.hpp>
@@ -112,7 +112,7 @@ public:
     [[gnu::cold]] void drain();
 
     /// Continues at a step with these running statistics, after drain().
-    [[gnu::cold]] void restart(std::int64_t step, const std::vector<float>& running);
+    [[gnu::cold]] void restart(std::int64_t step, std::span<const float> running);
 
     /// Whether the parameters are those after a whole step: false once an update was broken off, the parameters of devices
     /// differ, or a collective has failed.
@@ -251,7 +251,7 @@ void StepEngine<D, T, A>::drain() {
 }
 
 template <class D, class T, class A>
-void StepEngine<D, T, A>::restart(std::int64_t step, const std::vector<float>& running) {
+void StepEngine<D, T, A>::restart(std::int64_t step, std::span<const float> running) {
     step_ = step;
     statistics_.restart(running);
     forget_steps();
@@ -381,11 +381,12 @@ void StepEngine<D, T, A>::roll_back(std::int64_t step) {
 
 template <class D, class T, class A>
 void StepEngine<D, T, A>::find_error(std::int64_t step) {
-    std::vector<SearchedReplica> replicas;
+    FixedArray<SearchedReplica> replicas(static_cast<std::size_t>(set_.replicas()));
     for (int r = 0; r < set_.replicas(); ++r) {
-        SearchedReplica found{.samples = counts_.of_replica(step, r),
-                              .total = reports_.of(step, r).total,
-                              .not_finite_element = set_.not_finite_element(step, r)};
+        SearchedReplica& found = replicas[static_cast<std::size_t>(r)];
+        found = {.samples = counts_.of_replica(step, r),
+                 .total = reports_.of(step, r).total,
+                 .not_finite_element = set_.not_finite_element(step, r)};
         found.part = reports_.part_not_finite(step, r);
         found.last_part = counts_.last_part(step, r);
         // A queue that copies batches still has those of the failed step, even if later steps were queued.
@@ -393,7 +394,6 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         found.batch = passes_.batches().of(r).batch;
         found.batch.size = counts_.of(step, part, r);
         found.key = passes_.batches().key_of(step, part, r);
-        replicas.push_back(found);
     }
     double weight = 0;
     bool finite = true;

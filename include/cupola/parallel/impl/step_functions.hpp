@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/queue.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/loss/queue_loss.hpp>
@@ -58,7 +59,7 @@ public:
     bool updates_statistics_in_place = false;
 
     /// The losses of the data.
-    std::vector<LossOfOutput> losses{};
+    FixedArray<LossOfOutput> losses{};
     /// Whether a batch has a report per loss beside that of their sum.
     bool sums_losses = false;
 
@@ -101,10 +102,11 @@ public:
         this->gradient_accumulation_steps = options.gradient_accumulation_steps;
         this->seed = options.seed;
         this->weighted = Collection::weighted;
-        for (const LossEntry& each : Collection::losses) {
-            const std::size_t output = shapes_.find(each.output);
-            this->losses.push_back({each, output, shapes_[output].shape.size()});
-            this->sums_losses = this->sums_losses || this->losses.size() > 1 || each.factor != 1;
+        this->losses = FixedArray<LossOfOutput>(Collection::loss_count);
+        this->sums_losses = Collection::loss_count > 1 || Collection::losses[0].factor != 1;
+        for (std::size_t k = 0; k < Collection::loss_count; ++k) {
+            const std::size_t output = shapes_.find(Collection::losses[k].output);
+            this->losses[k] = {Collection::losses[k], output, shapes_[output].shape.size()};
         }
         for (std::size_t k = 0; k < this->losses.size(); ++k)
             with_loss(k, [&]<std::size_t number>() { static_cast<void>(operation<number>()); });

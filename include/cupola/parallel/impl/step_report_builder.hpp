@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/loss/loss_collection.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
 #include <cupola/parallel/step_report.hpp>
@@ -22,18 +22,24 @@ namespace impl {
 /// A replica's part is written by that replica's thread: begin(), add to of(), complete(). Then one thread calls finish().
 class StepReportBuilder {
 public:
+    StepReportBuilder() = default;
     /// Parameters that are regularised under one name are one part of the loss.
     [[gnu::cold]] StepReportBuilder(int replicas, std::span<const LossOfOutput> losses,
-                                    std::span<const RegularizedParameter> regularized) {
-        std::vector<LossPart> parts;
-        for (const LossOfOutput& each : losses) parts.push_back({std::string(each.entry.name), 0.0});
-        losses_ = parts.size();
-        for (const RegularizedParameter& r : regularized) {
-            if (parts.back().name != r.name) parts.push_back({r.name, 0.0});
-            part_of_.push_back(parts.size() - 1);
+                                    std::span<const RegularizedParameter> regularized)
+        : losses_(losses.size()), part_of_(regularized.size()) {
+        std::size_t parts = losses_;
+        std::string_view last = losses[losses.size() - 1].entry.name;
+        for (std::size_t i = 0; i < regularized.size(); ++i) {
+            if (last != regularized[i].name) ++parts;
+            last = regularized[i].name;
+            part_of_[i] = parts - 1;
         }
-        report_.replicas.resize(static_cast<std::size_t>(replicas));
-        for (ReplicaReport& replica : report_.replicas) replica.parts = parts;
+        report_.replicas = std::vector<ReplicaReport>(static_cast<std::size_t>(replicas));
+        for (ReplicaReport& replica : report_.replicas) {
+            replica.parts = std::vector<LossPart>(parts);
+            for (std::size_t i = 0; i < part_of_.size(); ++i) replica.parts[part_of_[i]].name = regularized[i].name;
+            for (std::size_t k = 0; k < losses_; ++k) replica.parts[k].name = losses[k].entry.name;
+        }
     }
 
     [[nodiscard]] const StepReport& report() const { return report_; }
@@ -79,7 +85,7 @@ private:
     /// The parts of the data.
     std::size_t losses_ = 0;
     /// For each regularised parameter, the part of the loss that it is added to.
-    std::vector<std::size_t> part_of_;
+    FixedArray<std::size_t> part_of_;
 };
 
 }  // namespace impl

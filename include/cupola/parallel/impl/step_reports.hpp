@@ -3,13 +3,14 @@
 // StepReports: the reports of the steps in flight, made from the copies of the devices' status.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
 #include <cupola/parallel/impl/sample_counts.hpp>
 #include <cupola/parallel/impl/step_functions.hpp>
@@ -27,10 +28,11 @@ public:
         : set_(set),
           counts_(counts),
           functions_(functions),
-          regularized_(regularized.begin(), regularized.end()),
-          regularization_(regularized.size()),
-          builders_(static_cast<std::size_t>(D::max_steps_in_flight),
-                    StepReportBuilder(set.replicas(), functions.losses, regularized)) {}
+          regularized_(regularized),
+          regularization_(regularized.size()) {
+        for (StepReportBuilder& each : builders_)
+            each = StepReportBuilder(set.replicas(), functions.losses, regularized);
+    }
 
     [[nodiscard]] const StepReport& of(std::int64_t step) { return builder(step).report(); }
     [[nodiscard]] const ReplicaReport& of(std::int64_t step, int replica) { return builder(step).of(replica); }
@@ -57,9 +59,9 @@ private:
     ReplicaSet<D, T>& set_;
     const SampleCounts& counts_;
     const StepFunctions<D>& functions_;
-    std::vector<RegularizedParameter> regularized_;
-    std::vector<double> regularization_;
-    std::vector<StepReportBuilder> builders_;
+    std::span<const RegularizedParameter> regularized_;
+    FixedArray<double> regularization_;
+    std::array<StepReportBuilder, static_cast<std::size_t>(D::max_steps_in_flight)> builders_;
 };
 
 template <class D, class T>

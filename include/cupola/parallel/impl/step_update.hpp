@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/ops/training_step.hpp>
 #include <cupola/optim/moving_average.hpp>
@@ -35,7 +35,7 @@ public:
         : options_(options),
           set_(set),
           agreement_(agreement),
-          regularized_(regularized.begin(), regularized.end()),
+          regularized_(regularized),
           segments_(segments_of(set.network().layers, regularized, options.groups)),
           recordings_(static_cast<std::size_t>(set.device_count())) {}
 
@@ -72,10 +72,10 @@ private:
     const StepFunctions<D>& options_;
     ReplicaSet<D, T>& set_;
     Agreement& agreement_;
-    std::vector<RegularizedParameter> regularized_;
-    std::vector<Segment> segments_;
+    std::span<const RegularizedParameter> regularized_;
+    FixedArray<Segment> segments_;
     /// The recording of the update of each device.
-    std::vector<typename Queue::Recording> recordings_;
+    FixedArray<typename Queue::Recording> recordings_;
 };
 
 template <class D, class T, class Agreement>

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/net/plan.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -48,9 +48,9 @@ private:
     }
 
     std::size_t all_reduces_ = 0, largest_ = 0;
-    std::vector<Plan<Device, T>*> plans_;
-    std::vector<double> partials_;
-    std::vector<const double*> contributions_;
+    FixedArray<Plan<Device, T>*> plans_;
+    FixedArray<double> partials_;
+    FixedArray<const double*> contributions_;
 };
 
 template <class Device, class T>
@@ -61,9 +61,9 @@ void SyncBatchNormGroup<Device, T>::make(int replicas, const Plan<Device, T>& pl
             largest_ = std::max(largest_, static_cast<std::size_t>(plan.statistics_size(direction, k)));
         }
     }
-    plans_.resize(static_cast<std::size_t>(replicas));
-    partials_.resize(2 * plans_.size() * largest_);
-    contributions_.resize(2 * plans_.size());
+    plans_ = FixedArray<Plan<Device, T>*>(static_cast<std::size_t>(replicas));
+    partials_ = FixedArray<double>(2 * plans_.size() * largest_);
+    contributions_ = FixedArray<const double*>(2 * plans_.size());
 }
 
 template <class Device, class T>

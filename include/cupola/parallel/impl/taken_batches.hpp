@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -77,7 +77,7 @@ private:
     ReplicaSet<D, T>& set_;
     SampleCounts& counts_;
     int first_replica_;
-    std::vector<TakenBatch> taken_;
+    FixedArray<TakenBatch> taken_;
 };
 
 template <class D, class T>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -37,7 +38,7 @@ class TrainingParts {
 public:
     [[gnu::cold]] explicit TrainingParts(const Options& options)
         : regularized_(regularized_in_groups(Loss::regularized(Net::layers), options.groups, Net::layers)),
-          required_(required_of()),
+          required_(Loss::required_columns(Net::layers)),
           functions_(options, Net::layers),
           set_(network_info<Net, Kernels>(), setup_of(options, functions_, regularized_.size(), required_)),
           engine_(functions_, options.averaging, set_, regularized_),
@@ -48,7 +49,8 @@ public:
               options.moving_average.on()) {
         if constexpr (synchronized) engine_.run_in_step();
         const auto state_start = [&](int arena) { return state_start_of(options.optimizer, arena); };
-        engine_.restart(0, transfer_.start(options.seed, options.initializers, state_start));
+        const std::vector<float> running = transfer_.start(options.seed, options.initializers, state_start);
+        engine_.restart(0, running);
     }
     TrainingParts(const TrainingParts&) = delete;
     TrainingParts& operator=(const TrainingParts&) = delete;
@@ -57,11 +59,6 @@ public:
     }
 
 private:
-    [[nodiscard]] static std::vector<RequiredColumn> required_of() {
-        std::vector<RequiredColumn> required = Loss::required_columns(Net::layers);
-        required.insert(required.begin(), required_input(Net::input));
-        return required;
-    }
     [[nodiscard]] static ReplicaSetup<typename D::Options> setup_of(const Options& options,
                                                                     const StepFunctions<D>& functions,
                                                                     std::size_t regularized,
@@ -104,7 +101,7 @@ private:
     }
 
     std::vector<RegularizedParameter> regularized_;
-    std::vector<RequiredColumn> required_;
+    FixedArray<RequiredColumn> required_;
     Activity activity_;
     StepFunctionsOf<D, Options> functions_;
     ReplicaSet<D, T> set_;

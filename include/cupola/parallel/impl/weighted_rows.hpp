@@ -6,9 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/fixed_array.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -17,30 +16,31 @@ namespace impl {
 /// Made once with room for all replicas, so that a step allocates nothing.
 class WeightedRows {
 public:
-    void reserve(std::size_t replicas) {
-        rows_.reserve(replicas);
-        samples_.reserve(replicas);
-    }
+    WeightedRows() = default;
+    explicit WeightedRows(int replicas)
+        : rows_(static_cast<std::size_t>(replicas)), samples_(static_cast<std::size_t>(replicas)) {}
+
     void clear() {
-        rows_.clear();
-        samples_.clear();
+        count_ = 0;
         total_samples_ = 0;
     }
     /// Rows are added in replica order; a row without samples is left out.
     void add(const float* row, std::int64_t samples) {
         if (samples == 0) return;
-        rows_.push_back(row);
-        samples_.push_back(samples);
+        rows_[count_] = row;
+        samples_[count_] = samples;
+        ++count_;
         total_samples_ += samples;
     }
 
-    [[nodiscard]] std::span<const float* const> rows() const { return rows_; }
-    [[nodiscard]] std::span<const std::int64_t> samples() const { return samples_; }
+    [[nodiscard]] std::span<const float* const> rows() const { return {rows_.data(), count_}; }
+    [[nodiscard]] std::span<const std::int64_t> samples() const { return {samples_.data(), count_}; }
     [[nodiscard]] std::int64_t total_samples() const { return total_samples_; }
 
 private:
-    std::vector<const float*> rows_;
-    std::vector<std::int64_t> samples_;
+    FixedArray<const float*> rows_;
+    FixedArray<std::int64_t> samples_;
+    std::size_t count_ = 0;
     std::int64_t total_samples_ = 0;
 };
 
