@@ -64,6 +64,14 @@ case $problem in
         stops "$work/wrong/t10k-images-idx3-ubyte does not exist" "$work/wrong"
         stops 'usage: lenet_digits FOLDER'
         arguments=("$work") ;;
+    two_heads)
+        trains
+        [ "$(losses | cut -d ' ' -f 1 | xargs)" = '0 100 200 300 400 500' ] || fail "not the lines of the steps"
+        [ "$(grep -cE ', kind = [0-9.]+ \(smoothed [0-9.]+\), box = [0-9.]+ \(smoothed [0-9.]+\), total_loss = ' "$work/output")" = 6 ] ||
+            fail "not the loss of each head on each line"
+        [ "$(sed -nE 's/^([a-z]+): test loss = 0\.[0-9]{4}$/\1/p' "$work/output" | xargs)" = 'kind box' ] || fail "not the test loss of each head"
+        awk '$1 == "box:" { exit !($5 < 0.003) }' "$work/output" || fail "the box's loss is not below 0.003"
+        accuracy_above 0.97 ;;
     *) fail "there is no problem $problem" ;;
 esac
 
