@@ -21,6 +21,7 @@
 #include <cupola/metrics.hpp>
 #include <cupola/models/tutorial_augmentation.hpp>
 #include <cupola/net/branches.hpp>
+#include <cupola/net/frozen.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>

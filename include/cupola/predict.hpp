@@ -11,6 +11,7 @@
 // in matrix products on processors without AVX-512.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -63,9 +64,8 @@ public:
           max_batch_(options.max_batch),
           streams_(InferenceStreams<D, typename Net::Precision::Activation>::template make<Net>(
               {.max_batch = options.max_batch, .streams = options.streams, .device = options.device},
-              checked(weights_ == Weights::averages ? checkpoint.state.averages : checkpoint.state.parameters,
-                      checkpoint.state.buffers, name),
-              checkpoint.state.buffers)) {}
+              checked(parameters_of(checkpoint, weights_), checkpoint.state.buffers, name), checkpoint.state.buffers)) {
+    }
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
     /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument if the sizes do not fit, and for a sample that
@@ -109,9 +109,18 @@ private:
         return weights;
     }
 
-    [[nodiscard, gnu::cold]] static const std::vector<float>& checked(const std::vector<float>& parameters,
-                                                                      const std::vector<float>& buffers,
-                                                                      const std::string& name) {
+    /// The moving averages are those of the parameters that are trained, which are first in the arena.
+    [[nodiscard, gnu::cold]] static std::vector<float> parameters_of(const Checkpoint& checkpoint, Weights weights) {
+        std::vector<float> parameters = checkpoint.state.parameters;
+        const std::vector<float>& averages = checkpoint.state.averages;
+        if (weights == Weights::averages && averages.size() <= parameters.size())
+            std::copy(averages.begin(), averages.end(), parameters.begin());
+        return parameters;
+    }
+
+    [[nodiscard, gnu::cold]] static std::vector<float> checked(std::vector<float> parameters,
+                                                               const std::vector<float>& buffers,
+                                                               const std::string& name) {
         require<DataError>(parameters.size() == static_cast<std::size_t>(Net::parameter_elements) &&
                                buffers.size() == static_cast<std::size_t>(Net::buffer_elements),
                            name, " is a checkpoint of another network: it has ", parameters.size(), " and ",

@@ -52,9 +52,12 @@
 #include <cupola/models/unet.hpp>
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
+#include <cupola/net/frozen.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/net/residual.hpp>
 #include <cupola/net/sequential.hpp>
+#include <cupola/net/summary.hpp>
 #include <cupola/net/tied.hpp>
 #include <cupola/ops/activation.hpp>
 #include <cupola/ops/concatenation.hpp>

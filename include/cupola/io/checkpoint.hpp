@@ -3,11 +3,11 @@
 // A training's state as a safetensors file that PyTorch's `load_file` reads as a state dict, and back.
 //
 //   conv1.weight, bn1.running_mean         parameters and running statistics, under PyTorch's names and in its layouts
-//   ema.conv1.weight                       the parameters' moving averages, where they are kept
+//   ema.conv1.weight                       the parameters' moving averages, where they are kept; frozen ones have none
 //   optimizer.exp_avg.conv1.weight         the optimiser's state
 //   replica.1.conv1.weight                 the same of the other replicas, where each has its own parameters
 //   __metadata__                           cupola.version, cupola.step, cupola.optimizer_states, cupola.replicas where
-//                                          there are others, the checksum and the run's own texts (io/checkpoint_info.hpp)
+//                                          there are others, cupola.frozen where parameters are, the checksum and the run's own texts (io/checkpoint_info.hpp)
 //
 // A file without `cupola.version` is one that PyTorch saved: step 0, only parameters and running statistics. A file
 // that is damaged, of another version or of another network is a DataError that names the file and the first
@@ -64,7 +64,7 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
             largest = std::max(largest, tensor.size());
         }
     }
-    SafetensorsWriter file(path, headers, impl::metadata_of(path, checkpoint));
+    SafetensorsWriter file(path, headers, impl::metadata_of(path, checkpoint, layers));
     std::vector<float> piece(largest);
     for (const impl::StoredArena& arena : arenas) {
         for (const impl::StoredTensor& tensor : arena.tensors) {
@@ -80,13 +80,14 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
 [[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
+    if (checkpoint.resumable) impl::check_frozen(file, layers);
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
-    const bool averages = checkpoint.resumable && !tensors.parameters.empty() &&
-                          file.find(text(impl::averages_prefix, tensors.parameters.front().name)) != nullptr;
+    const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
+                          file.find(text(impl::averages_prefix, tensors.trained.front().name)) != nullptr;
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1,
-                      tensors_each =
-                          tensors.parameters.size() * (checkpoint.state.optimizer.size() + (averages ? 2 : 1));
+                      tensors_each = tensors.parameters.size() +
+                                     tensors.trained.size() * (checkpoint.state.optimizer.size() + (averages ? 1 : 0));
     require<DataError>(replicas == 1 || replicas * tensors_each <= file.tensors().size(), file.path(), " declares ",
                        replicas, " replicas and has ", file.tensors().size(), " tensors, not ", tensors_each,
                        " per replica");

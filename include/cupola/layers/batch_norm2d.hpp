@@ -20,7 +20,8 @@ namespace cupola::inline CUPOLA_ABI {
 template <Number epsilon = 1e-5, Number decay = 0.9>
 struct BatchNorm2d {
     static constexpr LayerKind kind = LayerKind::batch_norm;
-    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerTraits traits{
+        .backward_reads_output = false, .absorbs_relu = true, .can_omit_parameter_gradients = true};
     static constexpr std::string_view description = "BatchNorm2d";
     static constexpr BatchNormStatistics statistics{.epsilon = epsilon, .decay = decay};
 

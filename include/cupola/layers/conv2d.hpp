@@ -31,7 +31,10 @@ struct Conv2d {
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
     static constexpr LayerKind kind = LayerKind::convolution;
-    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerTraits traits{.backward_reads_output = false,
+                                        .absorbs_relu = true,
+                                        .can_omit_parameter_gradients = true,
+                                        .reads_input_for_parameters = true};
 
     static constexpr LayerDescription description = LayerDescription("Conv2d ", channels, ", ", kernel, " x ", kernel)
                                                         .add_if(stride != 1, ", stride ", stride)

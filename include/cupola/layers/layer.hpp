@@ -56,6 +56,11 @@ struct LayerTraits {
     /// Its operation can apply the mask of a ReLU in the layer before it to its gradient, because each output is one of
     /// the inputs: BuildContext::applies_relu_mask_of_previous.
     bool can_apply_relu_mask = false;
+    /// Its operation can leave out the gradients of its parameters, for a frozen layer: BuildContext::parameter_gradients.
+    /// The gradients of another frozen layer are computed and discarded.
+    bool can_omit_parameter_gradients = false;
+    /// Backward reads the input for those gradients only.
+    bool reads_input_for_parameters = false;
     /// The device that the layer is placed on (layers/on_device.hpp); empty for the network's own device.
     std::string_view runs_on{};
 };

@@ -22,7 +22,10 @@ struct Linear {
         (impl::one_of<std::remove_cvref_t<decltype(options)>, BiasOption, WeightsOption, BiasesOption> && ...);
     static constexpr bool has_bias = impl::option_or(BiasOption{}, options...).value;
 
-    static constexpr LayerTraits traits{.backward_reads_output = false, .absorbs_relu = true};
+    static constexpr LayerTraits traits{.backward_reads_output = false,
+                                        .absorbs_relu = true,
+                                        .can_omit_parameter_gradients = true,
+                                        .reads_input_for_parameters = true};
     static constexpr LayerDescription description =
         LayerDescription("Linear ", features).add_if(!has_bias, ", no bias");
 

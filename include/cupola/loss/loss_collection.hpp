@@ -107,13 +107,14 @@ struct RegularizedParameter {
 
 namespace impl {
 
-/// Adds parameter `p` of a layer.
+/// Adds parameter `p` of a layer, unless it is frozen.
 [[gnu::cold]] void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
                                    std::size_t p, double coefficient);
 
 #ifndef CUPOLA_OPS
 CUPOLA_INLINE void add_regularized(std::vector<RegularizedParameter>& to, std::string name, const LayerInfo& layer,
                                    std::size_t p, double coefficient) {
+    if (layer.frozen[p]) return;
     to.push_back({std::move(name), layer.offsets[p], layer.parameters.list[p].shape.size(), coefficient});
 }
 #endif

@@ -5,7 +5,8 @@
 // and therefore once in the average.
 //
 // WeightDecayAll<coefficient>: the same over every parameter, biases and batch normalisation's scales included, as
-// TensorFlow's estimator for CIFAR-10 has it; one part of the loss, "weight_decay".
+// TensorFlow's estimator for CIFAR-10 has it; one part of the loss, "weight_decay". Frozen parameters (net/frozen.hpp)
+// do not count, and WeightDecay of a layer whose weights are frozen does not compile.
 #pragma once
 
 #include <array>
@@ -28,11 +29,19 @@ struct WeightDecay {
         if (names.empty())
             message << "WeightDecay names no layer; name at least one, as in WeightDecay<0.004, 'local3'>";
         for (const std::string_view name : names) {
-            bool found = false;
-            for (const LayerInfo& layer : layers) found = found || (layer.name == name && layer.parameters.count > 0);
+            bool found = false, frozen = false;
+            for (const LayerInfo& layer : layers) {
+                if (layer.name != name || layer.parameters.count == 0) continue;
+                found = true;
+                frozen = layer.frozen[0];
+            }
             if (!found && message.empty()) {
                 message << "WeightDecay names the layer " << name
                         << ", but the network has no layer of that name with weights";
+            }
+            if (frozen && message.empty()) {
+                message << "WeightDecay names the layer " << name
+                        << ", whose weights are frozen: leave it out, because they cannot decay";
             }
         }
         return message;

@@ -17,8 +17,8 @@
 // the parameters and the output unchanged and touch no other memory; backward overwrites the parameters' gradients,
 // adds to them where `accumulate` is set, and works without an input gradient; tensors that backward does not read
 // according to the traits may be overwritten; with `absorbs_relu` all this holds with a fused ReLU too, and where the
-// next layer applies its mask; with `can_apply_relu_mask` the layer masks. The layer's random numbers are those of one
-// step, the same in every call.
+// next layer applies its mask; with `can_apply_relu_mask` the layer masks; with `can_omit_parameter_gradients` it has the
+// same input gradient without them. The layer's random numbers are those of one step, the same in every call.
 #pragma once
 
 #include <concepts>

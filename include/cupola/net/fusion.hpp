@@ -73,10 +73,11 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .layers = 1,
                 .input = layer.input,
                 .output = layer.output,
-                .backward_reads_input = layer.traits.backward_reads_input,
+                .backward_reads_input = layer.traits.backward_reads_input && !(omits_parameter_gradients(layers, i) &&
+                                                                               layer.traits.reads_input_for_parameters),
                 .backward_reads_output = layer.traits.backward_reads_output,
                 .view = layer.is_view(),
-                .has_parameters = parameters_of_layer(layers, i).parameters.count > 0,
+                .has_parameters = parameters_of_layer(layers, i).trained_parameters() > 0,
                 .can_apply_relu_mask = layer.traits.can_apply_relu_mask,
                 .reads = value_of_layer[layer.reads],
                 .also_reads = layer.also_reads == no_value ? no_value : value_of_layer[layer.also_reads],

@@ -156,12 +156,22 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return v > 0 && nodes[v - 1].is_output ? second_gradient_entry(nodes, v - 1) : gradient_entry(nodes, v);
 }
 
-/// The first node that backward reaches: the first with parameters, or 0 where the gradient of the batch is requested.
+/// The first node that backward reaches: the first with parameters that are trained, or 0 where the gradient of the batch is requested.
 /// The gradients of the values after it are computed.
 [[nodiscard]] constexpr std::size_t lowest_node(std::span<const NodeInfo> nodes, bool input_gradient) {
     std::size_t lowest = 0;
     while (!input_gradient && lowest < nodes.size() && !nodes[lowest].has_parameters) ++lowest;
     return lowest;
+}
+
+/// Whether backward runs node `i`: it has parameters that are trained, or the gradient of an input is computed. `lowest` is
+/// the first node that backward reaches.
+[[nodiscard]] constexpr bool has_backward(std::span<const NodeInfo> nodes, std::size_t i, std::size_t lowest,
+                                          bool input_gradient) {
+    const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
+    const NodeInfo& node = nodes[i];
+    return i >= lowest &&
+           (node.has_parameters || wanted(node.reads) || (node.also_reads != no_value && wanted(node.also_reads)));
 }
 
 /// Plans the values (entry v), their gradients (entry S + 1 + v, with S nodes) and those of the readers aside of Forks
@@ -189,12 +199,14 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
         const std::size_t storage = storage_of(nodes, value);
         if (storage > 0) use(storage, storage, time);
     };
+    const std::size_t lowest = lowest_node(nodes, input_gradient);
     for (std::size_t i = 0; i < count; ++i) {
+        const bool backward = training && has_backward(nodes, i, lowest, input_gradient);
         if (!nodes[i].view) use(i + 1, i + 1, i);
         read(nodes[i].reads, i);
         if (nodes[i].also_reads != no_value) read(nodes[i].also_reads, i);
-        if (training && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
-        if (training && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
+        if (backward && nodes[i].backward_reads_output) read(i + 1, backward_time(i));
+        if (backward && nodes[i].backward_reads_input) read(nodes[i].reads, backward_time(i));
     }
     // What is outside reads the ends after the last node, and then writes their gradients.
     read(count, count);
@@ -203,7 +215,6 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     }
     if (!training) return place(lifetimes);
 
-    const std::size_t lowest = lowest_node(nodes, input_gradient);
     const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
     if (wanted(count)) use(output_gradient_entry(nodes, count), count, count);
     for (std::size_t i = 0; i < count; ++i) {

@@ -21,6 +21,7 @@ struct NodeInfo {
     /// The row of `fusion_patterns` whose operation the node runs instead of that of its first layer.
     std::size_t pattern = no_pattern;
     Activation activation = Activation::none;
+    /// `has_parameters`: whether it has some that are trained.
     bool backward_reads_input = true, backward_reads_output = true, view = false, has_parameters = false;
     /// Outside training: the batch normalisation layer whose scale and shift are folded into this node's weights.
     std::size_t folded_norm = no_layer;

@@ -26,11 +26,12 @@ namespace impl {
 /// Describes the first value that is infinite or not a number in an arena of the network `layers`: "conv2.bias is inf
 /// at [0]", with indices in the network's own layout. Empty if all are finite; the padding between the parameters is
 /// not checked. `arena` has `arena_elements(layers)` values: parameters, their averages, their gradients, or an
-/// optimiser's state.
+/// optimiser's state. It may also have `trained_elements(layers)` values, which leave out the frozen parameters.
 [[nodiscard, gnu::cold]] inline std::string non_finite_parameter(std::span<const LayerInfo> layers,
                                                                  std::span<const float> arena) {
     for (std::size_t row = 0; row < layers.size(); ++row) {
         for (std::size_t p = 0; p < layers[row].parameters.count; ++p) {
+            if (layers[row].offsets[p] >= static_cast<std::int64_t>(arena.size())) continue;
             const Shape& shape = layers[row].parameters.list[p].shape;
             const std::span<const float> values = impl::part_of_arena(arena, layers[row].offsets[p], shape);
             if (!all_finite(values)) return non_finite_element(parameter_name(layers, row, p), shape, values);

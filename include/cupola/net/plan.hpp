@@ -53,6 +53,9 @@ struct PassBuffers {
     /// The statistics of all replicas that ran in lockstep, from `batch`: a node that merges statistics uses these as
     /// those of its batch, so that `forward_each` shows the values that the step computed.
     const float* merged = nullptr;
+    /// The arena of the frozen parameters, where `parameters` of the call are others, such as moving averages, which the
+    /// frozen parameters do not have; null if it is that arena.
+    const float* frozen = nullptr;
 };
 
 /// The elements [begin, end) of the parameter arena, whose gradients become final together.
@@ -115,8 +118,10 @@ public:
     void time(StepTimes* times) { times_ = times; }
 
     /// Packs weights. Must be called when the parameters, or the arena's contents, have changed. A plan that is not for
-    /// training folds batch normalisations into the weights before them, with the given running statistics.
-    void prepare(Context& context, const float* parameters, const float* running = nullptr);
+    /// training folds batch normalisations into the weights before them, with the given running statistics. See PassBuffers
+    /// for `frozen`.
+    void prepare(Context& context, const float* parameters, const float* running = nullptr,
+                 const float* frozen = nullptr);
 
     /// The number of the network's ends, in the order of `Net::outputs`.
     [[nodiscard]] std::size_t outputs() const { return outputs_.size(); }
@@ -158,7 +163,7 @@ public:
     /// Called once per bucket with its number: 0, 1, ...
     using BucketReady = FunctionRef<void(std::size_t bucket)>;
 
-    /// Writes every parameter's gradient to `gradients`, laid out as the parameters are, or adds to it. `ready` is
+    /// Writes the gradient of every parameter that is trained to `gradients`, laid out as the parameters are, or adds to it. `ready` is
     /// called between two kernels of the network as soon as the queued work makes a bucket final.
     void backward(Context& context, const float* batch, const float* parameters, float* gradients, const RngKey& key,
                   bool accumulate = false, BucketReady ready = {});
@@ -213,6 +218,9 @@ private:
                        NodeFunction make_one);
 
     [[nodiscard]] bool needs_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
+    [[nodiscard]] bool has_backward(std::size_t i) const {
+        return cupola::has_backward(infos_, i, lowest_, options_.input_gradient);
+    }
     [[nodiscard]] std::size_t reducing_node(Direction direction, std::size_t k) const {
         return all_reduces_[direction == Direction::forward ? k : all_reduces_.size() - 1 - k];
     }
@@ -269,6 +277,8 @@ private:
     FixedArray<std::unique_ptr<PlanNode<Device, T>>> nodes_;
     std::vector<BackwardArgs<Device, T>> bound_;
     FixedArray<std::size_t> saved_at_, packed_at_;
+    /// In the scratch memory: where the gradients of a node's frozen parameters are discarded, if it computes them.
+    FixedArray<std::size_t> discarded_at_;
     /// The nodes whose statistics are summed over the replicas by all-reduce.
     FixedArray<std::size_t> all_reduces_;
     FixedArray<GradientBucket> buckets_;

@@ -62,6 +62,8 @@ public:
     static constexpr std::int64_t parameter_count = count_parameters(walk.layers);
     static constexpr std::int64_t parameter_elements = walk.parameter_elements;
     static constexpr std::int64_t buffer_elements = walk.buffer_elements;
+    /// The same of the parameters that are trained: all, or those that `Frozen` of net/frozen.hpp leaves.
+    static constexpr std::int64_t trained_count = parameter_count, trained_elements = parameter_elements;
 
     /// Makes the operation of a node for a device and a batch size.
     template <class Device, class T>
@@ -108,6 +110,7 @@ concept Network = requires {
     { N::parameter_count } -> std::convertible_to<std::int64_t>;
     { N::parameter_elements } -> std::convertible_to<std::int64_t>;
     { N::buffer_elements } -> std::convertible_to<std::int64_t>;
+    { N::trained_elements } -> std::convertible_to<std::int64_t>;
     typename N::Precision::Activation;
 };
 

@@ -21,6 +21,36 @@ namespace impl {
     return digits;
 }
 
+/// ", frozen" or ", bias frozen" after a layer's description; empty if it is trained.
+[[nodiscard, gnu::cold]] inline std::string frozen_text(const LayerInfo& layer) {
+    if (layer.trained_parameters() == layer.parameters.count) return {};
+    if (layer.trained_parameters() == 0) return ", frozen";
+    std::string names;
+    for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+        if (layer.frozen[p]) names += text(", ", layer.parameters.list[p].name);
+    }
+    return names + " frozen";
+}
+
+/// "8,896 of 9,546 parameters are frozen; frozen batch normalisations use their running statistics"; empty without frozen
+/// parameters.
+[[nodiscard, gnu::cold]] inline std::string frozen_line(std::span<const LayerInfo> layers) {
+    std::int64_t frozen = 0;
+    bool running = false, batch = false;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const LayerInfo& layer = layers[i];
+        for (std::size_t p = 0; p < layer.parameters.count; ++p)
+            frozen += layer.frozen[p] ? layer.parameters.list[p].shape.size() : 0;
+        if (layer.kind != LayerKind::batch_norm || !is_frozen(layers, i)) continue;
+        (layer.uses_running_statistics ? running : batch) = true;
+    }
+    if (frozen == 0) return {};
+    std::string line = text(grouped(frozen), " of ", grouped(count_parameters(layers)), " parameters are frozen");
+    if (running) line += "; frozen batch normalisations use their running statistics";
+    if (batch) line += text("; ", running ? "others" : "frozen batch normalisations", " use those of the batch");
+    return line + '\n';
+}
+
 /// Columns padded to their widest cell; the first two are left-aligned, numbers right-aligned.
 [[nodiscard]] inline std::string aligned_table(const std::vector<std::vector<std::string>>& cells) {
     std::vector<std::size_t> widths;
@@ -63,7 +93,8 @@ namespace impl {
             const bool tied = layer.tied_to != no_layer;
             cells.push_back({std::string(layer.name),
                              text(i > node.layer ? "+ " : "", layer.description, tied ? ", tied to " : "",
-                                  tied ? layers[layer.tied_to].name : std::string_view{}),
+                                  tied ? layers[layer.tied_to].name : std::string_view{},
+                                  frozen_text(parameters_of_layer(layers, i))),
                              to_string(layer.output), count > 0 ? grouped(count) : "",
                              layer.multiply_adds > 0 ? grouped(layer.multiply_adds) : "",
                              layer.is_view() ? "view"
@@ -81,12 +112,13 @@ namespace impl {
     }
     cells.push_back({"total", "", "", grouped(count_parameters(layers)), grouped(work),
                      text(bytes_text(activation_arena), " shared")});
-    return aligned_table(cells) + copies;
+    return aligned_table(cells) + copies + frozen_line(layers);
 }
 
 }  // namespace impl
 
 /// The table of `Net` for one replica's batch. A "+" marks a layer that the fusion pass computes inside the one above.
+/// For a network with frozen parameters it says which they are, and whose statistics the frozen batch normalisations use.
 template <Network Net>
 [[nodiscard]] std::string summary(std::int64_t batch) {
     return impl::summary(Net::layers, Net::input_shape, Net::fusion, batch, activation_bytes<Net>(batch),

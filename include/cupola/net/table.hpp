@@ -35,12 +35,16 @@ struct LayerInfo {
     std::string_view type, description;
     Shape input, output;
     Parameters parameters;
-    /// Where each parameter starts in the arena, in elements.
+    /// Where each parameter starts in the arena, in elements. Frozen parameters lie behind all others.
     std::array<std::int64_t, max_parameters> offsets{};
     /// The layer before it whose parameters it computes with, instead of parameters of its own (net/tied.hpp), and whether
     /// a later layer computes with the parameters of this one too: backward then adds its gradients to those of that one.
     std::size_t tied_to = no_layer;
     bool adds_parameter_gradients = false;
+    /// The parameters that are not trained (net/frozen.hpp): they have no gradient, optimiser state or moving average.
+    std::array<bool, max_parameters> frozen{};
+    /// A batch normalisation that uses its running statistics in training too, and does not update them.
+    bool uses_running_statistics = false;
     /// The buffers, in an array of their own.
     Parameters buffers;
     std::array<std::int64_t, max_parameters> buffer_offsets{};
@@ -58,6 +62,12 @@ struct LayerInfo {
 
     /// Whether its output and its input are the same memory; a Fork is a view with several readers.
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
+    /// The number of its parameters that are trained.
+    [[nodiscard]] constexpr std::size_t trained_parameters() const {
+        std::size_t count = 0;
+        for (std::size_t p = 0; p < parameters.count; ++p) count += frozen[p] ? 0 : 1;
+        return count;
+    }
 };
 
 /// The conflict between a layer and its kind, completing "... has the kind view and "; null if there is none.
@@ -104,6 +114,16 @@ struct LayerInfo {
     return layers[layers[layer].tied_to == no_layer ? layer : layers[layer].tied_to];
 }
 
+/// Whether a layer computes with parameters of which none is trained.
+[[nodiscard]] constexpr bool is_frozen(std::span<const LayerInfo> layers, std::size_t layer) {
+    const LayerInfo& owner = parameters_of_layer(layers, layer);
+    return owner.parameters.count > 0 && owner.trained_parameters() == 0;
+}
+/// Whether backward leaves out the gradients of a layer's parameters: it is frozen, and its operation can.
+[[nodiscard]] constexpr bool omits_parameter_gradients(std::span<const LayerInfo> layers, std::size_t layer) {
+    return is_frozen(layers, layer) && layers[layer].traits.can_omit_parameter_gradients;
+}
+
 /// An end of a network: a value that losses and the caller read, and whose gradient comes from outside.
 struct NetworkOutput {
     /// The name in its Output, or empty for the end of the list without one.
@@ -144,6 +164,17 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
     for (const LayerInfo& layer : layers) {
         for (std::size_t p = 0; p < layer.parameters.count; ++p)
             count += arena_extent(layer.parameters.list[p].shape.size());
+    }
+    return count;
+}
+
+/// The elements of the arena's part that is trained, at its beginning: the size of the arenas of gradients, of an optimiser's
+/// state and of moving averages.
+[[nodiscard]] constexpr std::int64_t trained_elements(std::span<const LayerInfo> layers) {
+    std::int64_t count = 0;
+    for (const LayerInfo& layer : layers) {
+        for (std::size_t p = 0; p < layer.parameters.count; ++p)
+            count += layer.frozen[p] ? 0 : arena_extent(layer.parameters.list[p].shape.size());
     }
     return count;
 }

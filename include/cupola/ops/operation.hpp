@@ -53,6 +53,9 @@ struct BuildContext {
     /// Whether backward is called, and whether it must compute the gradient of the input.
     bool training = true;
     bool input_gradient = true;
+    /// False for a frozen layer whose traits say that its operation can leave out the gradients of its parameters
+    /// (LayerTraits::can_omit_parameter_gradients): BackwardArgs::parameter_gradients are then null.
+    bool parameter_gradients = true;
     /// Whether its outputs may differ in rounding from those in training: false in a plan that shows what training
     /// computed.
     bool inference = false;

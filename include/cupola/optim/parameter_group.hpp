@@ -68,7 +68,8 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
     if (groups.empty()) return;
     const auto for_each_name = [&](FunctionRef<void(const std::string&)> visit) {
         for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p) visit(parameter_name(layers, layer, p));
+            for (std::size_t p = 0; p < layers[layer].parameters.count; ++p)
+                if (!layers[layer].frozen[p]) visit(parameter_name(layers, layer, p));
         }
     };
     bool trained = false;
@@ -91,7 +92,8 @@ CUPOLA_INLINE void require_valid_groups(std::span<const ParameterGroup> groups, 
             matches = matches || glob_matches(group.pattern, name);
             all += text(all.empty() ? "" : ", ", name);
         });
-        require(matches, "the parameter group '", group.pattern, "' matches none of the parameters ", all);
+        require(matches, "the parameter group '", group.pattern,
+                "' matches none of the parameters that are trained: ", all);
         require(false, "the parameter group '", group.pattern,
                 "' matches only parameters of the groups before it, and the first group that matches counts");
     }

@@ -191,7 +191,8 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     }
 
     /// The gradients of the last step: of one replica's mean loss, or averaged over all replicas, unless each replica is
-    /// updated by its own. They do not contain the regularisers' gradients, which the optimiser adds.
+    /// updated by its own. They do not contain the regularisers' gradients, which the optimiser adds. `Net::trained_elements`
+    /// floats.
     [[nodiscard]] std::vector<float> gradient(int replica) {
         const impl::Activity::Scope scope(parts_.activity_, "gradient()");
         synchronize();
@@ -199,7 +200,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                 " is out of range: the number of replicas is ", options.replicas);
         const int device = parts_.set_.device_of(replica);
         const float* const row = parts_.set_.row(replica);
-        std::vector<float> result = parts_.set_.copied(Net::parameter_elements, device, [&](auto&) { return row; });
+        std::vector<float> result = parts_.set_.copied(Net::trained_elements, device, [&](auto&) { return row; });
         const double factor = parts_.engine_.factor_of_row(replica);
         if (factor != 1) {
             for (float& value : result) value = static_cast<float>(value * factor);
@@ -211,7 +212,7 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     {
         const impl::Activity::Scope scope(parts_.activity_, "averaged_gradient()");
         synchronize();
-        return parts_.set_.copied(Net::parameter_elements, 0, [&](auto&) { return parts_.set_.average(0); });
+        return parts_.set_.copied(Net::trained_elements, 0, [&](auto&) { return parts_.set_.average(0); });
     }
 
     /// From now on the first device adds the time of each part of its steps to `times`; null ends this. `profile` of

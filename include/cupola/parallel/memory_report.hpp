@@ -13,8 +13,8 @@ namespace cupola::inline CUPOLA_ABI {
 
 struct MemoryReport {
     int devices = 1, replicas = 1;
-    /// Bytes on each device.
-    std::size_t parameters = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
+    /// Bytes on each device; `frozen` is the part of `parameters` that is not trained (net/frozen.hpp).
+    std::size_t parameters = 0, frozen = 0, optimizer_state = 0, moving_average = 0, buffers = 0;
     PlanBytes plan;
     /// Arenas of activations on each device: one, or one per replica where statistics are synchronised.
     int arenas = 1;
@@ -42,7 +42,8 @@ CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
     const auto add_any = [&](std::size_t bytes, const char* what) {
         if (bytes != 0) add(bytes, what);
     };
-    add(memory.parameters, " parameters + ");
+    add(memory.parameters, memory.frozen == 0 ? " parameters + " : " parameters (");
+    add_any(memory.frozen, " frozen) + ");
     add(memory.optimizer_state, " optimiser state + ");
     add_any(memory.moving_average, " moving averages + ");
     add_any(memory.buffers, " running statistics + ");

@@ -18,7 +18,8 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
-/// One of an optimiser's state arenas: its `state_name`, and its values in the layout of the network's parameter arena.
+/// One of an optimiser's state arenas: its `state_name`, and its values for the parameters that are trained, in the layout of
+/// the network's parameter arena.
 struct OptimizerState {
     std::string name{};
     std::vector<float> values{};
@@ -30,6 +31,8 @@ struct OptimizerState {
 struct StateTensor {
     std::string name{};
     Shape shape{};
+    /// A parameter that is not trained: net/frozen.hpp.
+    bool frozen = false;
 
     bool operator==(const StateTensor&) const = default;
 };
@@ -48,7 +51,7 @@ struct TrainingState {
     std::int64_t step = 0;
     /// In the layout of the network's parameter arena.
     std::vector<float> parameters{};
-    /// The parameters' moving averages, in the same layout; empty where none are kept.
+    /// The moving averages of the parameters that are trained, in the same layout; empty where none are kept.
     std::vector<float> averages{};
     /// In the optimiser's order.
     std::vector<OptimizerState> optimizer{};
@@ -86,6 +89,9 @@ CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::sp
                 ", and this network has no such tensor");
         require(given[i].shape == own[i].shape, other, "its ", given[i].name, " is ", to_string(given[i].shape),
                 ", and this network's ", own[i].name, " is ", to_string(own[i].shape));
+        const auto how = [](const StateTensor& tensor) { return tensor.frozen ? " is frozen" : " is trained"; };
+        require(given[i].frozen == own[i].frozen, "the state belongs to a training with other frozen parameters: its ",
+                given[i].name, how(given[i]), ", and this network's ", own[i].name, how(own[i]));
     }
 }
 
@@ -109,7 +115,7 @@ CUPOLA_INLINE std::vector<StateTensor> state_tensors(std::span<const LayerInfo> 
     std::vector<StateTensor> tensors;
     for (std::size_t r = 0; r < layers.size(); ++r) {
         for (std::size_t p = 0; p < layers[r].parameters.count; ++p)
-            tensors.push_back({parameter_name(layers, r, p), layers[r].parameters.list[p].shape});
+            tensors.push_back({parameter_name(layers, r, p), layers[r].parameters.list[p].shape, layers[r].frozen[p]});
     }
     for (std::size_t r = 0; r < layers.size(); ++r) {
         for (std::size_t b = 0; b < layers[r].buffers.count; ++b)

@@ -59,7 +59,7 @@ template <class Training, class Batches>
                                .devices = training.options.devices,
                                .samples_per_step = static_cast<double>(samples) / static_cast<double>(options.steps),
                                .state_arenas = training.options.optimizer.state_arenas(),
-                               .parameter_elements = Net::parameter_count,
+                               .parameter_elements = Net::trained_count,
                                .regularized_elements = regularized})
         .find(rates);
 }

@@ -49,8 +49,10 @@ struct StoredTensor {
 /// Parameters and, with `buffers`, the running statistics.
 struct StoredTensors {
     std::vector<StoredTensor> parameters, buffers;
+    /// The parameters that are trained: those of an optimiser's state and of moving averages.
+    std::vector<StoredTensor> trained;
     /// Elements of the arenas.
-    std::int64_t parameter_elements = 0, buffer_elements = 0;
+    std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0;
 };
 
 [[nodiscard]] inline StoredTensors stored_tensors(std::span<const LayerInfo> layers) {
@@ -64,6 +66,7 @@ struct StoredTensors {
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
             const Shape& shape = layer.parameters.list[p].shape;
             tensors.parameters.push_back(stored_tensor(parameter_name(layers, r, p), shape, layer.offsets[p], order));
+            if (!layer.frozen[p]) tensors.trained.push_back(tensors.parameters.back());
             mixes = mixes || shape.rank > 1;
         }
         for (std::size_t b = 0; b < layer.buffers.count; ++b) {
@@ -79,6 +82,7 @@ struct StoredTensors {
         }
     }
     tensors.parameter_elements = arena_elements(layers);
+    tensors.trained_elements = trained_elements(layers);
     tensors.buffer_elements = buffer_elements(layers);
     return tensors;
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@
 #include <cupola/io/checkpoint_info.hpp>
 #include <cupola/io/safetensors.hpp>
 #include <cupola/io/safetensors_writer.hpp>
+#include <cupola/net/table.hpp>
 #include <cupola/parallel/training_state.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -33,7 +35,8 @@ struct Checkpoint {
 namespace impl {
 
 inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.version", step_key = "cupola.step",
-                                  optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas";
+                                  optimizer_states_key = "cupola.optimizer_states", replicas_key = "cupola.replicas",
+                                  frozen_key = "cupola.frozen";
 
 /// What an optimiser's state may be called: its name becomes part of the tensors'.
 [[nodiscard]] inline bool is_state_name(std::string_view name) {
@@ -43,7 +46,19 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     });
 }
 
-[[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint) {
+/// The names of the frozen parameters, with a space between them.
+[[nodiscard]] inline std::string frozen_names(std::span<const LayerInfo> layers) {
+    std::string names;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+            if (layers[i].frozen[p]) names += text(names.empty() ? "" : " ", parameter_name(layers, i, p));
+        }
+    }
+    return names;
+}
+
+[[nodiscard]] inline SafetensorsWriter::Metadata metadata_of(const std::string& path, const Checkpoint& checkpoint,
+                                                             std::span<const LayerInfo> layers) {
     std::string states;
     for (const OptimizerState& state : checkpoint.state.optimizer) {
         require(is_state_name(state.name), path, " cannot have an optimiser state named '", shown(state.name),
@@ -57,6 +72,8 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
                                          {std::string(optimizer_states_key), std::move(states)}};
     const std::size_t replicas = checkpoint.state.other_replicas.size() + 1;
     if (replicas > 1) metadata.emplace_back(replicas_key, text(replicas));
+    if (std::string frozen = frozen_names(layers); !frozen.empty())
+        metadata.emplace_back(frozen_key, std::move(frozen));
     for (const auto& [key, value] : checkpoint.info.entries()) {
         require(!key.starts_with(own_prefix), path, " cannot have the metadata key ", key,
                 ": keys that begin with cupola. are reserved");
@@ -93,6 +110,29 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return result;
 }
 
+/// Throws DataError unless the training that wrote the file froze the parameters that `layers` has frozen: its optimiser's
+/// state and its averages are those of the others.
+inline void check_frozen(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
+    std::string_view there;
+    for (const auto& [key, value] : file.metadata()) {
+        if (key == frozen_key) there = value;
+    }
+    const std::string here = frozen_names(layers);
+    const auto has = [](std::string_view list, std::string_view name) {
+        return text(' ', list, ' ').find(text(' ', name, ' ')) != std::string::npos;
+    };
+    for (std::size_t i = 0; there != here && i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
+            const std::string name = parameter_name(layers, i, p);
+            if (has(there, name) == has(here, name)) continue;
+            throw DataError(text(file.path(), " is the checkpoint of a training with other frozen parameters: ", name,
+                                 " is ",
+                                 has(there, name) ? "frozen there and trained here" : "trained there and frozen here",
+                                 "; load_parameters reads the parameters alone"));
+        }
+    }
+}
+
 /// The texts of the metadata; the step and the names of the states go where they belong.
 inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
     checkpoint.resumable = false;
@@ -112,7 +152,7 @@ inline void read_metadata(const SafetensorsFile& file, Checkpoint& checkpoint) {
             checkpoint.state.other_replicas.resize(static_cast<std::size_t>(replicas - 1));
         } else if (key == optimizer_states_key) {
             checkpoint.state.optimizer = named_states(file, value);
-        } else if (key != checksum_key && key != "format") {
+        } else if (key != checksum_key && key != frozen_key && key != "format") {
             checkpoint.info.set(key, std::string(value));
         }
     }

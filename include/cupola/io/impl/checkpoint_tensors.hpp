@@ -46,8 +46,9 @@ struct StoredArena {
     for (std::size_t r = 0; r < replicas; ++r) {
         const std::string replica = r == 0 ? std::string() : text(replica_prefix, r, '.');
         const auto add = [&](std::string prefix, Kind kind, std::size_t number = 0) {
-            arenas.push_back(
-                {replica + std::move(prefix), tensors.parameters, tensors.parameter_elements, kind, r, number});
+            const bool all = kind == Kind::parameters;
+            arenas.push_back({replica + std::move(prefix), all ? tensors.parameters : tensors.trained,
+                              all ? tensors.parameter_elements : tensors.trained_elements, kind, r, number});
         };
         add("", Kind::parameters);
         if (r == 0) arenas.push_back({"", tensors.buffers, tensors.buffer_elements, Kind::buffers});

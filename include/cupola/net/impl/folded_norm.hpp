@@ -30,17 +30,20 @@ struct FoldedNormPlaces {
 /// Computes them into `memory`; the node's operation is then prepared with them.
 template <class Device>
 [[gnu::cold]] void fold_norm(typename Device::Context& context, std::span<const LayerInfo> layers, const NodeInfo& node,
-                             const float* parameters, const float* running, std::byte* memory) {
+                             const float* parameters, const float* frozen, const float* running, std::byte* memory) {
     const LayerInfo &layer = parameters_of_layer(layers, node.layer), &norm = layers[node.folded_norm];
     const LayerInfo& affine = parameters_of_layer(layers, node.folded_norm);
     require(running != nullptr, "outside training the network reads running statistics (",
             buffer_name(layers, node.folded_norm, 0), "), and `prepare` was given none");
     const std::int64_t channels = node.output.channels();
+    const auto at = [&](const LayerInfo& of, std::size_t p) {
+        return (of.frozen[p] ? frozen : parameters) + of.offsets[p];
+    };
     ops::FoldBatchNorm<Device>::run(context,
-                                    {.weight = parameters + layer.offsets[0],
-                                     .bias = layer.parameters.count > 1 ? parameters + layer.offsets[1] : nullptr,
-                                     .scale = parameters + affine.offsets[0],
-                                     .shift = parameters + affine.offsets[1],
+                                    {.weight = at(layer, 0),
+                                     .bias = layer.parameters.count > 1 ? at(layer, 1) : nullptr,
+                                     .scale = at(affine, 0),
+                                     .shift = at(affine, 1),
                                      .mean = running + norm.buffer_offsets[0],
                                      .variance = running + norm.buffer_offsets[1],
                                      .epsilon = norm.kind_parts.batch_norm.epsilon,

@@ -39,6 +39,8 @@ struct BackwardCall {
     /// The initial value of every element of the parameters' gradients.
     float before = std::numeric_limits<float>::quiet_NaN();
     bool input_gradient = true;
+    /// Whether the pointers to the parameters' gradients are not null.
+    bool parameter_gradients = true;
     /// Whether the input, or the output, is overwritten with NaN before the call.
     bool without_input = false, without_output = false;
 };
@@ -47,7 +49,7 @@ struct BackwardCall {
 struct LayerStanding {
     Activation activation = Activation::none;
     bool relu_mask_applied_by_next = false, applies_relu_mask_of_previous = false;
-    bool input_gradient = true;
+    bool input_gradient = true, parameter_gradients = true;
 };
 
 template <class D>
@@ -66,7 +68,9 @@ public:
                                      .relu_mask_applied_by_next = standing.relu_mask_applied_by_next,
                                      .applies_relu_mask_of_previous = standing.applies_relu_mask_of_previous,
                                      .training = true,
-                                     .input_gradient = standing.input_gradient})),
+
+                                     .input_gradient = standing.input_gradient,
+                                     .parameter_gradients = standing.parameter_gradients})),
           x_(context_, bytes(options.batch * layer.input.size())),
           dx_(context_, bytes(options.batch * layer.input.size())),
           y_(context_, bytes(options.batch * layer.output.size())),
@@ -105,7 +109,8 @@ public:
         call.accumulate = how.accumulate;
         call.output_gradient = dy_.data();
         call.input_gradient = how.input_gradient ? dx_.data() : nullptr;
-        for (std::size_t p = 0; p < gradients_.size(); ++p) call.parameter_gradients[p] = gradients_[p].data();
+        for (std::size_t p = 0; how.parameter_gradients && p < gradients_.size(); ++p)
+            call.parameter_gradients[p] = gradients_[p].data();
         node_->backward(call);
         LayerGradients result{dx_.read(), {}};
         for (CheckMemory<D>& gradient : gradients_) result.parameters.push_back(gradient.read());

@@ -119,6 +119,7 @@ private:
         static_cast<void>(first.forward(c_.input, c_.parameters));
         compare(first.backward(c_.weighting, {.input_gradient = false}), false,
                 "made for a build context without an input gradient, backward gives a different gradient of ", "");
+        if (c_.layer.traits.can_omit_parameter_gradients) check_frozen();
         if (c_.activation == Activation::relu) check_relu_mask_by_next();
         if (c_.layer.traits.can_apply_relu_mask) check_relu_mask_of_previous();
         check_accumulate();
@@ -133,6 +134,19 @@ private:
             if (!same_bits(c_.gradient_of(again, t), c_.gradient_of(gradients_, t)))
                 c_.fail(before, c_.name_of(t), after);
         }
+    }
+
+    /// A frozen layer has the same input gradient.
+    void check_frozen() {
+        LayerBench<D> frozen(c_.layer, c_.make, {.activation = c_.activation, .parameter_gradients = false}, c_.options,
+                             c_.device);
+        static_cast<void>(frozen.forward(c_.input, c_.parameters));
+        const LayerGradients gradients = frozen.backward(
+            c_.weighting,
+            {.parameter_gradients = false,
+             .without_input = c_.layer.traits.backward_reads_input && c_.layer.traits.reads_input_for_parameters});
+        if (same_bits(gradients.input, gradients_.input)) return;
+        c_.fail("the traits say that it can omit the gradients of its parameters, but then its input gradient differs");
     }
 
     /// Where the layer after it has applied ReLU's mask to the gradient, backward neither applies it again nor reads

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace impl {
 template <class D, class LossOperation, class Target>
 class NetworkBench {
 public:
-    NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::int64_t parameter_elements,
+    NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::span<const LayerInfo> layers,
                  const LossOperation& loss, const PlanOptions& plan, const GradientCheckOptions& options,
                  const typename D::Options& device, const std::vector<Target>& targets)
         : context_(0, device),
@@ -30,12 +31,14 @@ public:
           loss_(loss),
           seed_(options.seed),
           batch_(options.batch),
-          parameters_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
-          gradients_(context_, static_cast<std::size_t>(parameter_elements) * sizeof(float)),
+          parameters_(context_, static_cast<std::size_t>(arena_elements(layers)) * sizeof(float)),
+          gradients_(context_, static_cast<std::size_t>(trained_elements(layers)) * sizeof(float)),
+          running_(context_, static_cast<std::size_t>(buffer_elements(layers)) * sizeof(float)),
           arena_(context_, plan_.bytes().total()),
           samples_(context_, static_cast<std::size_t>(options.batch * plan_.nodes()[0].input.size()) * sizeof(float)),
           targets_(targets.size() * sizeof(Target), "a check of gradients") {
         plan_.bind(arena_.bytes());
+        running_.write(initial_buffers(layers));
         D::copy_from_host(context_, targets_.data(), reinterpret_cast<const std::byte*>(targets.data()),
                           targets.size() * sizeof(Target));
     }
@@ -46,7 +49,8 @@ public:
         samples_.write(samples);
         parameters_.write(parameters);
         plan_.prepare(context_, parameters_.data());
-        const float* const outputs = plan_.forward(context_, samples_.data(), parameters_.data(), key());
+        const float* const outputs =
+            plan_.forward(context_, samples_.data(), parameters_.data(), key(), {.running = running_.data()});
         const auto* const targets = reinterpret_cast<const Target*>(targets_.data());
         return loss_.forward(context_, outputs, targets, batch_, plan_.output_gradient()).sum /
                static_cast<double>(batch_);
@@ -71,7 +75,7 @@ public:
         return same_bits(samples_.read(), samples) && same_bits(parameters_.read(), parameters);
     }
     [[nodiscard]] bool intact() {
-        return parameters_.intact() && gradients_.intact() && arena_.intact() && samples_.intact();
+        return parameters_.intact() && gradients_.intact() && running_.intact() && arena_.intact() && samples_.intact();
     }
 
 private:
@@ -83,7 +87,7 @@ private:
     LossOperation loss_;
     std::uint64_t seed_;
     std::int64_t batch_;
-    CheckMemory<D> parameters_, gradients_, arena_, samples_;
+    CheckMemory<D> parameters_, gradients_, running_, arena_, samples_;
     typename D::Arena targets_;
 };
 

@@ -71,11 +71,14 @@ public:
         for (std::size_t i = 0; i < layers.size(); ++i) {
             for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
                 const Parameter& parameter = layers[i].parameters.list[p];
+                const std::span values = std::span(parameters_)
+                                             .subspan(static_cast<std::size_t>(layers[i].offsets[p]),
+                                                      static_cast<std::size_t>(parameter.shape.size()));
+                initialize(values, parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, number++);
+                if (layers[i].frozen[p]) continue;
                 tensors_.push_back({parameter_name(layers, i, p), parameter.shape,
                                     static_cast<std::size_t>(layers[i].offsets[p]),
                                     static_cast<std::size_t>(parameter.shape.size()), false});
-                initialize(std::span(parameters_).subspan(tensors_.back().offset, tensors_.back().size),
-                           parameter.initializer, parameter.fan_in, parameter.fan_out, options.seed, number++);
             }
         }
     }
@@ -299,9 +302,9 @@ template <class Net, class D, class Loss>
         check_targets<Target>(Net::output_shape, DataLoss::target(Net::output_shape), options);
     using Bench = NetworkBench<D, std::remove_cv_t<decltype(operation)>, Target>;
     const auto make = &Plan<D>::template make<Net>;
-    Bench bench(make, Net::parameter_elements, operation, {.batch = options.batch, .input_gradient = true}, options,
-                device, targets);
-    Bench without(make, Net::parameter_elements, operation, {.batch = options.batch}, options, device, targets);
+    Bench bench(make, Net::layers, operation, {.batch = options.batch, .input_gradient = true}, options, device,
+                targets);
+    Bench without(make, Net::layers, operation, {.batch = options.batch}, options, device, targets);
     NetworkCheck(bench, Net::layers, decays_of<Loss>(Net::layers), options, result).run(without);
     return result;
 }

@@ -32,14 +32,30 @@ CUPOLA_INLINE std::size_t impl::planned_activation_bytes(std::span<const LayerIn
 
 #endif
 
+namespace impl {
+
+/// The gradients of a layer's frozen parameters, if backward computes them all the same.
+[[nodiscard, gnu::cold]] inline std::size_t discarded_bytes(std::span<const LayerInfo> layers, std::size_t layer) {
+    if (omits_parameter_gradients(layers, layer)) return 0;
+    const LayerInfo& owner = parameters_of_layer(layers, layer);
+    std::int64_t elements = 0;
+    for (std::size_t p = 0; p < owner.parameters.count; ++p) {
+        if (owner.frozen[p]) elements += arena_extent(owner.parameters.list[p].shape.size());
+    }
+    return static_cast<std::size_t>(elements) * sizeof(float);
+}
+
+}  // namespace impl
+
 template <class Device, class T>
-void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running) {
+void Plan<Device, T>::prepare(Context& context, const float* parameters, const float* running, const float* frozen) {
     const Stopwatch watch(times_, StepPart::packing);
     check_context(context);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
         if (infos_[i].folded_norm != no_layer)
-            impl::fold_norm<Device>(context, layers_, infos_[i], parameters, running, packed_ + packed_at_[i]);
-        nodes_[i]->prepare(args_of(i, {.parameters = parameters}));
+            impl::fold_norm<Device>(context, layers_, infos_[i], parameters, frozen != nullptr ? frozen : parameters,
+                                    running, packed_ + packed_at_[i]);
+        nodes_[i]->prepare(args_of(i, {.parameters = parameters, .buffers = {.frozen = frozen}}));
     }
 }
 
@@ -114,15 +130,20 @@ void Plan<Device, T>::backward_segment(Context& context, std::size_t k, const fl
                     .key = key,
                     .accumulate = accumulate};
     if (k == 0) convert_output_gradients(context);
+    // Backward ends above the frozen layers; the sums of those are 0.
+    const auto reduces = [&](std::size_t all_reduce) {
+        return has_backward(reducing_node(Direction::backward, all_reduce));
+    };
     std::size_t end = infos_.size();
     if (k > 0) {
         end = reducing_node(Direction::backward, k - 1);
         const Stopwatch watch(times_, Direction::backward, end);
-        nodes_[end]->apply_sums(Direction::backward, args_of(end, call), merged);
+        if (reduces(k - 1)) nodes_[end]->apply_sums(Direction::backward, args_of(end, call), merged);
     }
     const std::size_t begin = k == all_reduces() ? lowest_ : reducing_node(Direction::backward, k) + 1;
-    run_backward(end, begin, call);
-    if (k < all_reduces()) {
+    run_backward(end, std::max(begin, lowest_), call);
+    if (k < all_reduces() && !reduces(k)) std::fill_n(partial, statistics_size(Direction::backward, k), 0.0);
+    if (k < all_reduces() && reduces(k)) {
         const Stopwatch watch(times_, Direction::backward, begin - 1);
         nodes_[begin - 1]->write_sums(Direction::backward, args_of(begin - 1, call), partial);
     }
@@ -139,6 +160,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
       nodes_(layers.size()),
       saved_at_(layers.size()),
       packed_at_(layers.size()),
+      discarded_at_(layers.size()),
       all_reduces_(layers.size()),
       outputs_(layers.size()) {
     infos_.keep_first(fuse(layers, fusion && !options.inspect, infos_, options.training || options.inspect));
@@ -161,6 +183,8 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     lowest_ = lowest_node(infos_, options.input_gradient);
     std::size_t all_reduces = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
+        const LayerInfo& layer = layers[infos_[i].layer];
+        const bool node_backward = backward && has_backward(i);
         const BuildContext<Device, T> build{.context = context,
                                             .batch = options.batch,
                                             .input = infos_[i].input,
@@ -170,18 +194,22 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
                                             .relu_mask_applied_by_next = infos_[i].relu_mask_applied_by_next,
                                             .applies_relu_mask_of_previous = infos_[i].applies_relu_mask_of_previous,
                                             .folded_norm = infos_[i].folded_norm != no_layer,
-                                            .training = backward,
+                                            .training = node_backward,
                                             .input_gradient = backward && needs_gradient(infos_[i].reads),
+                                            .parameter_gradients = !omits_parameter_gradients(layers, infos_[i].layer),
                                             .inference = !options.training && !options.inspect,
                                             .adds_second_gradient = infos_[i].adds_gradient};
         nodes_[i] = make_one(infos_[i], build);
-        if (options.synchronized && nodes_[i]->statistics_size() > 0) all_reduces_[all_reduces++] = i;
+        if (options.synchronized && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics)
+            all_reduces_[all_reduces++] = i;
         const MemoryNeeds needs = nodes_[i]->needs();
         saved_at_[i] = bytes_.saved;
         packed_at_[i] = bytes_.packed;
-        if (backward) bytes_.saved += aligned(needs.saved);
+        if (node_backward) bytes_.saved += aligned(needs.saved);
         bytes_.packed += aligned(needs.packed) + impl::folded_norm_places(layers, infos_[i]).bytes;
-        bytes_.scratch = std::max(bytes_.scratch, aligned(needs.scratch));
+        discarded_at_[i] = aligned(needs.scratch);
+        bytes_.scratch = std::max(
+            bytes_.scratch, discarded_at_[i] + (node_backward ? impl::discarded_bytes(layers, infos_[i].layer) : 0));
     }
     all_reduces_.keep_first(all_reduces);
     if (backward) find_buckets();
@@ -189,9 +217,11 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
 
 template <class Device, class T>
 void Plan<Device, T>::check_buffers(const RngKey& key, const PassBuffers& buffers) const {
-    if (trains(key) || buffers.running != nullptr) return;
+    if (buffers.running != nullptr) return;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-        require(layers_[i].buffers.count == 0, "outside training the network reads running statistics (",
+        if (trains(key) && !layers_[i].uses_running_statistics) continue;
+        require(layers_[i].buffers.count == 0, trains(key) ? "a frozen layer" : "outside training the network",
+                " reads running statistics (",
                 layers_[i].buffers.count == 0 ? std::string() : buffer_name(layers_, i, 0), "), and was given none");
     }
 }
@@ -209,7 +239,7 @@ template <class Device, class T>
 void Plan<Device, T>::run_backward(std::size_t end, std::size_t begin, const Call& call, BucketReady ready) {
     std::size_t bucket = 0;
     for (std::size_t i = end; i-- > begin;) {
-        if (infos_[i].runs_backward()) {
+        if (infos_[i].runs_backward() && has_backward(i)) {
             const Stopwatch watch(times_, Direction::backward, i);
             nodes_[i]->backward(args_of(i, call));
         }
@@ -225,6 +255,7 @@ void Plan<Device, T>::find_buckets() {
         std::int64_t end = below[i];
         for (std::size_t p = 0; p < layers_[infos_[i].layer].parameters.count; ++p) {
             const LayerInfo& layer = layers_[infos_[i].layer];
+            if (layer.frozen[p]) continue;
             end = std::max(end, layer.offsets[p] + layer.parameters.list[p].shape.size());
         }
         below[i + 1] = end;
@@ -232,7 +263,7 @@ void Plan<Device, T>::find_buckets() {
     buckets_ = FixedArray<GradientBucket>(infos_.size());
     bucket_nodes_ = FixedArray<std::size_t>(infos_.size());
     std::size_t count = 0;
-    std::int64_t end = arena_elements(layers_);
+    std::int64_t end = trained_elements(layers_);
     for (std::size_t i = infos_.size(); i-- > lowest_;) {
         const std::int64_t begin = i == lowest_ ? 0 : below[i];
         const bool enough = options_.bucket_elements > 0 && end - begin >= options_.bucket_elements;
@@ -279,6 +310,14 @@ void Plan<Device, T>::bind_gradients(std::size_t i, BackwardArgs<Device, T>& arg
     if (info.also_reads != no_value && needs_gradient(info.also_reads)) {
         args.second_input_gradient = gradient(input_gradient_entry(infos_, i, true));
     }
+    const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
+    const bool omits = omits_parameter_gradients(layers_, info.layer);
+    std::byte* discarded = scratch_ + discarded_at_[i];
+    for (std::size_t p = 0; !omits && p < owner.parameters.count; ++p) {
+        if (!owner.frozen[p]) continue;
+        args.parameter_gradients[p] = reinterpret_cast<float*>(discarded);
+        discarded += arena_extent(owner.parameters.list[p].shape.size()) * static_cast<std::int64_t>(sizeof(float));
+    }
     if (info.adds_two_gradients()) args.second_output_gradient = gradient(second_gradient_entry(infos_, i));
     // A view that adds: its output's gradient and what later readers wrote to its input's.
     if (info.view && info.adds_gradient) args.second_output_gradient = args.input_gradient;
@@ -293,18 +332,22 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
     if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
     const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
     for (std::size_t k = 0; k < owner.parameters.count; ++k) {
-        if (info.folded_norm == no_layer) args.parameters[k] = call.parameters + owner.offsets[k];
-        if (call.gradients != nullptr) args.parameter_gradients[k] = call.gradients + owner.offsets[k];
+        const bool other = owner.frozen[k] && call.buffers.frozen != nullptr;
+        if (info.folded_norm == no_layer)
+            args.parameters[k] = (other ? call.buffers.frozen : call.parameters) + owner.offsets[k];
+        if (call.gradients != nullptr && !owner.frozen[k])
+            args.parameter_gradients[k] = call.gradients + owner.offsets[k];
     }
     // The merged statistics are read in the same way as running statistics, as a node does outside training.
-    const bool takes_merged = call.buffers.merged != nullptr && nodes_[i]->statistics_size() > 0;
+    const bool takes_merged =
+        call.buffers.merged != nullptr && nodes_[i]->statistics_size() > 0 && !layer.uses_running_statistics;
     const float* const read = takes_merged ? call.buffers.merged : call.buffers.running;
     for (std::size_t k = 0; k < layer.buffers.count; ++k) {
         args.buffers[k] = read != nullptr ? read + layer.buffer_offsets[k] : nullptr;
         args.statistics[k] = call.buffers.batch != nullptr ? call.buffers.batch + layer.buffer_offsets[k] : nullptr;
     }
     args.accumulate = call.accumulate || layer.adds_parameter_gradients;
-    args.training = trains(call.key) && !takes_merged;
+    args.training = trains(call.key) && !takes_merged && !layer.uses_running_statistics;
     args.seed = call.key.seed;
     args.step = call.key.step;
     args.first_sample = call.key.first_sample;

@@ -107,7 +107,12 @@ public:
     }
 
     void backward(const BackwardArgs<Cuda, T>& args) const {
-        queue_gradient_sums(args);
+        if (args.training || args.parameter_gradients[0] != nullptr) {
+            queue_gradient_sums(args);
+        } else {  // of a frozen layer, whose statistics are constants: its factors are 0
+            impl::check_cuda(cudaMemsetAsync(factors(args), 0, 2 * row_bytes(), args.context.stream()),
+                             "cudaMemsetAsync");
+        }
         if (args.input_gradient != nullptr) apply_backward(args);
     }
 

@@ -52,7 +52,7 @@ public:
         };
         forward_ = plan(impl::ConvolutionDirection::forward);
         if (!build.training) return;
-        backward_weights_ = plan(impl::ConvolutionDirection::backward_weights);
+        if (build.parameter_gradients) backward_weights_ = plan(impl::ConvolutionDirection::backward_weights);
         if (build.input_gradient) backward_data_ = plan(impl::ConvolutionDirection::backward_data);
     }
 
@@ -85,14 +85,25 @@ public:
 
     void backward(const BackwardArgs<Cuda, T>& args) {
         const CudaContext& context = args.context;
-        std::byte* const workspace = args.scratch + gradient_bytes();
-        if (shape_.bias) {
+        const bool trains(backward_weights_);
+        std::byte* const workspace = args.scratch + (trains ? gradient_bytes() : 0);
+        if (shape_.bias && trains) {
             impl::mask_and_sum_rows(context, rows_, mask_ ? args.output : nullptr, args.output_gradient,
                                     args.accumulate, args.parameter_gradients[1], workspace);
         } else if (mask_) {
             impl::relu_backward(context, args.output, args.output_gradient, args.output_gradient, outputs_);
         }
 
+        if (trains) write_weight_gradient(args, workspace);
+        if (args.input_gradient != nullptr) {
+            backward_data_.run(context.cudnn(), workspace,
+                               std::array<const void*, 3>{args.input_gradient, weights(args), args.output_gradient});
+        }
+    }
+
+private:
+    void write_weight_gradient(const BackwardArgs<Cuda, T>& args, std::byte* workspace) {
+        const CudaContext& context = args.context;
         float* const gradient = args.parameter_gradients[0];
         const bool in_place = std::same_as<T, float> && !args.accumulate;
         void* const computed = in_place ? static_cast<void*>(gradient) : static_cast<void*>(args.scratch);
@@ -106,14 +117,7 @@ public:
                 Convert<Cuda>::run(context, from, gradient, weights_);
             }
         }
-
-        if (args.input_gradient != nullptr) {
-            backward_data_.run(context.cudnn(), workspace,
-                               std::array<const void*, 3>{args.input_gradient, weights(args), args.output_gradient});
-        }
     }
-
-private:
     [[nodiscard]] bool adds_bias() const { return shape_.bias || relu_; }
     [[nodiscard]] bool bias_is_packed() const { return adds_bias() && (!std::same_as<T, float> || !shape_.bias); }
     [[nodiscard]] std::size_t packed_weights_bytes() const {

@@ -77,7 +77,8 @@ public:
         : shape_(shape),
           batch_(build.batch),
           relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next) {
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          parameter_gradients_(build.parameter_gradients) {
         constexpr cudaDataType_t type = impl::cublas_type<T>;
         const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
         const impl::CublasMatrix weight{type, in, out}, weight_transposed{type, in, out, true},
@@ -98,16 +99,18 @@ public:
                                            .right_column = in},
                                           !forward_.found());
         if (!build.training) return;
-        backward_weights_ =
-            Product(build.context, input, output_transposed, weight_gradient, Product::Epilogue::none, false);
-        own_backward_weights_ = impl::TiledProduct({.rows = out,
-                                                    .columns = in,
-                                                    .depth = n,
-                                                    .left_row = 1,
-                                                    .left_depth = out,
-                                                    .right_depth = in,
-                                                    .right_column = 1},
-                                                   !backward_weights_.found());
+        if (parameter_gradients_) {
+            backward_weights_ =
+                Product(build.context, input, output_transposed, weight_gradient, Product::Epilogue::none, false);
+            own_backward_weights_ = impl::TiledProduct({.rows = out,
+                                                        .columns = in,
+                                                        .depth = n,
+                                                        .left_row = 1,
+                                                        .left_depth = out,
+                                                        .right_depth = in,
+                                                        .right_column = 1},
+                                                       !backward_weights_.found());
+        }
         if (!build.input_gradient) return;
         backward_data_ = Product(build.context, weight, output, input, Product::Epilogue::none, false);
         own_backward_data_ = impl::TiledProduct({.rows = n,
@@ -160,13 +163,16 @@ public:
     }
 
     void backward(const BackwardArgs<Cuda, T>& args) {
-        if (mask_ || shape_.bias) {
+        const bool bias = shape_.bias && parameter_gradients_;
+        if (mask_ || bias) {
             impl::queue_bias_gradient<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
-                                         shape_.bias ? args.parameter_gradients[1] : nullptr, batch_,
-                                         shape_.out_features, args.accumulate);
+                                         bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
+                                         args.accumulate);
         }
         float* const weight_gradient = args.parameter_gradients[0];
-        if (backward_weights_.found() && Product::takes(args.input, args.output_gradient, weight_gradient)) {
+        if (!parameter_gradients_) {
+            // The layer is frozen.
+        } else if (backward_weights_.found() && Product::takes(args.input, args.output_gradient, weight_gradient)) {
             backward_weights_.run(args.context, args.input, args.output_gradient, weight_gradient, nullptr,
                                   args.accumulate, args.scratch);
         } else {
@@ -208,7 +214,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool relu_, mask_;
+    bool relu_, mask_, parameter_gradients_;
     Product forward_, backward_weights_, backward_data_;
     impl::TiledProduct own_forward_, own_backward_weights_, own_backward_data_;
 };

@@ -59,7 +59,11 @@ public:
 
     void backward(const BackwardArgs<Host, T>& args) const {
         auto* const sums = reinterpret_cast<double*>(args.scratch);
-        backward_statistics(args, sums);
+        if (args.training || args.parameter_gradients[0] != nullptr) {
+            backward_statistics(args, sums);
+        } else {
+            std::fill(sums, sums + statistics_size(), 0.0);  // nobody needs them
+        }
         backward_apply(args, sums);
     }
 
@@ -125,6 +129,7 @@ public:
         for (std::int64_t c = 0; c < channels_; ++c) {
             double& product = sums[1 + channels_ + c];
             product *= static_cast<double>(state.inverse[c]);
+            if (args.parameter_gradients[0] == nullptr) continue;
             write(args.parameter_gradients[0][c], product, args.accumulate);
             write(args.parameter_gradients[1][c], sums[1 + c], args.accumulate);
         }

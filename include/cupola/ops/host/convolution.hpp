@@ -28,6 +28,7 @@ public:
         : shape_(shape),
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
+          parameter_gradients_(build.parameter_gradients),
           outputs_(build.batch * build.output.size()) {
         impl::require_instructions<T>("bfloat16 convolutions need");
         const HostContext& context = build.context;
@@ -64,8 +65,8 @@ public:
         if (!build.training) return;
 
         const auto attributes = impl::dnnl_attributes();
-        weight_gradient_ = make_weight_gradient(build, shape);
-        if (!weight_gradient_) {
+        if (parameter_gradients_) weight_gradient_ = make_weight_gradient(build, shape);
+        if (parameter_gradients_ && !weight_gradient_) {
             // The gradient of the weights is a sum, so it is float for any type of activations.
             const auto packed_sums =
                 impl::dnnl_tensor({shape.out_channels, shape.in_channels, h.window, w.window}, dnnl_format_tag_any);
@@ -139,7 +140,7 @@ public:
         }
         if (weight_gradient_) {
             weight_gradient_->run(args);
-        } else {
+        } else if (parameter_gradients_) {
             backward_weights(args);
         }
         if (args.input_gradient != nullptr) {
@@ -165,6 +166,7 @@ private:
         (args.accumulate ? unpack_adding_ : unpack_).run(scratch, {packed_gradient, args.parameter_gradients[0]});
     }
     [[nodiscard]] std::size_t packed_gradient_bytes() const {
+        if (!backward_weights_) return 0;
         return aligned(backward_weights_.bytes(dnnl_query_diff_weights_md));
     }
     [[nodiscard]] std::size_t bias_bytes() const {
@@ -176,7 +178,7 @@ private:
     /// The kernel that computes the gradients of weights and bias instead of oneDNN, where there is one for the shape.
     std::unique_ptr<HostWeightGradient<T>> weight_gradient_;
     ConvolutionShape shape_;
-    bool relu_, mask_;
+    bool relu_, mask_, parameter_gradients_;
     std::int64_t outputs_;
     std::size_t packed_forward_bytes_ = 0, packed_backward_bytes_ = 0;
     impl::DnnlCall forward_, backward_weights_, backward_data_;

@@ -70,7 +70,8 @@ public:
           batch_(build.batch),
           by_rows_(!rounds && build.inference && build.batch <= few_samples),
           relu_(build.activation == Activation::relu),
-          mask_(relu_ && !build.relu_mask_applied_by_next) {
+          mask_(relu_ && !build.relu_mask_applied_by_next),
+          parameter_gradients_(build.parameter_gradients) {
         impl::require_instructions<T>("bfloat16 linear layers need");
         constexpr dnnl_data_type_t type = impl::dnnl_type<T>;
         const std::int64_t n = build.batch, in = shape.in_features, out = shape.out_features;
@@ -87,10 +88,12 @@ public:
                                output.get(), relu_, false, small);
         }
         if (!build.training) return;
-        backward_weights_ = product(build.context, output_transposed.get(), input.get(), nullptr, weight_gradient.get(),
-                                    false, false, small);
-        backward_weights_adding_ = product(build.context, output_transposed.get(), input.get(), nullptr,
-                                           weight_gradient.get(), false, true, small);
+        if (parameter_gradients_) {
+            backward_weights_ = product(build.context, output_transposed.get(), input.get(), nullptr,
+                                        weight_gradient.get(), false, false, small);
+            backward_weights_adding_ = product(build.context, output_transposed.get(), input.get(), nullptr,
+                                               weight_gradient.get(), false, true, small);
+        }
         if (build.input_gradient) {
             backward_data_ =
                 product(build.context, output.get(), weight.get(), nullptr, input.get(), false, false, small);
@@ -129,13 +132,16 @@ public:
     }
 
     void backward(const BackwardArgs<Host, T>& args) {
-        if (mask_ || shape_.bias) {
+        const bool bias = shape_.bias && parameter_gradients_;
+        if (mask_ || bias) {
             impl::bias_backward<T>(args.context, mask_ ? args.output : nullptr, args.output_gradient,
-                                   shape_.bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
+                                   bias ? args.parameter_gradients[1] : nullptr, batch_, shape_.out_features,
                                    args.accumulate);
         }
-        (args.accumulate ? backward_weights_adding_ : backward_weights_)
-            .run(args.scratch, {args.output_gradient, args.input, args.parameter_gradients[0]});
+        if (parameter_gradients_) {
+            (args.accumulate ? backward_weights_adding_ : backward_weights_)
+                .run(args.scratch, {args.output_gradient, args.input, args.parameter_gradients[0]});
+        }
         if (args.input_gradient != nullptr) {
             backward_data_.run(args.scratch, {args.output_gradient, weights(args), args.input_gradient});
         }
@@ -170,7 +176,7 @@ private:
 
     LinearShape shape_;
     std::int64_t batch_;
-    bool by_rows_, relu_, mask_;
+    bool by_rows_, relu_, mask_, parameter_gradients_;
     impl::DnnlCall forward_, backward_weights_, backward_weights_adding_, backward_data_;
 };
 

@@ -45,7 +45,7 @@ public:
           bias_(shape.bias),
           relu_(build.activation == Activation::relu),
           mask_(relu_ && !build.relu_mask_applied_by_next),
-          training_(build.training),
+          trains_(build.training && build.parameter_gradients),
           input_gradient_(build.training && build.input_gradient),
           outputs_(build.batch * build.output.size()),
           forward_(map_, build.context.threads()),
@@ -59,7 +59,7 @@ public:
 
     [[nodiscard]] MemoryNeeds needs() const override {
         MemoryNeeds needs{.packed = packed_bytes(), .saved = 0, .scratch = bytes(forward_.scratch_floats())};
-        if (training_) needs.scratch = std::max(needs.scratch, bytes(weights_.scratch_floats()));
+        if (trains_) needs.scratch = std::max(needs.scratch, bytes(weights_.scratch_floats()));
         if (input_gradient_) {
             needs.packed += bytes(data_.packed_floats());
             needs.scratch = std::max(needs.scratch, bytes(data_.scratch_floats()));
@@ -82,7 +82,7 @@ public:
 
     void backward(const BackwardArgs<Host>& args) override {
         if (mask_) impl::relu_backward(args.context, args.output, args.output_gradient, args.output_gradient, outputs_);
-        backward_weights(args);
+        if (trains_) backward_weights(args);
         if (args.input_gradient != nullptr) backward_data(args);
     }
 
@@ -104,7 +104,7 @@ private:
     [[nodiscard]] std::size_t packed_bytes() const { return bytes(forward_.packed_floats()); }
 
     impl::TiledMap map_;
-    bool bias_, relu_, mask_, training_, input_gradient_;
+    bool bias_, relu_, mask_, trains_, input_gradient_;
     std::int64_t outputs_;
     impl::WinogradMap<W> forward_, data_;
     impl::WinogradWeightGradient<W> weights_;

@@ -28,7 +28,7 @@ void queue_check(ReplicaSet<D, T>& set, int device) {
     std::byte* const block = set.at(device).queue->status();
     // All copies of the parameters on the device, which are contiguous.
     const std::span<const float> parameters(worker.parameters(),
-                                            set.elements() * static_cast<std::size_t>(set.copies(device)));
+                                            set.all_elements() * static_cast<std::size_t>(set.copies(device)));
     ops::TrainingStep<Kernels>::hash(worker.context(), parameters, StatusBlock::hash(block));
     ops::TrainingStep<Kernels>::all_finite(worker.context(), parameters, StatusBlock::parameters_finite(block));
 }

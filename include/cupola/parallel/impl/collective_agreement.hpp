@@ -38,7 +38,7 @@ public:
         collective_ = std::make_unique<Collective>(policy, CollectiveSetup{.devices = set.device_count(),
                                                                            .replicas = set.replicas(),
                                                                            .first_replicas = first,
-                                                                           .elements = set.network().parameter_elements,
+                                                                           .elements = set.network().trained_elements,
                                                                            .loss_scale = set.network().loss_scale});
         set.threads().run([&](int device) {
             collective_->join(device, *set_.at(device).queue, set_.context(device));

@@ -76,8 +76,9 @@ public:
 
     /// The plan for a batch, with the weights of `parameters` packed; null if none was made. Plans share the arena,
     /// including packed weights, which are packed again when the parameters have changed or another plan has run.
+    /// See PassBuffers for `frozen`.
     [[nodiscard]] Plan<Device, T>* plan_for(const PlanOptions& options, const float* parameters,
-                                            std::size_t workspace = 0);
+                                            std::size_t workspace = 0, const float* frozen = nullptr);
 
     /// The same for a caller that packs the weights itself: `packs` says whether this is needed.
     struct Taken {
@@ -209,9 +210,9 @@ void DeviceWorker<Device, T>::set(float* arena, std::span<const float> values) {
 
 template <class Device, class T>
 Plan<Device, T>* DeviceWorker<Device, T>::plan_for(const PlanOptions& options, const float* parameters,
-                                                   std::size_t workspace) {
+                                                   std::size_t workspace, const float* frozen) {
     const Taken taken = take_plan(options, parameters, workspace);
-    if (taken.packs) taken.plan->prepare(*context_, parameters, buffers());
+    if (taken.packs) taken.plan->prepare(*context_, parameters, buffers(), frozen);
     return taken.plan;
 }
 

@@ -169,9 +169,9 @@ Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const float* 
     state.worker.add_plan(set_.network().make, options);
     auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();
-    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters);
+    Plan<Kernels, T>& plan = *state.worker.plan_for(options, parameters, 0, owner.parameters());
     static_cast<void>(plan.forward(state.worker.context(), samples, parameters, {.training = false},
-                                   {.running = state.worker.buffers()}));
+                                   {.running = state.worker.buffers(), .frozen = owner.parameters()}));
     return plan;
 }
 

@@ -18,7 +18,9 @@ template <class Kernels, class T>
 struct NetworkInfo {
     std::span<const LayerInfo> layers{};
     Shape input{}, output{};
-    std::int64_t parameter_elements = 0, buffer_elements = 0, input_elements = 0, output_elements = 0;
+    /// `trained_elements` is the size of gradients, optimiser state and moving averages.
+    std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0, input_elements = 0,
+                 output_elements = 0;
     bool fusion = true;
     /// The factor of the loss's gradient that keeps it in the range of T.
     float loss_scale = 1;
@@ -32,6 +34,7 @@ template <Network Net, class Kernels>
             .input = Net::input,
             .output = Net::output_shape,
             .parameter_elements = Net::parameter_elements,
+            .trained_elements = Net::trained_elements,
             .buffer_elements = Net::buffer_elements,
             .input_elements = Net::input.size(),
             .output_elements = Net::output_shape.size(),

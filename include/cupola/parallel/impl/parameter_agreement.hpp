@@ -75,7 +75,7 @@ public:
         if (device == 0) {
             state.attempt([&] {
                 if (*StatusBlock::healthy(state.queue->status()) == 0) return;
-                policy_.agree(set_.context(0), {.rows = rows_, .columns = set_.network().parameter_elements});
+                policy_.agree(set_.context(0), {.rows = rows_, .columns = set_.network().trained_elements});
             });
         }
         if (!set_.arrive_and_wait(device)) return;

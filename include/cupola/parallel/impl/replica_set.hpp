@@ -105,7 +105,10 @@ public:
     [[nodiscard]] int gradient_accumulation_steps() const { return setup_.gradient_accumulation_steps; }
     /// Whether the replicas run in step and all-reduce the statistics of their batches.
     [[nodiscard]] bool synchronized() const { return setup_.synchronized; }
-    [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
+    /// The elements of a gradient, of an arena of the optimiser's state and of the moving averages.
+    [[nodiscard]] std::size_t elements() const { return static_cast<std::size_t>(network_.trained_elements); }
+    /// The elements of a copy of the parameters: those, and then the frozen ones.
+    [[nodiscard]] std::size_t all_elements() const { return static_cast<std::size_t>(network_.parameter_elements); }
 
     /// The parameters that a replica computes with.
     [[nodiscard]] float* parameters(int replica) { return at(device_of(replica)).worker.parameters(copy_of(replica)); }
@@ -115,7 +118,7 @@ public:
 
     /// The columns of the average that a device computes.
     [[nodiscard]] ColumnRange columns_of(int device) const {
-        return ReplicaPlacement::columns_of(device, network_.parameter_elements);
+        return ReplicaPlacement::columns_of(device, network_.trained_elements);
     }
     [[nodiscard]] float* row(int replica) const { return gradients_.row(replica); }
     [[nodiscard]] float* average(int device) const { return gradients_.average(device); }
@@ -195,7 +198,7 @@ ReplicaSet<D, T>::ReplicaSet(const Network& network, const Setup& setup)
     : ReplicaPlacement(setup.replicas, setup.devices, setup.own_parameters),
       network_(network),
       setup_(setup),
-      gradients_(setup.replicas, setup.devices, network.parameter_elements, setup.has_averages()),
+      gradients_(setup.replicas, setup.devices, network.trained_elements, setup.has_averages()),
       memory_(required(memory_needed())),  // before operations are made for a batch that does not fit
       status_(static_cast<std::size_t>(setup.devices)),
       threads_(setup.devices),
@@ -221,8 +224,10 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     MemoryReport memory;
     memory.devices = setup_.devices;
     memory.replicas = setup_.replicas;
-    const std::size_t copied = arena * static_cast<std::size_t>(max_copies_per_device());
-    memory.parameters = copied;
+    const auto copies = static_cast<std::size_t>(max_copies_per_device());
+    const std::size_t copied = arena * copies;
+    memory.parameters = all_elements() * sizeof(float) * copies;
+    memory.frozen = memory.parameters - copied;
     memory.optimizer_state = copied * static_cast<std::size_t>(setup_.state_arenas);
     memory.moving_average = setup_.moving_average ? copied : 0;
     memory.buffers = static_cast<std::size_t>(network_.buffer_elements) * sizeof(float);
@@ -298,7 +303,7 @@ auto ReplicaSet<D, T>::rows_of_mean(int device, std::int64_t begin, bool of_all_
     const int first = of_all_devices ? 0 : first_replica(device),
               last = of_all_devices ? setup_.replicas : first_replica(device + 1);
     return {.rows = row(first) + begin,
-            .stride = network_.parameter_elements,
+            .stride = network_.trained_elements,
             .count = last - first,
             .first_column = begin,
             .ends = status(device).not_finite(at(device).queue->status(), first)};

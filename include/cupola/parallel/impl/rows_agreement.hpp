@@ -169,7 +169,7 @@ bool RowsAgreement<A, D, T>::agree(int device, const SampleCounts& samples, std:
             queue.queue([this, device, scale = set_.network().loss_scale / static_cast<double>(samples.of_step(step))] {
                 set_.weigh(device, scale);
             });
-            average(device, samples, step, 0, set_.network().parameter_elements);
+            average(device, samples, step, 0, set_.network().trained_elements);
         });
         return state.error == nullptr;
     }

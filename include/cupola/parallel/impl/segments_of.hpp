@@ -46,6 +46,7 @@ namespace impl {
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const LayerInfo& layer = layers[i];
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+            if (layer.frozen[p]) continue;
             const ParameterGroup* const group =
                 groups.empty() ? nullptr : group_of(groups, parameter_name(layers, i, p));
             if (group != nullptr && group->frozen) continue;

@@ -51,7 +51,14 @@ private:
 
 template <class D, class T>
 SharedStatistics<D, T>::SharedStatistics(ReplicaSet<D, T>& set, const SampleCounts& counts)
-    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)), rows_(set.replicas()) {}
+    : set_(set), counts_(counts), layers_(running_statistics(set.network().layers)), rows_(set.replicas()) {
+    // Those of frozen norms stay as they are.
+    std::size_t kept = 0;
+    for (const RunningStatistics& each : layers_) {
+        if (!set.network().layers[each.layer].uses_running_statistics) layers_[kept++] = each;
+    }
+    layers_.keep_first(kept);
+}
 
 template <class D, class T>
 void SharedStatistics<D, T>::restart(std::span<const float> values) {

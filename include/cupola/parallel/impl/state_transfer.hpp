@@ -62,11 +62,12 @@ private:
     template <class Part>
     void copy_replica(int replica, Part& to) {
         const int copy = set_.copy_of(replica);
-        const auto arena = [&](auto&& place) {
-            return set_.copied(set_.network().parameter_elements, set_.device_of(replica),
-                               [&](State& device) { return place(device.worker); });
+        const auto copied = [&](std::int64_t elements, auto&& place) {
+            return set_.copied(elements, set_.device_of(replica), [&](State& device) { return place(device.worker); });
         };
-        to.parameters = arena([&](auto& worker) { return worker.parameters(copy); });
+        const auto arena = [&](auto&& place) { return copied(set_.network().trained_elements, place); };
+        to.parameters =
+            copied(set_.network().parameter_elements, [&](auto& worker) { return worker.parameters(copy); });
         if (averages_) to.averages = arena([&](auto& worker) { return worker.averages(copy); });
         for (std::size_t i = 0; i < names_.size(); ++i) {
             to.optimizer.push_back(
@@ -86,8 +87,8 @@ private:
     }
     template <class Part>
     void require_fitting_part(const Part& part) const {
-        const std::int64_t elements = set_.network().parameter_elements;
-        require_elements("parameter arena", part.parameters.size(), elements);
+        const std::int64_t elements = set_.network().trained_elements;
+        require_elements("parameter arena", part.parameters.size(), set_.network().parameter_elements);
         require(part.averages.empty() != averages_,
                 averages_ ? "this training keeps moving averages, and the state has none"
                           : "this training keeps no moving averages, and the state has them");
@@ -104,7 +105,7 @@ private:
         float* arena = worker.state(copy);
         for (const OptimizerState& kept : part.optimizer) {
             worker.set(arena, kept.values);
-            arena += set_.network().parameter_elements;
+            arena += set_.network().trained_elements;
         }
     }
 
@@ -127,6 +128,7 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
                                               FunctionRef<float(int)> state_start) {
     const std::span<const LayerInfo> layers = set_.network().layers;
     const std::vector<float> parameters = initial_parameters(layers, seed, initializers);
+    const std::span<const float> trained = std::span(parameters).first(set_.elements());
     std::vector<float> running = initial_buffers(layers);
     require_none("parameter ", non_finite_parameter(layers, parameters));
     require_none("running statistic ", invalid_buffer(layers, running));
@@ -135,12 +137,12 @@ std::vector<float> StateTransfer<D, T>::start(std::uint64_t seed, std::span<cons
         auto& worker = set_.at(device).worker;
         for (int copy = 0; copy < set_.copies(device); ++copy) {
             worker.set(worker.parameters(copy), parameters);
-            if (averages_) worker.set(worker.averages(copy), parameters);
+            if (averages_) worker.set(worker.averages(copy), trained);
         }
         worker.set(worker.buffers(), running);
     });
     for (std::size_t arena = 0; arena < names_.size(); ++arena) {
-        const std::vector<float> values(parameters.size(), state_start(static_cast<int>(arena)));
+        const std::vector<float> values(trained.size(), state_start(static_cast<int>(arena)));
         require_none(text(names_[arena], " of "), non_finite_parameter(layers, values));
         set_.threads().run([&](int device) {
             auto& worker = set_.at(device).worker;

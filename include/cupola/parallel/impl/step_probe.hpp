@@ -72,13 +72,13 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
                        queue.on_host(context, static_cast<const std::byte*>(shown.data(i)), bytes, columns[i]).data());
     }
     const float* const weights = state.worker.parameters();
-    const Inspection<Kernels> inspection(step, context, queue.on_host(context, weights, set_.elements(), parameters),
-                                         queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key,
-                                         this,
-                                         [](void* object, const BatchView& view, const RngKey& key, void* visitor,
-                                            typename Inspection<Kernels>::VisitOutput visit) {
-                                             static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
-                                         });
+    const Inspection<Kernels> inspection(
+        step, context, queue.on_host(context, weights, set_.all_elements(), parameters),
+        queue.on_host(context, gradient, set_.elements(), averaged), shown, batch.key, this,
+        [](void* object, const BatchView& view, const RngKey& key, void* visitor,
+           typename Inspection<Kernels>::VisitOutput visit) {
+            static_cast<StepProbe*>(object)->visit_outputs(view, key, visitor, visit);
+        });
     try {
         inspector(inspection);
     } catch (...) {

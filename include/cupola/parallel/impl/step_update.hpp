@@ -131,7 +131,7 @@ auto StepUpdate<D, T, Agreement>::update_of(int device, int copy, std::int64_t s
             .parameters = worker.parameters(copy),
             .gradient = agreement_.gradient_of(device, set_.first_replica(device) + copy),
             .state = worker.state(copy),
-            .elements = set_.network().parameter_elements,
+            .elements = set_.network().trained_elements,
             .segments = segments_,
             .step = step};
 }
@@ -155,7 +155,7 @@ void StepUpdate<D, T, Agreement>::update_copies(int device, std::int64_t step) {
         if (!options_.moving_average.on()) continue;
         const Stopwatch watch(worker.times(), StepPart::moving_average);
         options_.moving_average.template update<Kernels>(worker.context(), worker.averages(copy),
-                                                         worker.parameters(copy), set_.network().parameter_elements,
+                                                         worker.parameters(copy), set_.network().trained_elements,
                                                          step + 1);
     }
 }

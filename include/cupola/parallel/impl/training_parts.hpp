@@ -88,7 +88,7 @@ private:
                 .synchronized = synchronized,
                 .separate_average = Engine::separate_average,
                 .own_parameters = Engine::own_parameters,
-                .sums = Engine::sums(Net::parameter_elements),
+                .sums = Engine::sums(Net::trained_elements),
                 .bucket_elements = Engine::bucket_elements(options.averaging),
                 .regularized = regularized,
                 .weighted = Loss::weighted,

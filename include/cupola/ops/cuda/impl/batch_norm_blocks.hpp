@@ -103,6 +103,7 @@ struct NormGradients {
     double count;
 
     CUPOLA_HOST_DEVICE void write_parameters(std::int64_t c, double sum, double product) const {
+        if (weight == nullptr) return;
         write(weight[c], product);
         write(bias[c], sum);
     }
