@@ -16,6 +16,12 @@ accuracy_above() {
     accuracy=$(sed -nE 's/^(test )?accuracy = ([01]\.[0-9]{3})( \([0-9]+ samples\))?$/\2/p' "$work/output" | tail -n 1)
     awk -v accuracy="${accuracy:-0}" -v least="$1" 'BEGIN { exit !(accuracy > least) }' || fail "accuracy ${accuracy:-is missing}"
 }
+# learns_by_epochs EPOCHS: there is a validation after each of these epochs, and after no other up to the last of them.
+learns_by_epochs() {
+    local last=${1##* }
+    [ "$(sed -nE 's/^.*, epoch ([0-9]+), loss = [0-9.]+, validation loss = [0-9.]+[ ,].*/\1/p' "$work/output" |
+        awk -v last="$last" '$1 <= last' | xargs)" = "$1" ] || fail "not the validations of epochs $1"
+}
 # stops 'WORDS' ARGUMENTS...: one line on standard error that has the words, and exit status 1.
 stops() {
     local words=$1
@@ -53,7 +59,7 @@ case $problem in
         python3 "$here/make_digits.py" "$work" 2500 500
         trains "$work"
         says '2250 images for training, 250 for validation, 500 for the test'
-        [ "$(sed -nE 's/^.*, epoch ([0-9]+), loss = [0-9.]+, validation loss = [0-9.]+ .*/\1/p' "$work/output" | xargs)" = '1 2 3 4 5' ] || fail "not five epochs"
+        learns_by_epochs '1 2 3 4 5'
         accuracy_above 0.97
         mkdir "$work/wrong"
         cp "$work"/*-ubyte "$work/wrong"
@@ -72,6 +78,33 @@ case $problem in
         [ "$(sed -nE 's/^([a-z]+): test loss = 0\.[0-9]{4}$/\1/p' "$work/output" | xargs)" = 'kind box' ] || fail "not the test loss of each head"
         awk '$1 == "box:" { exit !($5 < 0.003) }' "$work/output" || fail "the box's loss is not below 0.003"
         accuracy_above 0.97 ;;
+    regression)
+        trains "$work/fit.svg"
+        learns_by_epochs '20 40 60 80 100'
+        sed -nE 's/^after step [0-9]+00: R squared = (0\.[0-9]{3}), deviation = (0\.[0-9]{3})$/\1 \2/p' "$work/output" |
+            awk '{ good = $1 > 0.9 && $2 < 0.1 } END { exit !good }' || fail "R squared or the deviation is not good enough"
+        # The points, and two lines that are close to each other in all of the picture.
+        python3 - "$work/fit.svg" <<'PLOT' || fail "the plot is not right"
+import sys
+from xml.etree import ElementTree
+
+svg = ElementTree.parse(sys.argv[1]).getroot()
+shapes = lambda name: svg.findall("{http://www.w3.org/2000/svg}" + name)
+lines = [[tuple(map(float, point.split(","))) for point in line.get("points").split()] for line in shapes("polyline")]
+assert len(shapes("circle")) == 400 and len(lines) == 2 and len(lines[0]) == len(lines[1]) == 301
+for (x, y), (at, learnt) in zip(*lines):
+    assert x == at and 0 <= x <= 600.1 and 0 <= y <= 400 and abs(y - learnt) < 30, (x, y, learnt)
+assert lines[0][0][0] == 0 and max(y for _, y in lines[0]) - min(y for _, y in lines[0]) > 100
+PLOT
+        stops "$work/none/fit.svg cannot be written: No such file or directory" "$work/none/fit.svg"
+        stops 'usage: regression FILE.svg'
+        arguments=("$work/full.svg") ;;
+    autoencoder)
+        trains
+        learns_by_epochs '1 2 3 4'
+        sed -nE 's/^.*, epoch 4, .*, binary_accuracy = ([01]\.[0-9]{3}) .*/\1/p' "$work/output" | awk '{ good = $1 > 0.98 } END { exit !good }' ||
+            fail "too few pixels are reproduced"
+        [ "$(grep -cE '^(##| \.){16}   (##| \.){16}$' "$work/output")" = 48 ] || fail "not three images" ;;
     *) fail "there is no problem $problem" ;;
 esac
 
