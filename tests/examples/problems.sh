@@ -105,6 +105,17 @@ PLOT
         sed -nE 's/^.*, epoch 4, .*, binary_accuracy = ([01]\.[0-9]{3}) .*/\1/p' "$work/output" | awk '{ good = $1 > 0.98 } END { exit !good }' ||
             fail "too few pixels are reproduced"
         [ "$(grep -cE '^(##| \.){16}   (##| \.){16}$' "$work/output")" = 48 ] || fail "not three images" ;;
+    fine_tuning)
+        trains "$work/pretrained.safetensors"
+        grep -q '^loaded 12: body.conv1.weight, ' "$work/output" || fail "it does not say what was loaded"
+        says 'matched by no pattern 2: head.weight, head.bias'
+        says '5,152 of 5,218 parameters are frozen; frozen batch normalisations use their running statistics'
+        of() { sed -nE "s/^$1: accuracy = ([01]\.[0-9]{3})$/\1/p" "$work/output"; }
+        awk -v first="$(of pretrained)" -v scratch="$(of 'from initial values')" -v tuned="$(of 'new head')" \
+            'BEGIN { exit !(first > 0.98 && tuned > 0.88 && tuned > scratch + 0.1) }' || fail "$(grep accuracy "$work/output")"
+        stops "$work/none/" "$work/none/file"
+        stops 'usage: fine_tuning FILE'
+        arguments=("$work/pretrained.safetensors") ;;
     *) fail "there is no problem $problem" ;;
 esac
 
