@@ -43,6 +43,13 @@ struct FrozenArgument {
         for (std::size_t i = 0; i < N; ++i) pattern[i] = literal[i];
     }
     consteval FrozenArgument(FrozenNorms chosen) : norms(chosen), names_norms(true) {}  // NOLINT: a value converts
+#ifdef __CUDACC__
+    // nvcc writes such an argument into the host's code as FrozenArgument{{'b', 'o', 'd', 'y', ...}, 4UL, ..., false}.
+    consteval FrozenArgument(const char (&characters)[capacity], std::size_t length, FrozenNorms chosen, bool named)
+        : size(length), norms(chosen), names_norms(named) {
+        for (std::size_t i = 0; i < capacity; ++i) pattern[i] = characters[i];
+    }
+#endif
 
     [[nodiscard]] constexpr std::string_view text() const { return {pattern, size}; }
     bool operator==(const FrozenArgument&) const = default;

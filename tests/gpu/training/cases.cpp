@@ -293,6 +293,44 @@ TEST_CASE("the running statistics of batch normalisation") {
     }
 }
 
+TEST_CASE("frozen parameters and parameter groups") {
+    const int two = std::min(2, gpus());
+    for (const Average average : {Average::concat_mean, Average::nccl}) {
+        check_against_host({.model = Model::frozen_body,
+                            .average = average,
+                            .replicas = 3,
+                            .devices = two,
+                            .momentum = 0.9,
+                            .moving_average = 0.9,
+                            .max_in_flight = 2,
+                            .evaluates = true},
+                           1e-4, 1e-3);
+    }
+    check_against_host({.model = Model::frozen_middle,
+                        .replicas = 2,
+                        .devices = two,
+                        .gradient_accumulation_steps = 2,
+                        .momentum = 0.9,
+                        .moving_average = 0.9,
+                        .max_in_flight = 2,
+                        .evaluates = true},
+                       1e-4, 1e-3);
+    for (const Rule rule : {Rule::sgd, Rule::clipped, Rule::lars}) {
+        check_against_host({.model = Model::normalized,
+                            .rule = rule,
+                            .replicas = 2,
+                            .devices = two,
+                            .rate = 0.02,
+                            .momentum = 0.9,
+                            .rate_decay = 0.9,
+                            .max_in_flight = 2,
+                            .groups = true,
+                            .evaluates = true},
+                           1e-4, 2e-3);
+    }
+    check_against_host({.rule = Rule::adam, .rate = 0.005, .max_in_flight = 2, .groups = true}, 1e-4, 2e-3);
+}
+
 TEST_CASE("a network with layers on the host beside it") {
     check_against_host({.model = Model::offloaded, .momentum = 0.9, .max_in_flight = 2, .evaluates = true}, 1e-4, 1e-3);
     check_against_host({.model = Model::offloaded,
@@ -536,14 +574,15 @@ TEST_CASE("GPUs whose parameters differ are found, and reported with the step") 
 
 TEST_CASE("a captured step computes the same bits as one that is not captured") {
     const Restored restored;
-    for (const Model model : {Model::convolutions, Model::normalized}) {
+    for (const Model model : {Model::convolutions, Model::normalized, Model::frozen_body, Model::frozen_middle}) {
         Run run{.model = model,
                 .replicas = 2,
                 .devices = std::min(2, gpus()),
                 .momentum = 0.9,
                 .moving_average = 0.9,
                 .sizes = {{}, {}, {8, 3}, {}, {8, 3}},
-                .max_in_flight = 2};
+                .max_in_flight = 2,
+                .groups = model == Model::normalized || model == Model::frozen_body};
         const std::int64_t launches = launches_of_captures();
         const Result captured = run_on_cuda(run);
         REQUIRE(captured.error == "");

@@ -43,6 +43,8 @@ struct Normalized
                          cupola::Named<"norm1", cupola::BatchNorm2d<>>, cupola::ReLU, cupola::MaxPool2d<3, 2>,
                          cupola::Named<"conv2", cupola::Conv2d<8, 3>>, cupola::Named<"norm2", cupola::BatchNorm2d<>>,
                          cupola::ReLU, cupola::GlobalAvgPool2d, cupola::Named<"local3", cupola::Linear<10>>> {};
+struct FrozenBody : cupola::Frozen<Convolutions, "conv*"> {};
+struct FrozenMiddle : cupola::Frozen<Normalized, "norm1.*", "conv2.*", "norm2.*"> {};
 using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 
 /// Samples that a network can learn, in memory that the device reads. `Memory(bytes)` has data(), of the host's too.
@@ -152,6 +154,12 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
     options.optimizer = optimizer;
     options.moving_average.decay = run.moving_average;
     options.check_every = run.check_every;
+    if (run.groups) {
+        options.groups = {{.pattern = "norm1.*", .frozen = true},
+                          {.pattern = "*.bias", .rate = 2},
+                          {.pattern = "local3.*", .decay = 0}};
+        if (run.model != Model::normalized) options.groups.erase(options.groups.begin());
+    }
     if constexpr (requires { options.device.deterministic; }) options.device.deterministic = true;
     if constexpr (requires { options.device.threads; }) options.device.threads = 1;
     return options;
@@ -305,6 +313,7 @@ Result fitted(const Run& run, const Optimizer& optimizer) {
 
 /// Any rule, so that a network is compiled once for all.
 struct AnyRule {
+    static constexpr bool uses_segment_factors = true;
     std::variant<cupola::Sgd, cupola::Adam, cupola::RmsProp, cupola::Clipped<cupola::Sgd>, cupola::Lamb, cupola::Lars>
         rule;
 
@@ -384,6 +393,8 @@ Result run_on(const Run& run) {
     if constexpr (D::max_steps_in_flight > 1) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
     }
+    if (run.model == Model::frozen_body) return by_any.template operator()<FrozenBody, FirstReplica>();
+    if (run.model == Model::frozen_middle) return by_any.template operator()<FrozenMiddle, Pooled>();
     if (run.model == Model::offloaded) return by_any.template operator()<Offloaded, FirstReplica>();
     if (run.model == Model::normalized) {
         if (run.statistics == Statistics::pooled) return by_any.template operator()<Normalized, Pooled>();

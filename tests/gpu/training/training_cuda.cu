@@ -22,14 +22,18 @@ struct Scaled : cupola::Float32 {
     static constexpr float loss_scale = 1024;
 };
 struct ScaledConvolutions : cupola::InPrecision<Scaled, Convolutions> {};
+struct ScaledFrozenBody : cupola::InPrecision<Scaled, FrozenBody> {};
 #endif
 
 Result run_on_cuda(const Run& run) {
 #ifdef CUPOLA_TEST_NCCL
     if (run.average == Average::nccl) {
-        using Training =
-            cupola::DataParallel<ScaledConvolutions, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
-        return train<cupola::Cuda, Training, cupola::impl::CudaPinned>(run, rule_of(run));
+        const auto by_nccl = [&]<class Net>() {
+            using Training = cupola::DataParallel<Net, TheLoss, AnyRule, cupola::NcclAllReduce, cupola::Cuda>;
+            return train<cupola::Cuda, Training, cupola::impl::CudaPinned>(run, rule_of(run));
+        };
+        if (run.model == Model::frozen_body) return by_nccl.operator()<ScaledFrozenBody>();
+        return by_nccl.operator()<ScaledConvolutions>();
     }
 #endif
     return run_on<cupola::Cuda, cupola::impl::CudaPinned>(run);

@@ -13,8 +13,17 @@ namespace training_runs {
 
 using Floats = std::vector<float>;
 
-/// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is.
-enum class Model : std::uint8_t { convolutions, convolutions_bfloat16, convolutions_half, normalized, offloaded };
+/// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is. `frozen_body` is convolutions
+/// whose convolutions are frozen, `frozen_middle` is normalized with frozen layers through which the gradient passes.
+enum class Model : std::uint8_t {
+    convolutions,
+    convolutions_bfloat16,
+    convolutions_half,
+    normalized,
+    offloaded,
+    frozen_body,
+    frozen_middle
+};
 /// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
 /// that makes another update in step 4, `ruinous` the same whose update of step 2 makes the last layer's bias of a class
 /// -infinity: the loss is no number then, and its gradient by the formula is one.
@@ -28,7 +37,7 @@ inline constexpr std::int64_t nowhere = -1;
 struct Run {
     Model model = Model::convolutions;
     Rule rule = Rule::sgd;
-    /// NCCL's is of convolutions alone; the host averages by ConcatMean for it.
+    /// NCCL's is of convolutions and of frozen_body alone; the host averages by ConcatMean for it.
     Average average = Average::concat_mean;
     Statistics statistics = Statistics::first;
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
@@ -60,6 +69,8 @@ struct Run {
     /// Each replica's batches are copied to so many places in turn, as a pipeline's are; 0 for memory that is never
     /// written again.
     int places = 0;
+    /// With parameter groups: biases at another rate, local3 without decay, norm1 frozen where there is one.
+    bool groups = false;
     bool evaluates = false, inspects = false, keeps_gradients = false;
     /// Of a run by fit(): the training is to stand after every so many steps, the run to end with the report of this
     /// step, and the callback to throw at that of this one.
