@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The safetensors reader and the checkpoint reader on any bytes: data or one error message, no more memory than the file and
+// The safetensors reader, the checkpoint reader and load_parameters on any bytes: data or one error message, no more memory than the file and
 // 1 MiB. What the reader takes for a header is held against nlohmann-json.
 #include <algorithm>
 #include <array>
@@ -13,10 +13,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/load_parameters.hpp>
 
 #include "../io/checkpoint_support.hpp"
 #include "support.hpp"
@@ -79,6 +81,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                            {reinterpret_cast<const char*>(data) + sizeof length, static_cast<std::size_t>(length)});
     // The state itself and copies of the texts come in addition.
     fuzz::answers(size + mebibyte, [&] { static_cast<void>(read_checkpoint(*file, io_tests::Net::layers)); });
+    fuzz::answers(size + mebibyte, [&] {
+        TrainingState state = io_tests::small_checkpoint().state;
+        const std::vector<float> before = state.parameters;
+        try {
+            static_cast<void>(load_parameters(*file, io_tests::Net::layers, state));
+        } catch (...) {
+            if (state.parameters != before) fuzz::fail("an error changed the parameters", "");
+            throw;
+        }
+    });
     return 0;
 }
 

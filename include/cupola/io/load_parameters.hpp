@@ -87,6 +87,16 @@ inline void load_tensor(const SafetensorsFile& file, const SafeTensor& stored, c
     }
 }
 
+/// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error.
+[[nodiscard]] inline std::string shown_lacks(const LoadReport& report) {
+    std::string result;
+    for (const std::string& other : report.other_extents) result += text(result.empty() ? "" : "; ", other);
+    for (std::size_t i = 0; i < report.missing.size(); ++i)
+        result +=
+            text(i > 0 ? ", " : (result.empty() ? "not in the file: " : "; not in the file: "), report.missing[i]);
+    return result;
+}
+
 inline void require_patterns(const LoadOptions& options, const StoredTensors& tensors) {
     require(!options.patterns.empty(), "load_parameters needs at least one pattern");
     for (const std::string& pattern : options.patterns) {
@@ -169,9 +179,10 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                            name.starts_with(impl::replica_prefix) || name.ends_with(".num_batches_tracked");
         if (!other && std::ranges::find(used, name) == used.end()) report.unused.emplace_back(impl::shown(name));
     }
-    require<DataError>(!report.loaded.empty(), "nothing could be loaded from ", file.path(), ":\n", to_string(report));
+    require<DataError>(!report.loaded.empty(), "nothing could be loaded from ", file.path(), ": ",
+                       impl::shown_lacks(report));
     require<DataError>(!options.require_all || report.complete(), file.path(),
-                       " lacks a part of what was to be loaded:\n", to_string(report));
+                       " lacks a part of what was to be loaded: ", impl::shown_lacks(report));
     if (const std::string found = non_finite_part(layers, next); !found.empty())
         throw DataError(text(file.path(), " cannot be used: its ", found));
     state = std::move(next);
