@@ -30,7 +30,7 @@ using graph_run::Oracle;
 namespace {
 
 using Large = UNet<64, 64, 1, 4>;
-static_assert(Large::output == Extents<64, 64, 4>{} && Large::layer_count == 3 * 6 + 4 + 3 * 6 + 1);
+static_assert(Large::output_shape == Shape{64, 64, 4} && Large::layer_count == 3 * 6 + 4 + 3 * 6 + 1);
 static_assert(Large::layers[6].input == Shape{32, 32, 16} && Large::layers[18].input == Shape{8, 8, 64});
 static_assert(Large::layers[0].name == "down0.conv1" && Large::layers[14].name == "down2.conv2");
 static_assert(Large::layers[20].name == "bottom.conv2" && Large::layers[24].name == "up2.conv1");
