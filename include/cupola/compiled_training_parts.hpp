@@ -33,6 +33,7 @@ CUPOLA_TEMPLATE class impl::ReplicaGradients<Host>;
 CUPOLA_TEMPLATE void MovingAverage::update<Host>(HostContext&, float*, const float*, std::int64_t, std::int64_t) const;
 CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::AbsoluteErrorFormula>;
 CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::BinaryCrossEntropyFormula>;
+CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::ChannelBinaryCrossEntropyFormula>;
 CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::HuberFormula>;
 CUPOLA_TEMPLATE class ops::ElementwiseLoss<Host, impl::SquaredErrorFormula>;
 CUPOLA_TEMPLATE class ops::SoftmaxCrossEntropy<Host, float, impl::LabelTargets>;

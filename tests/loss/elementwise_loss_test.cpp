@@ -116,6 +116,49 @@ TEST_CASE_TEMPLATE_DEFINE("losses of a formula per element agree with the same f
 TEST_CASE_TEMPLATE_APPLY(elements_agree, Devices);
 
 TEST_CASE_TEMPLATE_DEFINE(
+    "a binary cross-entropy with a weight of positives per channel agrees with each channel's own", D,
+    elements_channels) {
+    const auto check = [](auto channel_count) {
+        constexpr std::int64_t channels = decltype(channel_count)::value;
+        WeightedBinaryCrossEntropy<channels> loss;
+        for (std::size_t c = 0; c < loss.positive_weights.size(); ++c)
+            loss.positive_weights[c] = 0.5F + static_cast<float>(c % 7);
+        for (const Shape& output : {Shape{channels}, Shape{3, 5, channels}}) {
+            const std::uint64_t seed = reference::fresh_seed();
+            INFO(to_string(output), ", seed ", seed);
+            const std::int64_t count = 9 * output.size();
+            reference::Random random(seed);
+            const Floats x = random.normal(count, 3.0);
+            Floats t;
+            for (std::int64_t i = 0; i < count; ++i) t.push_back(static_cast<float>(i % 3) / 2);
+            double sum = 0;
+            reference::Doubles gradient;
+            for (std::size_t i = 0; i < x.size(); ++i) {
+                const reference::BinaryCrossEntropy of_channel{
+                    static_cast<double>(loss.positive_weights[i % static_cast<std::size_t>(channels)])};
+                const auto xi = static_cast<double>(x[i]), ti = static_cast<double>(t[i]);
+                sum += of_channel.loss(xi, ti) / static_cast<double>(output.size());
+                gradient.push_back(of_channel.derivative(xi, ti) / static_cast<double>(count));
+            }
+            for (const int threads : thread_counts<D>()) {
+                const auto outcome = loss_run::run<D>(loss, output, x, t, threads);
+                CHECK(close(outcome.result.sum, sum));
+                CHECK(outcome.result.weight == 9);
+                CHECK(reference::distance(outcome.gradient, gradient) < reference::tolerance);
+            }
+        }
+    };
+    check(std::integral_constant<std::int64_t, 1>{});
+    check(std::integral_constant<std::int64_t, 3>{});
+    check(std::integral_constant<std::int64_t, 65>{});
+    check(std::integral_constant<std::int64_t, 1001>{});
+    CHECK(message_of<InvalidArgument>([] {
+              (void)loss_run::run<D>(WeightedBinaryCrossEntropy<2>{}, {2}, {0, 0, 0, 0}, {0, 1, 1, 2});
+          }) == "sample 1 of the batch has target 2 at element 1, but the loss expects targets that are from 0 to 1");
+}
+TEST_CASE_TEMPLATE_APPLY(elements_channels, Devices);
+
+TEST_CASE_TEMPLATE_DEFINE(
     "losses of a formula per element have the same bits for any number of threads, with and without gradient", D,
     elements_bits) {
     reference::Random random(reference::fresh_seed());
@@ -192,8 +235,11 @@ TEST_CASE_TEMPLATE_APPLY(elements_targets, Devices);
 TEST_CASE_TEMPLATE_DEFINE("a weight of positives that is not above 0 is rejected", D, elements_weight) {
     for (const float weight : {0.0F, -1.0F, infinity, not_a_number}) {
         const BinaryCrossEntropy loss{.positive_weight = weight};
+        const WeightedBinaryCrossEntropy<3> of_channels{.positive_weights = {1.0F, weight, 1.0F}};
+        CHECK(message_of<InvalidArgument>([&] { (void)of_channels.template operation<D>({3}); }) ==
+              message_of<InvalidArgument>([&] { (void)loss.template operation<D>({1}); }));
         CHECK(message_of<InvalidArgument>([&] { (void)loss.template operation<D>({1}); }) ==
-              text("the positive_weight of a binary cross-entropy is finite and above 0, not ", weight));
+              text("the weight of positives of a binary cross-entropy is finite and above 0, not ", weight));
     }
 }
 TEST_CASE_TEMPLATE_APPLY(elements_weight, Devices);

@@ -164,6 +164,7 @@ TEST_CASE("check_gradients accepts every loss in a network") {
     check_network<Classifier, MeanAbsoluteError>();
     check_network<Classifier, Huber<0.5>>();
     check_network<Segmenter>(BinaryCrossEntropy{.positive_weight = 3.0F});
+    check_network<Segmenter>(WeightedBinaryCrossEntropy<3>{.positive_weights = {3.0F, 0.5F, 1.0F}});
     check_network<Segmenter, CrossEntropy<3>>(CrossEntropy<3>{.label_smoothing = 0.1F});
     const std::array<float, 3> weights{0.5F, 4.0F, 1.0F};
     check_network<Classifier>(WeightedCrossEntropy<3>{0.1F, weights});
@@ -190,7 +191,7 @@ TEST_CASE("options of a loss are checked when the training is made") {
     CHECK(message(SoftCrossEntropy<3>{.class_weights = {1, -1, 0}}) ==
           "the weight of class 1 is -1, but a weight is finite and not negative");
     CHECK(message(BinaryCrossEntropy{.positive_weight = 0}) ==
-          "the positive_weight of a binary cross-entropy is finite and above 0, not 0");
+          "the weight of positives of a binary cross-entropy is finite and above 0, not 0");
 }
 
 TEST_CASE("a batch whose targets are not the loss's is rejected before the step") {

@@ -6,13 +6,18 @@
 //
 // for logits x of any extents and targets t, from 0 to 1, of the same: a sigmoid and its cross-entropy in one formula
 // that no logit overflows (PyTorch's BCEWithLogitsLoss). The network ends without a Sigmoid.
+// WeightedBinaryCrossEntropy<channels> has a weight of positives per channel.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include <cupola/core/error.hpp>
 #include <cupola/loss/elementwise_loss.hpp>
+#include <cupola/loss/impl/classes.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -37,6 +42,24 @@ struct BinaryCrossEntropyFormula {
     }
 };
 
+/// The same with the weight of the channel.
+struct ChannelBinaryCrossEntropyFormula {
+    static constexpr std::string_view accepted = BinaryCrossEntropyFormula::accepted;
+
+    CUPOLA_HOST_DEVICE bool accepts(float t) const { return BinaryCrossEntropyFormula{1.0F}.accepts(t); }
+    CUPOLA_HOST_DEVICE float operator()(float x, float t, float positive_weight) const {
+        return BinaryCrossEntropyFormula{positive_weight}(x, t);
+    }
+    CUPOLA_HOST_DEVICE float derivative(float x, float t, float positive_weight) const {
+        return BinaryCrossEntropyFormula{positive_weight}.derivative(x, t);
+    }
+};
+
+inline void require_positive_weight(float weight) {
+    require(weight > 0.0F && std::isfinite(weight),
+            "the weight of positives of a binary cross-entropy is finite and above 0, not ", weight);
+}
+
 }  // namespace impl
 
 struct BinaryCrossEntropy {
@@ -52,15 +75,45 @@ struct BinaryCrossEntropy {
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 
     /// Throws InvalidArgument if an option is invalid.
-    void require_valid() const {
-        require(positive_weight > 0.0F && std::isfinite(positive_weight),
-                "the positive_weight of a binary cross-entropy is finite and above 0, not ", positive_weight);
-    }
+    void require_valid() const { impl::require_positive_weight(positive_weight); }
 
     template <class Device>
     [[nodiscard]] ops::ElementwiseLoss<Device, impl::BinaryCrossEntropyFormula> operation(const Shape& output) const {
         require_valid();
         return ops::ElementwiseLoss<Device, impl::BinaryCrossEntropyFormula>(output.size(), {positive_weight});
+    }
+};
+
+/// BinaryCrossEntropy with a weight of positives per channel: the last of the output's extents, or the labels of a
+/// multi-label classification.
+template <std::int64_t channels>
+struct WeightedBinaryCrossEntropy {
+    static constexpr std::string_view name = "weighted_binary_cross_entropy";
+    using Target = float;
+
+    /// The weights of the targets that are 1 relative to those that are 0, positive; all 1 by default.
+    std::array<float, static_cast<std::size_t>(channels)> positive_weights =
+        impl::equal_weights<static_cast<std::size_t>(channels)>();
+
+    /// The extents of the target of one sample.
+    static constexpr Shape target(const Shape& output) { return output; }
+    /// What is wrong with a network of this output, or nothing.
+    static constexpr CompileTimeMessage diagnostic(const Shape& output) {
+        return impl::classes_diagnostic("WeightedBinaryCrossEntropy", channels, output);
+    }
+
+    /// Throws InvalidArgument if an option is invalid.
+    void require_valid() const {
+        for (const float weight : positive_weights) impl::require_positive_weight(weight);
+    }
+
+    /// The operation reads the weights here: this object must outlive it.
+    template <class Device>
+    [[nodiscard]] ops::ElementwiseLoss<Device, impl::ChannelBinaryCrossEntropyFormula> operation(
+        const Shape& output) const {
+        require_valid();
+        return ops::ElementwiseLoss<Device, impl::ChannelBinaryCrossEntropyFormula>(output.size(), {},
+                                                                                    positive_weights);
     }
 };
 

@@ -47,6 +47,13 @@ concept LossFormula = impl::HasLossValue<Formula> && requires(const Formula& f, 
     { f.derivative(output, target) } -> std::same_as<float>;
 };
 
+/// The same with a third argument, the weight of the element's channel: the last of the extents.
+template <class Formula>
+concept ChannelLossFormula = requires(const Formula& f, float output, float target, float weight) {
+    { f(output, target, weight) } -> std::same_as<float>;
+    { f.derivative(output, target, weight) } -> std::same_as<float>;
+};
+
 namespace impl {
 
 /// Whether the exponent of a value is not all ones.
@@ -98,14 +105,17 @@ template <class Formula>
 
 namespace ops {
 
-/// Made as `ElementwiseLoss(elements, formula)`, for `elements` per sample; specialised by each device.
+/// Made as `ElementwiseLoss(elements, formula)`, for `elements` per sample, or for a ChannelLossFormula as
+/// `ElementwiseLoss(elements, formula, weights)`, with a weight per channel in the host's memory, which must exist as long
+/// as the operation; specialised by each device.
 ///   LossResult forward(context, outputs, targets, batch, gradient)   gradient may be null; throws InvalidArgument for an
 ///                                                                    invalid target
 ///   void queue(context, outputs, targets, batch, gradient, report)   the same, queued within a step: the report holds
 ///                                                                    the invalid target
 ///   LossResult result_of(report)                                     converts the report on the host; throws for an
 ///                                                                    invalid target
-template <class Device, LossFormula Formula>
+template <class Device, class Formula>
+    requires(LossFormula<Formula> || ChannelLossFormula<Formula>)
 class ElementwiseLoss;
 
 }  // namespace ops

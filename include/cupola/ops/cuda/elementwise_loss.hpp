@@ -6,9 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <type_traits>
 
 #include <cupola/device/cuda.hpp>
+#include <cupola/ops/cuda/impl/divisor.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -27,19 +31,45 @@ struct ElementsLoss {
     }
 };
 
-/// The loss of element i; writes its gradient.
-template <class Formula>
-struct LossOfElement {
+/// A formula with the weight of the channel of an element.
+template <class Formula, std::size_t capacity>
+struct WithChannelWeight {
     Formula formula;
+    Divisor channels;
+    WeightArray<capacity> weights;
+
+    struct OfElement {
+        const Formula& formula;
+        float weight;
+
+        CUPOLA_HOST_DEVICE float operator()(float x, float t) const { return formula(x, t, weight); }
+        CUPOLA_HOST_DEVICE float derivative(float x, float t) const { return formula.derivative(x, t, weight); }
+    };
+    CUPOLA_HOST_DEVICE OfElement of(std::int64_t i) const { return {formula, weights[channels.divide(i).remainder]}; }
+};
+
+/// The same formula for every element.
+template <class Formula>
+struct OfEveryElement {
+    Formula formula;
+
+    CUPOLA_HOST_DEVICE const Formula& of(std::int64_t) const { return formula; }
+};
+
+/// The loss of element i; writes its gradient.
+template <class Formulas>
+struct LossOfElement {
+    Formulas formulas;
     const float* outputs;
     const float* targets;
     float fraction;
     float* gradient;
 
     CUPOLA_HOST_DEVICE ElementsLoss operator()(std::int64_t i, std::int64_t) const {
+        const auto& formula = formulas.of(i);
         const float x = outputs[i], t = targets[i];
         if (gradient != nullptr) gradient[i] = formula.derivative(x, t) * fraction;
-        return {static_cast<double>(formula(x, t)), accepts_target(formula, t) ? 0 : i + 1};
+        return {static_cast<double>(formula(x, t)), accepts_target(formulas.formula, t) ? 0 : i + 1};
     }
 };
 
@@ -60,21 +90,33 @@ struct ElementsReportTo {
 
 namespace ops {
 
-template <LossFormula Formula>
+template <class Formula>
 class ElementwiseLoss<Cuda, Formula> {
 public:
-    explicit ElementwiseLoss(std::int64_t elements, const Formula& formula = {})
-        : elements_(elements), formula_(formula) {}
+    explicit ElementwiseLoss(std::int64_t elements, const Formula& formula = {},
+                             std::span<const float> channel_weights = {})
+        : elements_(elements), formula_(formula), channel_weights_(channel_weights) {
+        impl::require_weight_capacity(channel_weights.size());
+    }
 
     /// Queues the loss of a batch. `report` is in the device's memory, or in pinned memory of the host.
     void queue(const CudaContext& context, const float* outputs, const float* targets, std::int64_t batch,
                float* gradient, LossReport* report) const {
         const std::int64_t count = batch * elements_;
-        impl::reduce<impl::ElementsLoss>(
-            context, count,
-            impl::LossOfElement<Formula>{formula_, outputs, targets,
-                                         static_cast<float>(1.0 / static_cast<double>(count)), gradient},
-            impl::ElementsReportTo{targets, elements_, batch, report});
+        const auto queue_with = [&](const auto& formulas) {
+            impl::reduce<impl::ElementsLoss>(
+                context, count,
+                impl::LossOfElement<std::remove_cvref_t<decltype(formulas)>>{
+                    formulas, outputs, targets, static_cast<float>(1.0 / static_cast<double>(count)), gradient},
+                impl::ElementsReportTo{targets, elements_, batch, report});
+        };
+        if constexpr (LossFormula<Formula>) {
+            queue_with(impl::OfEveryElement<Formula>{formula_});
+        } else if (channel_weights_.size() <= impl::few_weights) {
+            queue_with(with_weights<impl::few_weights>());
+        } else {
+            queue_with(with_weights<impl::many_weights>());
+        }
     }
 
     /// Converts a completed report. Throws InvalidArgument for an invalid target.
@@ -90,8 +132,16 @@ public:
     }
 
 private:
+    template <std::size_t capacity>
+    [[nodiscard]] auto with_weights() const {
+        return impl::WithChannelWeight<Formula, capacity>{
+            formula_, impl::Divisor(static_cast<std::int64_t>(channel_weights_.size())),
+            impl::weight_array<capacity>(channel_weights_)};
+    }
+
     std::int64_t elements_;
     Formula formula_;
+    std::span<const float> channel_weights_;
 };
 
 }  // namespace ops

@@ -16,6 +16,7 @@
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
+#include <cupola/ops/cuda/impl/weight_array.hpp>
 #include <cupola/ops/softmax_cross_entropy.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -66,14 +67,6 @@ __device__ std::int64_t lanes_top(const T* values, std::int64_t none, std::int64
     }
     return top;
 }
-
-/// Weights of classes inside of the arguments of a kernel.
-template <int capacity>
-struct WeightArray {
-    float value[capacity];
-
-    [[nodiscard]] CUPOLA_HOST_DEVICE float operator[](std::int64_t c) const { return value[c]; }
-};
 
 template <class T, class Targets>
 struct LossArguments {
@@ -207,8 +200,7 @@ class SoftmaxCrossEntropy<Cuda, T, Targets> {
 
 public:
     explicit SoftmaxCrossEntropy(const CrossEntropySettings& settings) : settings_(settings) {
-        require(weights() <= many_weights, "a cross-entropy with weights of classes has at most ", many_weights,
-                " classes on Cuda, not ", settings.classes);
+        impl::require_weight_capacity(settings.class_weights.size());
     }
     SoftmaxCrossEntropy(std::int64_t classes, float label_smoothing)
         : SoftmaxCrossEntropy(CrossEntropySettings{.classes = classes, .label_smoothing = label_smoothing}) {}
@@ -226,10 +218,10 @@ public:
         };
         if constexpr (requires { Targets(settings_, targets); }) {
             queue_with(Targets(settings_, targets));
-        } else if (weights() <= few_weights) {
-            queue_with(weighted<few_weights>(targets));
+        } else if (settings_.class_weights.size() <= impl::few_weights) {
+            queue_with(weighted<impl::few_weights>(targets));
         } else {
-            queue_with(weighted<many_weights>(targets));
+            queue_with(weighted<impl::many_weights>(targets));
         }
     }
 
@@ -248,17 +240,11 @@ public:
 private:
     /// The maximum number of blocks: their reports are in the context's memory before a result.
     static constexpr std::int64_t max_blocks = static_cast<std::int64_t>(impl::results_offset / sizeof(LossReport));
-    /// The capacities of the kernels' arguments, which are at most 32,764 bytes.
-    static constexpr int few_weights = 64, many_weights = 8000;
 
-    [[nodiscard]] std::int64_t weights() const { return static_cast<std::int64_t>(settings_.class_weights.size()); }
-
-    template <int capacity>
+    template <std::size_t capacity>
     [[nodiscard]] auto weighted(const Target* targets) const {
-        using Weights = impl::WeightArray<capacity>;
-        Weights weights{};
-        std::ranges::copy(settings_.class_weights, weights.value);
-        return typename Targets::template With<Weights>(settings_, targets, weights);
+        return typename Targets::template With<impl::WeightArray<capacity>>(
+            settings_, targets, impl::weight_array<capacity>(settings_.class_weights));
     }
 
     template <class Arguments>

@@ -4,8 +4,10 @@
 // order of the blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include <cupola/device/host.hpp>
 #include <cupola/ops/elementwise_loss.hpp>
@@ -15,20 +17,21 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The sum of the losses of `count` elements; NaN if a target is invalid. A separate function: in a loop with a sum, g++
-/// reloads a lambda's captures in each iteration. Everything is inlined, however long a formula is.
-template <bool with_gradient, class Formula>
+/// The sum of the losses of `count` elements; NaN if a target is invalid. `weights` are the third argument of the formula,
+/// if it has one. A separate function: in a loop with a sum, g++ reloads a lambda's captures in each iteration. Everything
+/// is inlined, however long a formula is.
+template <bool with_gradient, class Formula, class... Weights>
 [[gnu::noinline, gnu::flatten]] double loss_of_elements(const Formula formula, const float* outputs,
                                                         const float* targets, std::int64_t count, float fraction,
-                                                        float* gradient) {
+                                                        float* gradient, Weights... weights) {
     double sum = 0;
     std::int32_t invalid = 0;
 #pragma omp simd reduction(+ : sum, invalid)
     for (std::int64_t i = 0; i < count; ++i) {
         const float x = outputs[i], t = targets[i];
-        sum += static_cast<double>(formula(x, t));
+        sum += static_cast<double>(formula(x, t, weights[i]...));
         invalid += accepts_target(formula, t) ? 0 : 1;
-        if constexpr (with_gradient) gradient[i] = formula.derivative(x, t) * fraction;
+        if constexpr (with_gradient) gradient[i] = formula.derivative(x, t, weights[i]...) * fraction;
     }
     return invalid == 0 ? sum : std::numeric_limits<double>::quiet_NaN();
 }
@@ -37,11 +40,12 @@ template <bool with_gradient, class Formula>
 
 namespace ops {
 
-template <LossFormula Formula>
+template <class Formula>
 class ElementwiseLoss<Host, Formula> {
 public:
-    explicit ElementwiseLoss(std::int64_t elements, const Formula& formula = {})
-        : elements_(elements), formula_(formula) {}
+    explicit ElementwiseLoss(std::int64_t elements, const Formula& formula = {},
+                             std::span<const float> channel_weights = {})
+        : elements_(elements), formula_(formula), channel_weights_(channel_weights) {}
 
     LossResult forward(HostContext& context, const float* outputs, const float* targets, std::int64_t batch,
                        float* gradient) const {
@@ -56,20 +60,45 @@ public:
     }
 
 private:
+    /// The sum of the losses of the elements from `begin` to `end`, of the same layout in all arrays.
+    template <bool with_gradient>
+    [[nodiscard]] double sum_of(const float* outputs, const float* targets, float* gradient, float fraction,
+                                std::int64_t begin, std::int64_t end) const;
+
     std::int64_t elements_;
     Formula formula_;
+    std::span<const float> channel_weights_;
 };
 
-template <LossFormula Formula>
+template <class Formula>
+template <bool with_gradient>
+double ElementwiseLoss<Host, Formula>::sum_of(const float* outputs, const float* targets, float* gradient,
+                                              float fraction, std::int64_t begin, std::int64_t end) const {
+    const auto loss_of = [&](std::int64_t first, std::int64_t count, auto... weights) {
+        return impl::loss_of_elements<with_gradient>(formula_, outputs + first, targets + first, count, fraction,
+                                                     with_gradient ? gradient + first : nullptr, weights...);
+    };
+    if constexpr (LossFormula<Formula>) {
+        return loss_of(begin, end - begin);
+    } else {
+        const auto channels = static_cast<std::int64_t>(channel_weights_.size());
+        double sum = 0;
+        for (std::int64_t channel = begin % channels, count = 0; begin < end; begin += count, channel = 0) {
+            count = std::min(end - begin, channels - channel);
+            sum += loss_of(begin, count, channel_weights_.data() + channel);
+        }
+        return sum;
+    }
+}
+
+template <class Formula>
 void ElementwiseLoss<Host, Formula>::queue(HostContext& context, const float* outputs, const float* targets,
                                            std::int64_t batch, float* gradient, LossReport* report) const {
     const std::int64_t count = batch * elements_;
     const auto fraction = static_cast<float>(1.0 / static_cast<double>(count));
     const double sum = sum_blocks(context, count, [&](std::int64_t begin, std::int64_t end) {
-        return gradient == nullptr ? impl::loss_of_elements<false>(formula_, outputs + begin, targets + begin,
-                                                                   end - begin, fraction, gradient)
-                                   : impl::loss_of_elements<true>(formula_, outputs + begin, targets + begin,
-                                                                  end - begin, fraction, gradient + begin);
+        return gradient == nullptr ? sum_of<false>(outputs, targets, gradient, fraction, begin, end)
+                                   : sum_of<true>(outputs, targets, gradient, fraction, begin, end);
     });
     std::int64_t bad = -1;
     if (sum != sum) {  // a target is invalid, or an output is not a number
