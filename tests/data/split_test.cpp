@@ -91,6 +91,18 @@ TEST_CASE("a stratified split takes the fraction of every class") {
     }
 }
 
+TEST_CASE("a stratified split draws for each class by itself") {
+    std::vector<std::int32_t> labels(40);
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);
+    const std::vector<float> samples(40);
+    const InMemory data(Shape{1}, samples, labels, 2);
+    std::vector<std::uint32_t> drawn[2];
+    const auto parts = split(data, {.validation = 0.5, .stratified = true});
+    for (const std::uint32_t index : parts.validation.indices()) drawn[index % 2].push_back(index / 2);
+    CHECK(drawn[0].size() == drawn[1].size());
+    CHECK(drawn[0] != drawn[1]);
+}
+
 TEST_CASE("both parts have a sample however small the fraction is") {
     const ImageSet images = random_images(3, 1, 1);
     CHECK(split(images, {.validation = 1e-6}).validation.size() == 1);

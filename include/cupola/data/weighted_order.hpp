@@ -95,10 +95,9 @@ private:
                 small.push_back(giver);
             }
         }
-        // What is left would be 1 without rounding; for a sample of weight 0 the heaviest comes.
-        const auto heaviest = static_cast<std::uint32_t>(std::ranges::max_element(weights) - weights.begin());
+        // What is left is 1 but for rounding: the sum of what is left is their number. So none of them has the weight 0.
         for (const auto* list : {&small, &large}) {
-            for (const std::uint32_t i : *list) places_[i] = {weights[i] > 0 ? 1.0 : 0.0, heaviest};
+            for (const std::uint32_t i : *list) places_[i].probability = 1;
         }
     }
 

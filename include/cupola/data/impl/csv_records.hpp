@@ -143,7 +143,8 @@ private:
         }
     }
 
-    /// From an opening quote to what ends the field; false if that is not in the buffer.
+    /// From an opening quote to what ends the field; false if no closing quote is in the buffer. What is found at the buffer's
+    /// end may change with what follows: split() reads on then.
     [[nodiscard]] bool skip_quoted(Field& field, std::size_t& i, std::int64_t& lines) const {
         const char* const data = buffer_.data();
         field.begin = ++i;
@@ -153,7 +154,6 @@ private:
             const auto at = static_cast<std::size_t>(static_cast<const char*>(quote) - data);
             lines += std::count(data + i, data + at, '\n');
             i = at + 1;
-            if (i == end_ && unread_ > 0) return false;
             if (i < end_ && data[i] == '"') {
                 field.escaped = true;
                 ++i;
@@ -162,10 +162,7 @@ private:
             field.size = at - field.begin;
             break;
         }
-        if (i < end_ && data[i] == '\r') {
-            if (i + 1 == end_ && unread_ > 0) return false;
-            if (i + 1 == end_ || data[i + 1] == '\n') ++i;
-        }
+        if (i < end_ && data[i] == '\r' && (i + 1 == end_ || data[i + 1] == '\n')) ++i;
         if (i < end_ && data[i] != separator_ && data[i] != '\n')
             fail(next_line_ + lines, text(": field ", fields_.size() + 1, " goes on behind its closing quote"));
         return true;
