@@ -91,6 +91,9 @@ def main():
             for network in result.values():
                 network["commit"] = computer["commit"]
             result = {**(sections[name]["result"] if name in sections else {}), **result}
+        if name == "compile" and name in sections:  # and so does a choice of its parts
+            for key in ("figures", "ratios"):
+                result[key] = {**sections[name]["result"][key], **result[key]}
         sections[name] = {
             "machine": computer,
             "rounds": options.rounds,

@@ -22,7 +22,7 @@ CONFIGURATIONS = {
 
 
 def add_options(parser):
-    parser.add_argument("--only", default=",".join(CONFIGURATIONS), help="for the part steps: the networks")
+    parser.add_argument("--only", help="for the part steps: the networks; for the part compile: cifar10,layers,cuda")
     parser.add_argument("--programs", default="", help="for the part steps: some of cupola, primitives and the peers")
 
 
@@ -94,7 +94,7 @@ def figures_of(name, rounds):
 
 def measure(options, quiet):
     results = {}
-    for name in options.only.split(","):
+    for name in (options.only or ",".join(CONFIGURATIONS)).split(","):
         if name not in CONFIGURATIONS:
             raise SystemExit(f"--only must name some of {', '.join(CONFIGURATIONS)}, not {name}")
         print(f"-- {name}", flush=True)
