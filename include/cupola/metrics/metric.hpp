@@ -133,6 +133,8 @@ public:
     void begin(const MetricTask& task) const;
     void add(const MetricBatch& batch) const;
     [[nodiscard]] std::vector<MetricValue> values() const;
+    /// The values of no batches, for their names and which are better.
+    [[nodiscard]] std::vector<MetricValue> begun_values(const MetricTask& task) const;
 
 private:
     struct Entry {
@@ -170,6 +172,11 @@ CUPOLA_INLINE std::vector<MetricValue> Metrics::values() const {
     MetricResults results;
     for (const Entry& each : entries_) each.report(each.object, results);
     return std::move(results.values());
+}
+
+CUPOLA_INLINE std::vector<MetricValue> Metrics::begun_values(const MetricTask& task) const {
+    begin(task);
+    return values();
 }
 
 }  // namespace impl

@@ -37,12 +37,7 @@ struct ParameterGroup {
 };
 
 /// The group of a parameter, the first whose pattern matches its name; null if none does.
-[[nodiscard]] inline const ParameterGroup* group_of(std::span<const ParameterGroup> groups, std::string_view name) {
-    for (const ParameterGroup& group : groups) {
-        if (glob_matches(group.pattern, name)) return &group;
-    }
-    return nullptr;
-}
+[[nodiscard]] const ParameterGroup* group_of(std::span<const ParameterGroup> groups, std::string_view name);
 
 /// "head.*: rate x 1, decay x 1; *.bias: rate x 2, decay x 0; *: frozen", for the log and the checkpoint; empty without
 /// groups.
@@ -53,6 +48,13 @@ struct ParameterGroup {
 [[gnu::cold]] void require_valid_groups(std::span<const ParameterGroup> groups, std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS
+
+CUPOLA_INLINE const ParameterGroup* group_of(std::span<const ParameterGroup> groups, std::string_view name) {
+    for (const ParameterGroup& group : groups) {
+        if (glob_matches(group.pattern, name)) return &group;
+    }
+    return nullptr;
+}
 
 CUPOLA_INLINE std::string description_of(std::span<const ParameterGroup> groups) {
     std::string result;

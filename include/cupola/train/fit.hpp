@@ -30,9 +30,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <type_traits>
-#include <vector>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
@@ -132,11 +130,6 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
-    std::vector<MetricValue> metrics;
-    if (!options.metrics.all().empty()) {
-        options.metrics.all().begin(impl::metric_task_of(training));
-        metrics = options.metrics.all().values();
-    }
     impl::FitRecorder recorder({.steps = options.steps,
                                 .epochs = options.epochs,
                                 .every = options.every,
@@ -144,7 +137,7 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
                                 .validates = static_cast<bool>(options.validation),
-                                .metrics = metrics},
+                                .metrics = options.metrics.all().begun_values(impl::metric_task_of(training))},
                                impl::epochs_of(training, batches), training.step(),
                                short_type_name<std::remove_cvref_t<Batches>>());
     Run& run = recorder.run();
@@ -165,10 +158,9 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
         }
     };
     const auto record = [&] {
-        const double begun = monotonic_seconds();
-        std::optional<Evaluation> validation;
-        if (options.validation) validation = options.validation(training, options.weights, options.metrics);
-        const bool is_best = recorder.record(validation ? &*validation : nullptr, monotonic_seconds() - begun);
+        using Validate = impl::FitRecorder::Validate;
+        const auto validate = [&] { return options.validation(training, options.weights, options.metrics); };
+        const bool is_best = recorder.record(options.validation ? Validate(validate) : Validate());
         if (is_best && options.restore_best) best = options.restore_best.copy(training);
         [[maybe_unused]] const auto tell = [&](auto& callback) {
             if constexpr (requires { callback.on_record(recorder.last(), run); }) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/loss/loss_collection.hpp>
@@ -18,9 +19,21 @@ namespace impl {
 
 /// The regularised parameters with the decay factors of their groups in their coefficients, 0 for a frozen group, so that the
 /// reported loss and the gradient agree.
-[[nodiscard, gnu::cold]] inline std::vector<RegularizedParameter> regularized_in_groups(
+[[nodiscard, gnu::cold]] std::vector<RegularizedParameter> regularized_in_groups(
     std::vector<RegularizedParameter> regularized, std::span<const ParameterGroup> groups,
-    std::span<const LayerInfo> layers) {
+    std::span<const LayerInfo> layers);
+
+/// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group has no
+/// segments: an update leaves out what lies between segments.
+[[nodiscard, gnu::cold]] FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
+                                                         std::span<const RegularizedParameter> regularized,
+                                                         std::span<const ParameterGroup> groups = {});
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::vector<RegularizedParameter> regularized_in_groups(std::vector<RegularizedParameter> regularized,
+                                                                      std::span<const ParameterGroup> groups,
+                                                                      std::span<const LayerInfo> layers) {
     if (groups.empty()) return regularized;
     for (std::size_t i = 0; i < layers.size(); ++i) {
         for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
@@ -34,11 +47,9 @@ namespace impl {
     return regularized;
 }
 
-/// One segment per parameter, with the coefficients of the regularisers and the factors of its group. A frozen group has no
-/// segments: an update leaves out what lies between segments.
-[[nodiscard, gnu::cold]] inline FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
-                                                                std::span<const RegularizedParameter> regularized,
-                                                                std::span<const ParameterGroup> groups = {}) {
+CUPOLA_INLINE FixedArray<Segment> segments_of(std::span<const LayerInfo> layers,
+                                              std::span<const RegularizedParameter> regularized,
+                                              std::span<const ParameterGroup> groups) {
     std::size_t count = 0;
     for (const LayerInfo& layer : layers) count += layer.parameters.count;
     FixedArray<Segment> segments(count);
@@ -63,6 +74,8 @@ namespace impl {
     segments.keep_first(count);
     return segments;
 }
+
+#endif
 
 }  // namespace impl
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include <cupola/core/abi.hpp>
+#include <cupola/core/function_ref.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/run.hpp>
@@ -64,9 +64,11 @@ public:
     [[nodiscard]] bool has_steps() const { return has_steps_; }
 
     void add(const StepReport& report);
+    /// Evaluates the validation batches; nothing where there are none.
+    using Validate = FunctionRef<Evaluation()>;
     /// Makes a record of the steps since the last one; returns whether it is the best so far. Sets `stop` of the run when
     /// the patience is over.
-    bool record(const Evaluation* validation, double validation_seconds);
+    bool record(Validate validate);
 
     [[nodiscard]] const HistoryRecord& last() const { return history_.records.back(); }
     /// The history of a run that ended after this many steps of the training.
@@ -172,16 +174,19 @@ CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const
     return larger_is_better_ ? -record.metric(history_.quantity) : record.metric(history_.quantity);
 }
 
-CUPOLA_INLINE bool FitRecorder::record(const Evaluation* validation, double validation_seconds) {
+[[gnu::cold]] CUPOLA_INLINE bool FitRecorder::record(Validate validate) {
+    const double begun = monotonic_seconds();
+    const Evaluation validation = validate ? validate() : Evaluation{};
+    const double now = monotonic_seconds();
     HistoryRecord record{.step = step_,
                          .loss = sum_ / weight_,
                          .learning_rate = learning_rate_,
-                         .seconds = monotonic_seconds() - run_.started,
-                         .validation_seconds = validation_seconds};
+                         .seconds = now - run_.started,
+                         .validation_seconds = now - begun};
     if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
-    if (validation != nullptr) {
-        record.validation_loss = validation->loss;
-        record.metrics = validation->metrics;
+    if (validate) {
+        record.validation_loss = validation.loss;
+        record.metrics = validation.metrics;
     }
     history_.records.push_back(std::move(record));
     has_steps_ = false;
