@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/layers/conv2d.hpp>
@@ -149,4 +151,43 @@ TEST_CASE("gradients of networks with blocks of branches are those of difference
     right(check_gradients<Mixed<Sigmoid>, CrossEntropy<3>, Host>({.batch = 2}));
 }
 
+namespace {
+
+template <std::size_t i>
+inline constexpr FixedString<5> value_of = [] {
+    FixedString<5> name{"s000"};
+    for (std::size_t digit = 3, rest = i; digit > 0; --digit, rest /= 10)
+        name.characters[digit] = static_cast<char>('0' + rest % 10);
+    return name;
+}();
+
+/// Four modules: a value, and sums with it and with the one before.
+template <std::size_t i>
+using Crossed = Branch<Keep<value_of<i>>, Linear<8>, AddFrom<value_of<i>>, AddFrom<value_of<i == 0 ? 0 : i - 1>>>;
+
+template <class... Modules>
+struct Joined;
+template <class... All>
+struct Joined<Sequential<All...>> {
+    using Type = Sequential<All...>;
+};
+template <class... All, class... Modules, class... Others>
+struct Joined<Sequential<All...>, Branch<Modules...>, Others...> : Joined<Sequential<All..., Modules...>, Others...> {};
+
+template <std::size_t... I>
+auto deep(std::index_sequence<I...>) -> typename Joined<Sequential<Input<8>>, Crossed<I>...>::Type;
+
+}  // namespace
+
+TEST_CASE("400 modules with 100 skips that cross compile within the compilers' limits") {
+    using Net = decltype(deep(std::make_index_sequence<100>{}));
+    static_assert(Net::layer_count == 400 && Net::output == Extents<8>{});
+    static_assert(Net::layers[399].also_reads == Net::layers[392].reads + 1);
+    CHECK(activation_bytes<Net>(2) > 0);
+    std::vector<NodeInfo> nodes(Net::layer_count);
+    nodes.resize(fuse(Net::layers, true, nodes));
+    std::size_t adding = 0;
+    for (const NodeInfo& node : nodes) adding += node.adds_gradient ? 1 : 0;
+    CHECK(adding == 100);  // of two readers of each value the first adds, and of three of the first one two
+}
 #endif
