@@ -44,7 +44,7 @@ case $problem in
         trains "$work/run" "$data"
         says 'nothing to train: 500 steps are made, and .max_steps is 500'
         says 'the flower is virginica'
-        # Columns in another order than the network was trained on, in other units, with one missing, with text.
+        # Lengths in another unit than the checkpoint knows, a column too few, a text, another name.
         awk -F, -v OFS=, 'NR > 1 { $4 *= 10 } 1' "$data" >"$work/millimetres.csv"
         stops 'standardization.input.means was 5.8' "$work/run" "$work/millimetres.csv"
         cut -d , -f 2- "$data" >"$work/three.csv"

@@ -182,6 +182,38 @@ TEST_CASE("a regression on a table predicts in the units of the file, from its c
     CHECK(price[0] == doctest::Approx(360'000).epsilon(0.01));
 }
 
+TEST_CASE("a table with a class and numbers trains a network with two outputs") {
+    std::string lines = "a,b,larger,sum,difference\n";
+    for (std::uint64_t i = 0; i < 200; ++i) {
+        const auto words = RandomStream(8, RngDomain::user, 0, i).words(0);
+        const float a = uniform(words[0]), b = uniform(words[1]);
+        lines += text(a, ',', b, ',', a > b ? "a" : "b", ',', a + b, ',', a - b, '\n');
+    }
+    const Runs runs(lines);
+    struct Heads : Sequential<Input<2>, Linear<32>, ReLU, Keep<"features">, Linear<2>, Output<"larger">,
+                              From<"features">, Linear<2>, Output<"both">> {};
+    const Table all =
+        read_csv(runs.table, {.named_targets = {{.name = "larger", .columns = {"larger"}, .classes = true},
+                                                {.name = "both", .columns = {"sum", "difference"}}}});
+    const auto [part, held_back] = split(all, {.validation = 0.25, .seed = 1});
+    const Standardization inputs = Standardization::of(part);
+    Prefetch batches(TrainingBatches(part, inputs, {.batch_size = 10, .replicas = 2, .seed = 1}), {.workers = 1});
+    EvaluationBatches validation(held_back, inputs, 10);
+    DataParallel<Heads, Losses<At<"larger", CrossEntropy<2>>, At<"both", MeanSquaredError>>, Adam, ConcatMean, Host>
+        training({.replicas = 2, .batch_size = 10, .seed = 1, .optimizer = {.learning_rate = 0.01}});
+    fit(training, batches, {.epochs = 40});
+    const Evaluation result = evaluate(training, validation);
+    CHECK(result.accuracy() > 0.9);
+    CHECK(result.loss < 0.3);
+    // Without one of its columns the training does not begin.
+    const Table classes =
+        read_csv(runs.table,
+                 {.inputs = {"a", "b"}, .named_targets = {{.name = "larger", .columns = {"larger"}, .classes = true}}});
+    Prefetch less(TrainingBatches(classes, inputs, {.batch_size = 10, .replicas = 2, .seed = 1}));
+    CHECK(message_of<InvalidArgument>([&] { fit(training, less, {.steps = 1}); }) ==
+          "the batches have no column both, which mean_squared_error reads; the columns are: input, larger");
+}
+
 TEST_CASE("a training on a generator has the same batches for any replicas, and learns what a second seed shows") {
     const auto trained = [](std::int64_t batch_size, int replicas, int workers) {
         Prefetch batches(halves(batch_size, replicas, 1), {.workers = workers});
