@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cupola/metrics/accuracy.hpp>
+#include <cupola/metrics/at.hpp>
 #include <cupola/metrics/auc.hpp>
 #include <cupola/metrics/binary_accuracy.hpp>
 #include <cupola/metrics/confusion_matrix.hpp>

@@ -45,9 +45,9 @@ TEST_CASE("text writes floating-point numbers with six digits") {
 }
 
 TEST_CASE("text writes bytes in powers of ten") {
-    CHECK(text("needs ", Bytes{4'273'192}, " of ", Bytes{512}) == "needs 4.3 MB of 512 bytes");
-    CHECK(text(Bytes{0}) == "0 bytes");
-    CHECK(text(Bytes{17'100'000'000}) == "17.1 GB");
+    CHECK(text("needs ", ByteCount{4'273'192}, " of ", ByteCount{512}) == "needs 4.3 MB of 512 bytes");
+    CHECK(text(ByteCount{0}) == "0 bytes");
+    CHECK(text(ByteCount{17'100'000'000}) == "17.1 GB");
 }
 
 TEST_CASE("require throws the named exception with the whole message, and nothing where the condition holds") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/metrics.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
+// Covers: cupola/metrics.hpp, cupola/metrics/at.hpp, cupola/parallel/metric_batch.hpp, cupola/train/evaluate.hpp
 #include <cupola/metrics/metric.hpp>
 
 #include <cmath>
@@ -228,4 +228,92 @@ TEST_CASE("the validations of a run compute metrics, and the best record may be 
           ".metrics needs .validation, the batches that they are computed of");
     CHECK(refusal({.epochs = 1, .validation = test, .metrics = {metrics::Accuracy{}}, .quantity = "auc"}) ==
           ".quantity is \"auc\", and the records of this run have: loss, validation_loss, accuracy");
+}
+
+namespace {
+
+struct Heads
+    : Sequential<Input<4>, Linear<8>, ReLU, Keep<"f">, Linear<3>, Output<"kind">, From<"f">, Linear<2>, Output<"box">> {
+};
+using HeadLoss = Losses<At<"kind", CrossEntropy<3>>, At<"box", Weighted<0.5, MeanSquaredError>>>;
+
+template <class M, class Net, class Data>
+std::string diagnostic_of() {
+    constexpr CompileTimeMessage message = metric_diagnostic<M, Net, Data>();
+    return {message.characters, message.size};
+}
+
+}  // namespace
+
+TEST_CASE("a metric of a network with several outputs is of one of them, by its name") {
+    const Points points;
+    std::vector<float> boxes;
+    for (std::size_t i = 0; i < 47; ++i)
+        boxes.insert(boxes.end(), {points.values[4 * i], 2 * points.values[4 * i + 1]});
+    const InMemory data({4}, points.values, {{"kind", {1}, points.labels}, {"box", {2}, boxes}});
+    for (const int devices : {1, 2}) {
+        DataParallel<Heads, HeadLoss, Sgd, ConcatMean, Host> training(
+            {.replicas = 2, .devices = devices, .batch_size = 6, .seed = 1});
+        EvaluationBatches test(data, IdentityTransform{}, 6);
+        struct Both {
+            std::vector<std::string> seen{};
+            void begin(const MetricTask& task) {
+                CHECK(task.at("kind", "kind").output == Shape{3});
+                CHECK(task.at("kind", "box").target == ColumnSpec{"target", ElementType::float32, {2}});
+            }
+            void add(const MetricBatch& batch) {
+                for (const MetricOutput& each : batch.all_outputs) seen.push_back(text(each.name, each.values.size()));
+            }
+            void report(MetricResults&) const {}
+        };
+        Both both;
+        const Evaluation result = evaluate(training, test, metrics::At<"kind", metrics::Accuracy>{},
+                                           metrics::At<"box", metrics::MeanAbsoluteError>{}, both);
+        CHECK(result.metric("kind/accuracy") == result.accuracy());
+        double sum = 0;
+        for (std::size_t i = 0; i < 47; ++i) {
+            const std::vector<float> box = training.predict({points.values.data() + 4 * i, 1});
+            REQUIRE(box.size() == 2);
+            for (std::size_t k = 0; k < 2; ++k)
+                sum += std::abs(static_cast<double>(box[k]) - static_cast<double>(boxes[2 * i + k]));
+        }
+        CHECK(result.metric("box/mean_absolute_error") == doctest::Approx(sum / 94).epsilon(1e-5));
+        CHECK(!result.metrics[1].larger_is_better);
+        CHECK(both.seen.size() == 16);
+        CHECK(both.seen[14] == "kind15");
+        CHECK(both.seen[15] == "box10");
+
+        struct Wrong {
+            std::string_view output, column;
+            void begin(const MetricTask&) {}
+            void add(const MetricBatch& batch) const { (void)batch.at(output, column); }
+            void report(MetricResults&) const {}
+        };
+        CHECK(message_of<InvalidArgument>([&] {
+                  evaluate(training, test, Wrong{"size", "box"});
+              }) == "a metric reads the output size, which the network does not have");
+        CHECK(message_of<InvalidArgument>([&] {
+                  evaluate(training, test, Wrong{"box", "size"});
+              }) == "a metric reads the column size, and the batches have the columns: kind, box");
+        CHECK(message_of<InvalidArgument>([&] {
+                  evaluate(training, test, metrics::At<"box", metrics::MeanAbsoluteError, "size">{});
+              }) == "a metric reads the column size, and the losses read: input, kind, box");
+    }
+}
+
+TEST_CASE("metrics are compared with the network and its losses when they are compiled") {
+    using metrics::Accuracy;
+    using metrics::MeanAbsoluteError;
+    CHECK(diagnostic_of<Accuracy, Three, CrossEntropy<3>>().empty());
+    CHECK(diagnostic_of<Ordered, Heads, HeadLoss>().empty());
+    CHECK(diagnostic_of<metrics::At<"kind", Accuracy>, Heads, HeadLoss>().empty());
+    CHECK(diagnostic_of<metrics::At<"box", MeanAbsoluteError>, Heads, HeadLoss>().empty());
+    CHECK(contains(diagnostic_of<MeanAbsoluteError, Three, CrossEntropy<3>>(), "the loss reads int32 1"));
+    CHECK(diagnostic_of<MeanAbsoluteError, Three, Weighted<2, MeanSquaredError>>().empty());
+    CHECK(contains(diagnostic_of<metrics::At<"kind", MeanAbsoluteError>, Heads, HeadLoss>(), "the loss reads int32 1"));
+    CHECK(diagnostic_of<metrics::At<"size", Accuracy>, Heads, HeadLoss>() ==
+          "a metric is of the output size, but the outputs of the network are: kind, box");
+    CHECK(contains(
+        diagnostic_of<Accuracy, Heads, HeadLoss>(),
+        "Accuracy is of one output, but the network has the outputs kind, box: use metrics::At with the name of one"));
 }

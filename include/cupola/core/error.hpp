@@ -72,7 +72,7 @@ public:
 };
 
 /// A number of bytes; a text has it as "17.1 GB", "4.3 MB", "512 bytes"; powers of ten.
-struct Bytes {
+struct ByteCount {
     std::size_t count = 0;
 };
 
@@ -91,7 +91,7 @@ public:
     TextPart(std::unsigned_integral auto value) : kind_(Kind::natural), natural_(value) {}  // NOLINT
     TextPart(std::floating_point auto value) : kind_(Kind::real), real_(static_cast<double>(value)) {}  // NOLINT
 
-    TextPart(Bytes value) : kind_(Kind::bytes), natural_(value.count) {}  // NOLINT
+    TextPart(ByteCount value) : kind_(Kind::bytes), natural_(value.count) {}  // NOLINT
 
     void append_to(std::string& result) const;
 

@@ -80,8 +80,8 @@ public:
             cudaGetLastError();  // the error is reported here
             std::size_t free = 0, total = 0;
             cudaMemGetInfo(&free, &total);
-            throw OutOfMemory(
-                text(what, " need ", Bytes{bytes}, ", and the GPU has ", Bytes{free}, " left of ", Bytes{total}));
+            throw OutOfMemory(text(what, " need ", ByteCount{bytes}, ", and the GPU has ", ByteCount{free}, " left of ",
+                                   ByteCount{total}));
         }
         impl::check_cuda(status, "cudaMalloc");
         data_ = static_cast<std::byte*>(memory);

@@ -26,7 +26,7 @@ public:
         const cudaError_t status = cudaHostAlloc(memory_.out(), bytes, cudaHostAllocPortable | cudaHostAllocMapped);
         if (status == cudaErrorMemoryAllocation) {
             cudaGetLastError();  // the error is reported here
-            throw OutOfMemory(text(Bytes{bytes}, " of pinned memory could not be allocated"));
+            throw OutOfMemory(text(ByteCount{bytes}, " of pinned memory could not be allocated"));
         }
         check_cuda(status, "cudaHostAlloc");
         std::memset(memory_.get(), 0, bytes);

@@ -106,7 +106,7 @@ inline constexpr std::size_t alignment = 64;
 
 #ifndef CUPOLA_OPS
 
-CUPOLA_INLINE std::string bytes_text(std::size_t bytes) { return text(Bytes{bytes}); }
+CUPOLA_INLINE std::string bytes_text(std::size_t bytes) { return text(ByteCount{bytes}); }
 
 #endif
 

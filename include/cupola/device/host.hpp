@@ -192,7 +192,7 @@ CUPOLA_INLINE std::size_t impl::number_in_file(const char* path, std::string_vie
 CUPOLA_INLINE HostArena::HostArena(std::size_t bytes, std::string_view what) : size_(bytes) {
     if (bytes == 0) return;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    require<OutOfMemory>(memory != MAP_FAILED, what, " need ", Bytes{bytes}, ", which could not be allocated");
+    require<OutOfMemory>(memory != MAP_FAILED, what, " need ", ByteCount{bytes}, ", which could not be allocated");
     constexpr std::size_t huge_page = std::size_t{1} << 21;
     if (bytes >= 4 * huge_page) madvise(memory, bytes, MADV_HUGEPAGE);  // a hint; ignored where not supported
     data_ = static_cast<std::byte*>(memory);

@@ -22,6 +22,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -32,18 +33,28 @@
 #include <cupola/core/error.hpp>
 #include <cupola/core/extents.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/loss/several_outputs.hpp>
+#include <cupola/net/table.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 /// What a metric is computed of.
 struct MetricTask {
-    /// The extents of the network's output for one sample.
+    /// The extents of the network's output for one sample; of several outputs, of the last.
     Shape output{};
-    /// The column that the loss reads.
+    /// The column that its loss reads.
     ColumnSpec target{};
+    /// All outputs, without values, and all columns that the network and the losses read.
+    std::vector<MetricOutput> all_outputs{};
+    Columns columns{};
+
+    /// The same with the output of this name, and the column of the other name as "target". Throws InvalidArgument if there
+    /// is no such output or column.
+    [[nodiscard]] MetricTask at(std::string_view output_name, std::string_view column) const;
 };
 
 /// Whether a larger or a smaller value is better, for the best record of a run.
@@ -89,19 +100,68 @@ template <class M>
     }
     return message;
 }
-/// The same for a training of `Net` whose loss of the data is `Loss`.
-template <class M, class Net, class Loss>
+
+namespace impl {
+
+/// The column that the loss of the data reads, of several the one that reads `column` (none of extents if no loss does).
+template <class Data>
+[[nodiscard]] consteval ColumnSpec target_of(std::span<const LayerInfo> layers, std::string_view column) {
+    using List = DataLosses<Data>;
+    const NetworkOutputs outputs(layers);
+    ColumnSpec result;
+    const auto look = [&]<std::size_t k>(std::integral_constant<std::size_t, k>) {
+        using Loss = typename List::template Type<k>;
+        if constexpr (requires(const Shape& output) {
+                          typename Loss::Target;
+                          Loss::target(output);
+                      }) {
+            const std::size_t output = outputs.find(List::entries[k].output);
+            if (List::entries[k].column == column && output < outputs.size())
+                result = {target_column, element_type_of<typename Loss::Target>, Loss::target(outputs[output].shape)};
+        }
+    };
+    [&]<std::size_t... k>(std::index_sequence<k...>) {
+        (look(std::integral_constant<std::size_t, k>()), ...);
+    }(std::make_index_sequence<List::entries.size()>());
+    return result;
+}
+
+/// A metric of one output among several: see metrics::At.
+template <class M>
+concept NamesOutput = requires {
+    { M::output } -> std::convertible_to<std::string_view>;
+    { M::column } -> std::convertible_to<std::string_view>;
+    typename M::OfOutput;
+};
+template <class M>
+concept HasMetricDiagnostic = requires(const Shape& output, const ColumnSpec& target) {
+    { M::diagnostic(output, target) } -> std::same_as<CompileTimeMessage>;
+};
+
+}  // namespace impl
+
+/// The same for a training of `Net` whose loss of the data is `Data`.
+template <class M, class Net, class Data>
 [[nodiscard]] consteval CompileTimeMessage metric_diagnostic() {
     CompileTimeMessage message = metric_diagnostic<M>();
-    if constexpr (requires(const Shape& output, const ColumnSpec& target) {
-                      { M::diagnostic(output, target) } -> std::same_as<CompileTimeMessage>;
-                      typename Loss::Target;
-                      Loss::target(output);
-                  }) {
-        if (message.empty()) {
-            const Shape output = Net::output_shape;
-            message =
-                M::diagnostic(output, {target_column, element_type_of<typename Loss::Target>, Loss::target(output)});
+    const impl::NetworkOutputs outputs(Net::layers);
+    if constexpr (impl::NamesOutput<M>) {
+        const std::size_t k = outputs.find(M::output);
+        if (k == outputs.size() || outputs[k].name != M::output) {
+            message << "a metric is of the output " << M::output << ", but the outputs of the network are: ";
+            outputs.list(message);
+        } else if constexpr (impl::HasMetricDiagnostic<typename M::OfOutput>) {
+            const ColumnSpec target = impl::target_of<Data>(Net::layers, M::column);
+            if (message.empty() && target.shape.rank > 0) message = M::OfOutput::diagnostic(outputs[k].shape, target);
+        }
+    } else if constexpr (impl::HasMetricDiagnostic<M>) {
+        const ColumnSpec target = impl::target_of<Data>(Net::layers, target_column);
+        if (message.empty() && outputs.size() > 1) {
+            message << short_type_name<M>() << " is of one output, but the network has the outputs ";
+            outputs.list(message);
+            message << ": use metrics::At with the name of one";
+        } else if (message.empty() && target.shape.rank > 0) {
+            message = M::diagnostic(outputs[outputs.size() - 1].shape, target);
         }
     }
     return message;
@@ -130,11 +190,13 @@ public:
     }
 
     [[nodiscard]] bool empty() const { return entries_.empty(); }
-    void begin(const MetricTask& task) const;
+    /// Begins an evaluation of a network of these layers with losses that read these columns.
+    void begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const;
     void add(const MetricBatch& batch) const;
     [[nodiscard]] std::vector<MetricValue> values() const;
     /// The values of no batches, for their names and which are better.
-    [[nodiscard]] std::vector<MetricValue> begun_values(const MetricTask& task) const;
+    [[nodiscard]] std::vector<MetricValue> begun_values(std::span<const LayerInfo> layers,
+                                                        std::span<const RequiredColumn> columns) const;
 
 private:
     struct Entry {
@@ -158,9 +220,24 @@ CUPOLA_INLINE void MetricResults::add(std::string_view name, double value, Bette
     values_.push_back({.name = std::string(name), .value = value, .larger_is_better = better == Better::larger});
 }
 
+CUPOLA_INLINE MetricTask MetricTask::at(std::string_view output_name, std::string_view column) const {
+    const ColumnSpec* const found = columns.find(column);
+    require(found != nullptr, "a metric reads the column ", column, ", and the losses read: ", names_of(columns));
+    for (const MetricOutput& each : all_outputs) {
+        if (each.name != output_name) continue;
+        return {each.shape, {target_column, found->type, found->shape}, all_outputs, columns};
+    }
+    impl::throw_joined<InvalidArgument>(
+        {"a metric reads the output ", output_name, ", which the network does not have"});
+}
+
 namespace impl {
 
-CUPOLA_INLINE void Metrics::begin(const MetricTask& task) const {
+CUPOLA_INLINE void Metrics::begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const {
+    const NetworkOutputs outputs(layers);
+    MetricTask task{.output = outputs[outputs.size() - 1].shape, .target = columns.back().column};
+    for (std::size_t k = 0; k < outputs.size(); ++k) task.all_outputs.push_back({outputs[k].name, outputs[k].shape});
+    for (const RequiredColumn& each : columns) task.columns.push_back(each.column);
     for (const Entry& each : entries_) each.begin(each.object, task);
 }
 
@@ -174,8 +251,10 @@ CUPOLA_INLINE std::vector<MetricValue> Metrics::values() const {
     return std::move(results.values());
 }
 
-CUPOLA_INLINE std::vector<MetricValue> Metrics::begun_values(const MetricTask& task) const {
-    begin(task);
+CUPOLA_INLINE std::vector<MetricValue> Metrics::begun_values(std::span<const LayerInfo> layers,
+                                                             std::span<const RequiredColumn> columns) const {
+    if (empty()) return {};
+    begin(layers, columns);
     return values();
 }
 

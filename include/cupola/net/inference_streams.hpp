@@ -128,7 +128,7 @@ private:
         const std::size_t available = D::available_memory();
         require<OutOfMemory>(bytes_ <= available, options.streams, options.streams == 1 ? " stream" : " streams",
                              " of at most ", options.max_batch, options.max_batch == 1 ? " sample" : " samples",
-                             " need ", Bytes{bytes_}, ", and ", Bytes{available}, " are available");
+                             " need ", ByteCount{bytes_}, ", and ", ByteCount{available}, " are available");
         allocate(sample_bytes, parameters, buffers);
     }
 

@@ -36,9 +36,9 @@ CUPOLA_INLINE std::size_t MemoryReport::total() const {
 }
 
 CUPOLA_INLINE std::string to_string(const MemoryReport& memory) {
-    std::string result = text("memory: ", Bytes{memory.total()}, " = ", memory.devices, " x (");
+    std::string result = text("memory: ", ByteCount{memory.total()}, " = ", memory.devices, " x (");
     // What every training has, and what some have.
-    const auto add = [&](std::size_t bytes, const char* what) { result += text(Bytes{bytes}, what); };
+    const auto add = [&](std::size_t bytes, const char* what) { result += text(ByteCount{bytes}, what); };
     const auto add_any = [&](std::size_t bytes, const char* what) {
         if (bytes != 0) add(bytes, what);
     };

@@ -16,15 +16,25 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+/// One output of a network: its name, empty for the only one, its extents for one sample, and its values for all samples, one
+/// sample after another.
+struct MetricOutput {
+    std::string_view name{};
+    Shape shape{};
+    std::span<const float> values{};
+};
+
 struct MetricBatch {
     /// The number of samples; at least 1.
     std::int64_t size = 0;
-    /// The extents of the output of one sample.
+    /// The extents of the output of one sample; of several outputs, of the last.
     Shape output_shape{};
-    /// The outputs of all samples, one sample after another.
+    /// The values of this output for all samples, one sample after another.
     std::span<const float> outputs{};
     /// The batch without its column "input".
     BatchView targets{};
+    /// All outputs, in the order of the network.
+    std::span<const MetricOutput> all_outputs{};
 
     [[nodiscard]] std::span<const float> output(std::int64_t sample) const {
         const std::int64_t each = output_shape.size();
@@ -37,6 +47,9 @@ struct MetricBatch {
         const ColumnSpec& column = require_target(name, element_type_of<T>);
         return {targets.data<T>(name), static_cast<std::size_t>(size * column.shape.size())};
     }
+    /// The same batch with the output of this name, and the column of the other name as "target". Throws InvalidArgument if
+    /// there is no such output or column.
+    [[nodiscard]] MetricBatch at(std::string_view output_name, std::string_view column) const;
 
 private:
     [[nodiscard]] const ColumnSpec& require_target(std::string_view name, ElementType type) const;
@@ -53,6 +66,23 @@ CUPOLA_INLINE const ColumnSpec& MetricBatch::require_target(std::string_view nam
             ", and the batches have ", found == nullptr ? "the columns: " : "one of ",
             found == nullptr ? names_of(targets.columns()) : std::string(to_string(found->type)));
     return *found;
+}
+
+CUPOLA_INLINE MetricBatch MetricBatch::at(std::string_view output_name, std::string_view column) const {
+    const ColumnSpec* const found = targets.columns().find(column);
+    require(found != nullptr, "a metric reads the column ", column,
+            ", and the batches have the columns: ", names_of(targets.columns()));
+    for (const MetricOutput& each : all_outputs) {
+        if (each.name != output_name) continue;
+        MetricBatch result{
+            .size = size, .output_shape = each.shape, .outputs = each.values, .all_outputs = all_outputs};
+        result.targets.size = size;
+        const auto place = static_cast<std::size_t>(found - targets.columns().begin());
+        result.targets.push_back({{target_column, found->type, found->shape}, targets.data(place)});
+        return result;
+    }
+    impl::throw_joined<InvalidArgument>(
+        {"a metric reads the output ", output_name, ", which the network does not have"});
 }
 
 #endif

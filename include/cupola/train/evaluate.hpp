@@ -31,6 +31,19 @@ public:
     }
 
     [[nodiscard]] const impl::Metrics& all() const { return metrics_; }
+    /// Begins an evaluation.
+    void begin([[maybe_unused]] const Training& training) const {
+        if constexpr (requires { training.required_columns(); })
+            metrics_.begin(Training::NetworkType::layers, training.required_columns());
+    }
+    /// The results before an evaluation: their names, and what is better.
+    [[nodiscard]] std::vector<MetricValue> begun_values([[maybe_unused]] const Training& training) const {
+        if constexpr (requires { training.required_columns(); }) {
+            return metrics_.begun_values(Training::NetworkType::layers, training.required_columns());
+        } else {
+            return {};
+        }
+    }
 
 private:
     template <class M>
@@ -51,20 +64,6 @@ private:
     impl::Metrics metrics_;
 };
 
-namespace impl {
-
-/// The outputs of a training, and the column that its loss reads: the last of those that it requires.
-template <class Training>
-[[nodiscard]] MetricTask metric_task_of(const Training& training) {
-    MetricTask task;
-    if constexpr (requires { training.required_columns(); }) {
-        task = {Training::NetworkType::output_shape, training.required_columns().back().column};
-    }
-    return task;
-}
-
-}  // namespace impl
-
 /// `batches` has `count()`, and `batches(i, device, context)` returns batch i, as in EvaluationBatches; if it prepares
 /// batches in its own memory, its `provide_slots` is called with the number of devices. `weights` selects the trained
 /// parameters or their moving averages.
@@ -80,7 +79,7 @@ template <class Training, class Batches>
                                   const MetricList<Training>& metrics) {
     if (metrics.all().empty()) return evaluate(training, batches, weights);
     if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
-    metrics.all().begin(impl::metric_task_of(training));
+    metrics.begin(training);
     Evaluation result = training.evaluate(batches, batches.count(), weights,
                                           [&](const MetricBatch& batch) { metrics.all().add(batch); });
     result.metrics = metrics.all().values();

@@ -137,7 +137,7 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
                                 .validates = static_cast<bool>(options.validation),
-                                .metrics = options.metrics.all().begun_values(impl::metric_task_of(training))},
+                                .metrics = options.metrics.begun_values(training)},
                                impl::epochs_of(training, batches), training.step(),
                                short_type_name<std::remove_cvref_t<Batches>>());
     Run& run = recorder.run();

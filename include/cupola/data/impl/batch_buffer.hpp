@@ -40,7 +40,7 @@ private:
     };
     static std::unique_ptr<std::byte[], Free> allocate(std::size_t bytes) {
         void* memory = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
-        require<OutOfMemory>(memory != nullptr, "a batch needs ", Bytes{bytes}, ", which could not be allocated");
+        require<OutOfMemory>(memory != nullptr, "a batch needs ", ByteCount{bytes}, ", which could not be allocated");
         return std::unique_ptr<std::byte[], Free>(static_cast<std::byte*>(memory));
     }
 

@@ -160,7 +160,7 @@ void DeviceWorker<Device, T>::add_plan(MakePlan make, const PlanOptions& options
     if (workspaces_.empty()) return;
     typename Device::Arena& arena = workspaces_[workspace].arena;
     require<OutOfMemory>(bytes.total() <= arena.size(), "a forward pass of ", options.batch, " samples needs ",
-                         Bytes{bytes.total()}, ", and the arena has ", Bytes{arena.size()});
+                         ByteCount{bytes.total()}, ", and the arena has ", ByteCount{arena.size()});
     plans_.back()->plan.bind(arena.data());
 }
 

@@ -78,24 +78,24 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     const std::size_t losses = functions.losses.size();
     std::vector<LossResult> results(static_cast<std::size_t>(count) * losses);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
-    MetricFeed<D> feed(metrics, set_.network().output, set_.device_count());
+    MetricFeed<D> feed(metrics, set_.network().layers, set_.device_count());
     const auto run = [&](int device) {
         Context& context = set_.context(device);
         for (std::int64_t i = device; i < count; i += set_.device_count()) {
             const BatchView batch = batches(i, device, context);
             require_batch(batch, set_.required_columns());
-            const float* outputs = nullptr;
+            Plan<Kernels, T>* plan = nullptr;
             if (batch.size > 0) {
                 require_finite(context, batch, i);
-                Plan<Kernels, T>& plan = forward(device, batch.inputs(), batch.size, weights);
+                plan = &forward(device, batch.inputs(), batch.size, weights);
                 for (std::size_t k = 0; k < losses; ++k) {
                     results[static_cast<std::size_t>(i) * losses + k] =
-                        functions.loss_of(context, k, plan.output(functions.losses[k].output), batch);
+                        functions.loss_of(context, k, plan->output(functions.losses[k].output), batch);
                 }
-                outputs = plan.output(plan.outputs() - 1);
                 sizes[static_cast<std::size_t>(i)] = batch.size;
             }
-            if (metrics && !feed.pass(context, device, i, batch, outputs)) return;
+            if (metrics && !feed.pass(context, device, i, batch, [&](std::size_t k) { return plan->output(k); }))
+                return;
         }
     };
     set_.threads().run([&](int device) {

@@ -10,7 +10,9 @@
 #include <span>
 #include <vector>
 
-#include <cupola/core/extents.hpp>
+#include <cupola/core/function_ref.hpp>
+#include <cupola/loss/several_outputs.hpp>
+#include <cupola/net/table.hpp>
 #include <cupola/parallel/metric_batch.hpp>
 #include <cupola/tensor/batch.hpp>
 
@@ -25,26 +27,28 @@ class MetricFeed {
     using Context = typename Kernels::Context;
 
 public:
-    MetricFeed(MetricFunction see, const Shape& output_shape, int devices)
-        : see_(see), output_shape_(output_shape), memory_(static_cast<std::size_t>(devices)) {}
+    /// The values of the network's output number k.
+    using Outputs = FunctionRef<const float*(std::size_t k)>;
+
+    MetricFeed(MetricFunction see, std::span<const LayerInfo> layers, int devices)
+        : see_(see), network_(layers), memory_(static_cast<std::size_t>(devices)) {}
 
     /// Passes batch `number` on, after those before it. Returns false if another device has failed: no batch follows then.
-    [[nodiscard]] bool pass(Context& context, int device, std::int64_t number, const BatchView& batch,
-                            const float* outputs);
+    [[nodiscard]] bool pass(Context& context, int device, std::int64_t number, const BatchView& batch, Outputs outputs);
     /// Ends the waiting of other devices.
     void fail();
 
 private:
     struct Memory {
-        std::vector<float> outputs;
+        std::vector<MetricOutput> list;
+        std::vector<std::vector<float>> outputs;
         std::vector<std::vector<std::byte>> columns;
     };
 
-    [[nodiscard]] MetricBatch on_host(Context& context, Memory& memory, const BatchView& batch,
-                                      const float* outputs) const;
+    [[nodiscard]] MetricBatch on_host(Context& context, Memory& memory, const BatchView& batch, Outputs outputs) const;
 
     MetricFunction see_;
-    Shape output_shape_;
+    NetworkOutputs network_;
     /// Of each device, where its memory is not the host's.
     std::vector<Memory> memory_;
     std::mutex mutex_;
@@ -54,8 +58,7 @@ private:
 };
 
 template <class D>
-bool MetricFeed<D>::pass(Context& context, int device, std::int64_t number, const BatchView& batch,
-                         const float* outputs) {
+bool MetricFeed<D>::pass(Context& context, int device, std::int64_t number, const BatchView& batch, Outputs outputs) {
     MetricBatch seen;
     if (batch.size > 0) seen = on_host(context, memory_[static_cast<std::size_t>(device)], batch, outputs);
     std::unique_lock lock(mutex_);
@@ -77,16 +80,25 @@ void MetricFeed<D>::fail() {
 }
 
 template <class D>
-MetricBatch MetricFeed<D>::on_host(Context& context, Memory& memory, const BatchView& batch,
-                                   const float* outputs) const {
-    const auto count = static_cast<std::size_t>(batch.size * output_shape_.size());
-    MetricBatch result{.size = batch.size, .output_shape = output_shape_, .outputs = {outputs, count}};
+MetricBatch MetricFeed<D>::on_host(Context& context, Memory& memory, const BatchView& batch, Outputs outputs) const {
+    memory.list.resize(network_.size());
+    memory.outputs.resize(network_.size());
+    for (std::size_t k = 0; k < network_.size(); ++k) {
+        const auto count = static_cast<std::size_t>(batch.size * network_[k].shape.size());
+        memory.list[k] = {network_[k].name, network_[k].shape, {outputs(k), count}};
+        if constexpr (!D::host_memory) {
+            std::vector<float>& copy = memory.outputs[k];
+            copy.resize(count);
+            Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(copy.data()),
+                                  reinterpret_cast<const std::byte*>(outputs(k)), count * sizeof(float));
+            memory.list[k].values = copy;
+        }
+    }
+    const MetricOutput& last = memory.list.back();
+    MetricBatch result{
+        .size = batch.size, .output_shape = last.shape, .outputs = last.values, .all_outputs = memory.list};
     result.targets.size = batch.size;
     if constexpr (!D::host_memory) {
-        memory.outputs.resize(count);
-        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(memory.outputs.data()),
-                              reinterpret_cast<const std::byte*>(outputs), count * sizeof(float));
-        result.outputs = memory.outputs;
         memory.columns.resize(batch.columns().size());
     }
     for (std::size_t i = 0; i < batch.columns().size(); ++i) {

@@ -17,7 +17,7 @@ namespace impl {
 template <class Kernels, class T>
 struct NetworkInfo {
     std::span<const LayerInfo> layers{};
-    Shape input{}, output{};
+    Shape input{};
     /// `trained_elements` is the size of gradients, optimiser state and moving averages.
     std::int64_t parameter_elements = 0, trained_elements = 0, buffer_elements = 0, input_elements = 0,
                  output_elements = 0;
@@ -32,7 +32,6 @@ template <Network Net, class Kernels>
     using T = typename Net::Precision::Activation;
     return {.layers = Net::layers,
             .input = Net::input,
-            .output = Net::output_shape,
             .parameter_elements = Net::parameter_elements,
             .trained_elements = Net::trained_elements,
             .buffer_elements = Net::buffer_elements,
