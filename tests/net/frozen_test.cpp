@@ -3,6 +3,9 @@
 // Networks with frozen parameters: their layout, their gradients, the end of backward and the memory of a plan.
 #include <cupola/net/frozen.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,11 +18,13 @@
 #include <cupola/layers/linear.hpp>
 #include <cupola/layers/max_pool2d.hpp>
 #include <cupola/layers/relu.hpp>
+#include <cupola/layers/sigmoid.hpp>
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>
 #include <cupola/net/summary.hpp>
+#include <cupola/net/tied.hpp>
 
 #include "devices.hpp"
 
@@ -47,6 +52,11 @@ struct FrozenBranchesNet
                  ReLU, GlobalAvgPool2d, Linear<4>> {};
 struct FrozenBranches : Frozen<FrozenBranchesNet, "stem.*", "block.side.*", "block.a.*"> {};
 struct FrozenSide : Frozen<FrozenBranchesNet, "block.side.*"> {};
+/// Layers that share parameters, with one that is trained between them; frozen as a whole and in part.
+struct FrozenTiedNet : Sequential<Input<5>, Tied<"shared", Linear<5>>, Sigmoid, Named<"between", Linear<5>>, Sigmoid,
+                                  Tied<"shared", Linear<5>>, Sigmoid, Linear<4>> {};
+struct FrozenTied : Frozen<FrozenTiedNet, "shared.*"> {};
+struct FrozenTiedWeight : Frozen<FrozenTiedNet, "shared.weight"> {};
 
 static_assert(FrozenBody::trained_count + 112 + 8 + 185 + 10 == FrozenTestNet::parameter_count);
 static_assert(FrozenBody::parameter_count == FrozenTestNet::parameter_count);
@@ -107,6 +117,9 @@ TEST_CASE_TEMPLATE_DEFINE("the gradients of what is trained, and of the input, a
     check(FrozenUnfused{}, 6);
     check(FrozenBranches{}, 4);
     check(FrozenSide{}, 8);
+    check(FrozenTiedNet{}, 6);
+    check(FrozenTied{}, 4);
+    check(FrozenTiedWeight{}, 5);
 }
 TEST_CASE_TEMPLATE_APPLY(frozen_gradients, Devices);
 
