@@ -176,7 +176,7 @@ CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const
 
 [[gnu::cold]] CUPOLA_INLINE bool FitRecorder::record(Validate validate) {
     const double begun = monotonic_seconds();
-    const Evaluation validation = validate ? validate() : Evaluation{};
+    Evaluation validation = validate ? validate() : Evaluation{};
     const double now = monotonic_seconds();
     HistoryRecord record{.step = step_,
                          .loss = sum_ / weight_,
@@ -186,7 +186,7 @@ CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const
     if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
     if (validate) {
         record.validation_loss = validation.loss;
-        record.metrics = validation.metrics;
+        record.metrics = std::move(validation.metrics);
     }
     history_.records.push_back(std::move(record));
     has_steps_ = false;
