@@ -80,5 +80,4 @@ if train:
     print(json.dumps({"losses": losses, "held_out": sum(others) / len(others)}))
 else:
     batches = [tensors(i * batch) for i in range(4)]
-    how = ("channels_last" if layout is torch.channels_last else "contiguous") + (", torch.compile" if os.environ.get("COMPILE") else ", eager")
-    protocol.serve({"name": "PyTorch", "version": torch.__version__, "how": how}, lambda i: step_on(*batches[i % len(batches)]))
+    protocol.serve({"name": "PyTorch", "version": torch.__version__, "how": "float"}, lambda i: step_on(*batches[i % len(batches)]))
