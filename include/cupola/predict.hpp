@@ -4,6 +4,7 @@
 //
 //   const Predictor<Net> predictor("run1/model-1000.safetensors", {.max_batch = 32, .streams = 4});
 //   predictor.predict(samples, logits);
+//   predictor.predict(samples, {{"kind", kinds}, {"box", boxes}});  // the outputs of a network that has several
 //
 // The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
 // function may be called by any number of threads at once; `streams` of the calls run at a time. After construction Cupola
@@ -12,11 +13,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +50,12 @@ struct PredictorOptions {
     std::optional<Weights> weights{};
 };
 
+/// The place of the values of an output, by its name.
+struct NamedOutput {
+    std::string_view name;
+    std::span<float> values;
+};
+
 template <Network Net, class D = Host>
 class Predictor {
 public:
@@ -68,22 +78,30 @@ public:
     }
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
-    /// channels last, `outputs` of Net::output_shape. Throws InvalidArgument if the sizes do not fit, and for a sample that
-    /// contains a NaN or an infinity: some layers would propagate it, others would not (a fused ReLU maps NaN to 0).
+    /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
+    /// sizes do not fit, and for a sample that contains a NaN or an infinity: some layers would propagate it, others would
+    /// not (a fused ReLU maps NaN to 0).
     void predict(std::span<const float> samples, std::span<float> outputs) const {
-        constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
-        constexpr auto output = static_cast<std::size_t>(Net::output_shape.size());
-        const std::size_t count = samples.size() / sample;
-        require(samples.size() % sample == 0 && count >= 1, "samples of this network have ", sample,
-                " values each, and ", samples.size(), " were given");
-        require(count <= static_cast<std::size_t>(max_batch_), "this predictor takes at most ", max_batch_,
-                max_batch_ == 1 ? " sample" : " samples", " at a time, and ", count, " were given");
-        require(outputs.size() == count * output, "the outputs of ", count, count == 1 ? " sample" : " samples",
-                " are ", count * output, " values, and there is room for ", outputs.size());
-        if (!all_finite(samples))
-            throw InvalidArgument("the input of a network must be finite, but " +
-                                  non_finite_sample(Net::input_shape, samples));
-        streams_.run(samples.data(), static_cast<std::int64_t>(count), outputs.data());
+        const std::size_t count = count_of(samples);
+        Places places{};
+        places.back() = checked_place(outputs, count, Net::outputs.size() - 1);
+        run(samples, count, places);
+    }
+    /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws also
+    /// for a name that the network does not have, or that is given twice.
+    void predict(std::span<const float> samples, std::span<const NamedOutput> outputs) const {
+        const std::size_t count = count_of(samples);
+        require(!outputs.empty(), "no output is given to predict");
+        Places places{};
+        for (const NamedOutput& each : outputs) {
+            const std::size_t k = output_of_name(Net::outputs, each.name);
+            require(places[k] == nullptr, "the output ", each.name, " is given twice");
+            places[k] = checked_place(each.values, count, k);
+        }
+        run(samples, count, places);
+    }
+    void predict(std::span<const float> samples, std::initializer_list<NamedOutput> outputs) const {
+        predict(samples, std::span<const NamedOutput>(outputs.begin(), outputs.size()));
     }
 
     [[nodiscard]] std::int64_t max_batch() const { return max_batch_; }
@@ -98,6 +116,37 @@ public:
 private:
     static_assert(!Net::valid ||  // then the network has reported its own error
                   static_assert_message<Net::template operations_diagnostic<D, typename Net::Precision, false>()>());
+
+    /// The place of each output, null for one that is not written.
+    using Places = std::array<float*, Net::outputs.size()>;
+
+    [[nodiscard]] std::size_t count_of(std::span<const float> samples) const {
+        constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
+        const std::size_t count = samples.size() / sample;
+        require(samples.size() % sample == 0 && count >= 1, "samples of this network have ", sample,
+                " values each, and ", samples.size(), " were given");
+        require(count <= static_cast<std::size_t>(max_batch_), "this predictor takes at most ", max_batch_,
+                max_batch_ == 1 ? " sample" : " samples", " at a time, and ", count, " were given");
+        return count;
+    }
+
+    /// The place of output `k` of `count` samples.
+    [[nodiscard]] static float* checked_place(std::span<float> place, std::size_t count, std::size_t k) {
+        const NetworkOutput& output = Net::outputs[k];
+        const auto size = count * static_cast<std::size_t>(output.shape.size());
+        constexpr bool several = Net::outputs.size() > 1;
+        require(place.size() == size, several ? "the output " : "the outputs",
+                several ? output.name : std::string_view(), " of ", count, count == 1 ? " sample" : " samples",
+                several ? " is " : " are ", size, " values, and there is room for ", place.size());
+        return place.data();
+    }
+
+    void run(std::span<const float> samples, std::size_t count, const Places& places) const {
+        if (!all_finite(samples))
+            throw InvalidArgument("the input of a network must be finite, but " +
+                                  non_finite_sample(Net::input_shape, samples));
+        streams_.run(samples.data(), static_cast<std::int64_t>(count), places);
+    }
 
     [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,
                                                    const Options& options) {

@@ -2,9 +2,12 @@
 // Covers: cupola/net/inference_streams.hpp, cupola/predict.hpp
 #include <cupola/predict.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -301,4 +304,62 @@ TEST_CASE("a lack of memory is reported with the numbers") {
         [&] { (void)Predictor<tutorial::Net>(checkpoint, "x", {.max_batch = 1'000'000, .streams = 2}); });
     CHECK(contains(refused, "2 streams of at most 1000000 samples need "));
     CHECK(contains(refused, " GB are available"));
+}
+
+namespace {
+
+struct Heads : Sequential<Input<6>, Linear<8>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">, Linear<2>,
+                          Output<"box">> {};
+using HeadsTraining =
+    DataParallel<Heads, Losses<At<"kind", CrossEntropy<3>>, At<"box", MeanSquaredError>>, Sgd, ConcatMean, Host>;
+
+}  // namespace
+
+TEST_CASE("the outputs of a network with several are predicted by their names") {
+    HeadsTraining training({.batch_size = 7, .seed = 2});
+    Checkpoint checkpoint;
+    checkpoint.state = training.state();
+    const Predictor<Heads> predictor(checkpoint, "x", {.max_batch = 7});
+    std::vector<float> samples(7 * 6), kinds(7 * 3), boxes(7 * 2);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+        samples[i] = uniform(RandomStream(5, RngDomain::user, 0, i).words(0)[0]) - 0.5F;
+    const TensorView<const float, Extents<6>> view(samples.data(), 7);
+    const std::vector<float> all_kinds = training.predict(view, "kind"), all_boxes = training.predict(view, "box");
+    CHECK(training.predict(view) == all_boxes);
+    REQUIRE(all_kinds.size() == 7 * 3);
+
+    // A call is run in parts of 7, 4 and 1 samples.
+    for (const std::size_t count : {7U, 6U, 1U}) {
+        CAPTURE(count);
+        const std::span<const float> some(samples.data(), 6 * count);
+        const std::span<float> some_kinds(kinds.data(), 3 * count), some_boxes(boxes.data(), 2 * count);
+        const auto agree = [&](std::span<const float> values, const std::vector<float>& all) {
+            return difference(values, std::span(all).first(values.size())) < 1e-6;
+        };
+        predictor.predict(some, {{"box", some_boxes}, {"kind", some_kinds}});
+        CHECK(agree(some_kinds, all_kinds));
+        CHECK(agree(some_boxes, all_boxes));
+        std::fill(kinds.begin(), kinds.end(), 9.0F);
+        std::fill(boxes.begin(), boxes.end(), 9.0F);
+        predictor.predict(some, {{"kind", some_kinds}});
+        CHECK(agree(some_kinds, all_kinds));
+        CHECK(boxes == std::vector<float>(7 * 2, 9.0F));
+        predictor.predict(some, some_boxes);  // the last
+        CHECK(agree(some_boxes, all_boxes));
+    }
+
+    const auto refusal = [&](std::initializer_list<NamedOutput> outputs) {
+        return message_of<InvalidArgument>([&] { predictor.predict(samples, outputs); });
+    };
+    CHECK(refusal({{"kinds", kinds}}) == "the network has no output \"kinds\"; its outputs are: kind, box");
+    CHECK(refusal({{"kind", boxes}}) == "the output kind of 7 samples is 21 values, and there is room for 14");
+    CHECK(refusal({{"kind", kinds}, {"kind", kinds}}) == "the output kind is given twice");
+    CHECK(refusal({}) == "no output is given to predict");
+    CHECK(message_of<InvalidArgument>([&] { (void)training.predict(view, "kinds"); }) ==
+          "the network has no output \"kinds\"; its outputs are: kind, box");
+    Trained trained;
+    CHECK(message_of<InvalidArgument>([&] {
+              Predictor<Net>(trained.checkpoint, "x")
+                  .predict(std::span(Trained::samples()).first(sample_size), {{"fc", kinds}});
+          }) == "the network has no output \"fc\"; its outputs are: one without a name");
 }

@@ -37,21 +37,19 @@ public:
     template <Network Net>
     [[gnu::cold]] static InferenceStreams make(const Options& options, std::span<const float> parameters,
                                                std::span<const float> buffers) {
-        return InferenceStreams(options, Net::input_shape.size(), Net::output_shape.size(),
-                                &Plan<D, T>::template make<Net>, parameters, buffers);
+        return InferenceStreams(options, Net::input_shape.size(), Net::outputs, &Plan<D, T>::template make<Net>,
+                                parameters, buffers);
     }
 
-    /// Runs the network on `count` samples of host memory, at most `max_batch`. Any number of threads may call it
+    /// Runs the network on `count` samples of host memory, at most `max_batch`. `outputs` has the place of each output in
+    /// host memory, in the order of `Net::outputs`, or null for one that is not read. Any number of threads may call it
     /// concurrently.
-    void run(const float* samples, std::int64_t count, float* outputs) const {
+    void run(const float* samples, std::int64_t count, std::span<float* const> outputs) const {
         const Taken taken(*shared_);
         Stream& stream = *taken.stream;
+        std::int64_t done = 0;
         for (auto sized = stream.plans.begin(); sized != stream.plans.end(); ++sized) {
-            for (; count >= sized->batch; count -= sized->batch) {
-                forward(stream, *sized, samples, outputs);
-                samples += sized->batch * sample_size_;
-                outputs += sized->batch * output_size_;
-            }
+            for (; count - done >= sized->batch; done += sized->batch) forward(stream, *sized, samples, done, outputs);
         }
     }
 
@@ -101,9 +99,10 @@ private:
         Stream* stream = nullptr;
     };
 
-    [[gnu::cold]] InferenceStreams(const Options& options, std::int64_t sample_size, std::int64_t output_size,
-                                   Make make_plan, std::span<const float> parameters, std::span<const float> buffers)
-        : shared_(std::make_unique<Shared>()), sample_size_(sample_size), output_size_(output_size) {
+    [[gnu::cold]] InferenceStreams(const Options& options, std::int64_t sample_size,
+                                   std::span<const NetworkOutput> outputs, Make make_plan,
+                                   std::span<const float> parameters, std::span<const float> buffers)
+        : shared_(std::make_unique<Shared>()), sample_size_(sample_size), outputs_(outputs) {
         constexpr std::int64_t max_samples = 1'000'000;
         constexpr int max_streams = 4096;
         require(options.max_batch >= 1 && options.max_batch <= max_samples, "the largest batch must have 1 to ",
@@ -157,21 +156,30 @@ private:
         }
     }
 
-    void forward(Stream& stream, SizedPlan& sized, const float* samples, float* outputs) const {
+    /// Samples [first, first + the plan's batch) of a call.
+    void forward(Stream& stream, SizedPlan& sized, const float* samples, std::int64_t first,
+                 std::span<float* const> outputs) const {
         typename D::Context& context = *stream.context;
         const auto team = context.team();
         auto* const input = stream.samples.data();
-        D::copy_from_host(context, input, reinterpret_cast<const std::byte*>(samples),
+        D::copy_from_host(context, input, reinterpret_cast<const std::byte*>(samples + first * sample_size_),
                           static_cast<std::size_t>(sized.batch * sample_size_) * sizeof(float));
-        const float* const result = sized.plan.forward(
+        static_cast<void>(sized.plan.forward(
             context, reinterpret_cast<const float*>(input), reinterpret_cast<const float*>(shared_->parameters.data()),
-            {.training = false}, {.running = reinterpret_cast<const float*>(shared_->buffers.data())});
-        D::copy_to_host(context, reinterpret_cast<std::byte*>(outputs), reinterpret_cast<const std::byte*>(result),
-                        static_cast<std::size_t>(sized.batch * output_size_) * sizeof(float));
+            {.training = false}, {.running = reinterpret_cast<const float*>(shared_->buffers.data())}));
+        for (std::size_t k = 0; k < outputs.size(); ++k) {
+            if (outputs[k] == nullptr) continue;
+            const std::int64_t size = outputs_[k].shape.size();
+            D::copy_to_host(context, reinterpret_cast<std::byte*>(outputs[k] + first * size),
+                            reinterpret_cast<const std::byte*>(sized.plan.output(k)),
+                            static_cast<std::size_t>(sized.batch * size) * sizeof(float));
+        }
     }
 
     std::unique_ptr<Shared> shared_;
-    std::int64_t sample_size_, output_size_;
+    std::int64_t sample_size_;
+    /// Those of the network.
+    std::span<const NetworkOutput> outputs_;
     std::size_t bytes_ = 0;
 };
 

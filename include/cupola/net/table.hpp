@@ -197,6 +197,9 @@ namespace impl {
 
 }  // namespace impl
 
+/// The number of the output of that name. Throws InvalidArgument, with the names that there are, if there is none.
+[[nodiscard]] std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name);
+
 /// A parameter's full name, as in PyTorch: "conv1.weight", or "0.weight" for a layer without a name.
 [[nodiscard, gnu::cold]] inline std::string parameter_name(std::span<const LayerInfo> layers, std::size_t layer,
                                                            std::size_t parameter) {
@@ -232,6 +235,15 @@ struct RunningStatistics {
 [[nodiscard, gnu::cold]] FixedArray<RunningStatistics> running_statistics(std::span<const LayerInfo> layers);
 
 #ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::size_t output_of_name(std::span<const NetworkOutput> outputs, std::string_view name) {
+    std::string names;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+        if (outputs[k].name == name && !name.empty()) return k;
+        names += text(k == 0 ? "" : ", ", outputs[k].name.empty() ? "one without a name" : outputs[k].name);
+    }
+    throw InvalidArgument(text("the network has no output \"", name, "\"; its outputs are: ", names));
+}
 
 CUPOLA_INLINE std::vector<float> initial_buffers(std::span<const LayerInfo> layers) {
     std::vector<float> values(static_cast<std::size_t>(buffer_elements(layers)));

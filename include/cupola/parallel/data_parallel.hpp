@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -143,16 +144,16 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
         synchronize();
         return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
-    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate().
-    /// Throws InvalidArgument for samples that hold a NaN or an infinity.
+    /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate(). Of
+    /// several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
-        const impl::Activity::Scope scope(parts_.activity_, "predict()");
-        parts_.evaluator_.require_weights(weights);
-        require(all_finite(samples.elements()), "the input of a network must be finite, but ",
-                non_finite_sample(Net::input, samples.elements()));
-        synchronize();
-        return parts_.evaluator_.predict(samples.data(), samples.batch(), weights);
+        return predict_output(samples, Net::outputs.size() - 1, weights);
+    }
+    /// The same of the output of that name. Throws InvalidArgument if the network has none.
+    [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, std::string_view output,
+                                             Weights weights = Weights::trained) {
+        return predict_output(samples, output_of_name(Net::outputs, output), weights);
     }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own, that
@@ -250,6 +251,15 @@ private:
     using Parts =
         impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
 
+    [[nodiscard]] std::vector<float> predict_output(TensorView<const float, InputExtents> samples, std::size_t output,
+                                                    Weights weights) {
+        const impl::Activity::Scope scope(parts_.activity_, "predict()");
+        parts_.evaluator_.require_weights(weights);
+        require(all_finite(samples.elements()), "the input of a network must be finite, but ",
+                non_finite_sample(Net::input, samples.elements()));
+        synchronize();
+        return parts_.evaluator_.predict(samples.data(), samples.batch(), Net::outputs[output], output, weights);
+    }
     template <class Batches>
     void queue_step(Batches& batches, typename Parts::Engine::Probe probe) {
         const impl::Activity::Scope scope(parts_.activity_, "step()");

@@ -46,8 +46,9 @@ public:
     Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights,
                         MetricFunction metrics);
 
-    /// The outputs for `size` samples of host memory, one after another.
-    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, Weights weights);
+    /// The values of output number `output` for `size` samples of host memory, one after another.
+    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, const NetworkOutput& output,
+                                             std::size_t number, Weights weights);
 
 private:
     void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
@@ -131,9 +132,10 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
 }
 
 template <class D, class T>
-std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t size, Weights weights) {
+std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t size, const NetworkOutput& output,
+                                            std::size_t number, Weights weights) {
     require_size(size);
-    std::vector<float> outputs(static_cast<std::size_t>(size * set_.network().output_elements));
+    std::vector<float> outputs(static_cast<std::size_t>(size * output.shape.size()));
     set_.threads().run([&](int device) {
         if (device != 0) return;
         Context& context = set_.context(0);
@@ -141,7 +143,7 @@ std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t s
         typename Kernels::Arena input(bytes, "the samples of a prediction");
         Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
         Plan<Kernels, T>& plan = forward(0, reinterpret_cast<const float*>(input.data()), size, weights);
-        const float* const from = plan.output(plan.outputs() - 1);
+        const float* const from = plan.output(number);
         Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                               reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
     });

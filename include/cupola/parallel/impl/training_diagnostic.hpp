@@ -123,7 +123,7 @@ struct DataParallel {
         return {};
     }
     template <class Samples>
-    std::vector<float> predict(Samples&&, Weights = Weights::trained) {
+    std::vector<float> predict(Samples&&, auto&&...) {
         return {};
     }
     std::vector<float> parameters(int = 0);
