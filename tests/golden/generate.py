@@ -296,6 +296,93 @@ def cross_entropy(torch):
     header.write()
 
 
+def losses(torch):
+    """Outputs are NHWC, or [samples, channels] where height and width are 1; PyTorch computes on NCHW."""
+    version = torch.__version__.split("+")[0]
+    header = Header("losses", "Loss", f"Losses, the batch's mean, and their gradients, by PyTorch {version}.")
+    functional = torch.nn.functional
+
+    def case(name, index, kind, shape, loss, *, labels=None, soft=None, weights=(), smoothing=0.0, ignored=None):
+        random = np.random.RandomState(900 + index)
+        batch, height, width, channels = shape
+        outputs = floats(random, batch, height, width, channels, scale=2.0)
+        weights = np.asarray(weights, dtype=np.float32)
+        smoothing = float(np.float32(smoothing))
+        t = torch.tensor(outputs, dtype=torch.float64, requires_grad=True)
+        planes = t.permute(0, 3, 1, 2) if height * width > 1 else t.reshape(batch, channels)
+        integers = np.zeros(0, dtype=np.int32)
+        targets = np.zeros(0, dtype=np.float32)
+        if labels:
+            integers = random.randint(0, channels, (batch, height, width)).astype(np.int32)
+            if ignored is not None:
+                integers[random.random_sample(integers.shape) < 0.3] = ignored
+            target = torch.tensor(integers.reshape(planes[:, 0].shape), dtype=torch.int64)
+        else:
+            targets = soft(random, outputs.shape).astype(np.float32)
+            target = torch.tensor(targets, dtype=torch.float64)
+            target = target.permute(0, 3, 1, 2) if height * width > 1 else target.reshape(batch, channels)
+        value = loss(planes, target, torch.tensor(weights, dtype=torch.float64), smoothing, ignored)
+        (gradient,) = torch.autograd.grad(value, t)
+        header.case(
+            quoted(name),
+            quoted(kind),
+            *map(str, shape),
+            number(smoothing, "float"),
+            flag(ignored is not None),
+            str(ignored or 0),
+            "@" + header.array(weights) if weights.size else "{}",
+            "@" + header.array(outputs),
+            "@" + header.array(targets) if targets.size else "{}",
+            "@" + header.array(integers, "std::int32_t") if integers.size else "{}",
+            number(value.item(), "double"),
+            "@" + header.array(gradient.numpy()),
+        )
+
+    def near(random, shape):
+        return 2.0 * random.standard_normal(shape)
+
+    def fractions(random, shape):
+        return random.random_sample(shape)
+
+    def distribution(random, shape):
+        powers = np.exp(random.standard_normal(shape))
+        return powers / powers.sum(axis=-1, keepdims=True)
+
+    def entropy(planes, target, weights, smoothing, ignored):
+        return functional.cross_entropy(
+            planes,
+            target,
+            weight=weights if weights.numel() else None,
+            label_smoothing=smoothing,
+            **({} if ignored is None else {"ignore_index": ignored}),
+        )
+
+    def binary(planes, target, weights, *_):
+        shape = (1, -1) + (1,) * (planes.dim() - 2)
+        return functional.binary_cross_entropy_with_logits(planes, target, pos_weight=weights.reshape(shape))
+
+    weights = [0.5, 4.0, 1.0, 0.0, 2.5]
+    row, image = (7, 1, 1, 5), (2, 4, 3, 5)
+    case("squares", 0, "mean_squared_error", row, lambda x, t, *_: functional.mse_loss(x, t), soft=near)
+    case("absolute values", 1, "mean_absolute_error", image, lambda x, t, *_: functional.l1_loss(x, t), soft=near)
+    case("Huber, delta 1", 2, "huber_1", row, lambda x, t, *_: functional.huber_loss(x, t), soft=near)
+    case("Huber, delta 2.5", 3, "huber_2.5", image, lambda x, t, *_: functional.huber_loss(x, t, delta=2.5), soft=near)
+    case("binary", 4, "binary_cross_entropy", image, binary, soft=fractions, weights=[1.0])
+    case("binary, weight 3", 5, "binary_cross_entropy", row, binary, soft=fractions, weights=[3.0])
+    positive = [0.5, 4.0, 1.0, 3.0, 2.5]
+    case("binary, weights", 6, "weighted_binary_cross_entropy", image, binary, soft=fractions, weights=positive)
+    case("labels per position", 7, "cross_entropy", image, entropy, labels=True, smoothing=0.1)
+    case("class weights", 8, "weighted_cross_entropy", row, entropy, labels=True, weights=weights)
+    case("class weights, smoothed", 9, "weighted_cross_entropy", row, entropy, labels=True, weights=weights, smoothing=0.1)
+    case("ignored label", 10, "weighted_cross_entropy", row, entropy, labels=True, weights=[1.0] * 5, ignored=3)
+    settings = {"labels": True, "weights": weights, "smoothing": 0.2, "ignored": 255}
+    case("class weights, smoothed, ignored, per position", 11, "weighted_cross_entropy", image, entropy, **settings)
+    case("soft", 12, "soft_cross_entropy", row, entropy, soft=distribution)
+    settings = {"soft": fractions, "weights": weights, "smoothing": 0.1}
+    case("soft, class weights, smoothed, per position", 13, "soft_cross_entropy", image, entropy, **settings)
+    header.write()
+
+
 def sgd(torch):
     header = Header("sgd", "Sgd", "Twenty steps of SGD on a least-squares problem, in double, by PyTorch.")
     cases = [
@@ -772,6 +859,7 @@ def generate():
     local_response_norm(torch, exchange)
     relu(torch)
     cross_entropy(torch)
+    losses(torch)
     sgd(torch)
     optimizers(torch, exchange)
     moving_average(exchange)

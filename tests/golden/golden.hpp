@@ -70,6 +70,20 @@ struct CrossEntropyCase {
     std::span<const float> sample_losses, logits_gradient;
 };
 
+// The loss is PyTorch's mean, and the gradient is that of this mean. `kind` is the name of Cupola's loss; of Huber's, with its
+// delta. `weights` are those of the classes or of positives; one of `targets` and `labels` is empty.
+struct LossCase {
+    std::string_view name, kind;
+    std::size_t batch, height, width, channels;
+    float label_smoothing;
+    bool ignores;
+    std::int32_t ignored_label;
+    std::span<const float> weights, outputs, targets;
+    std::span<const std::int32_t> labels;
+    double loss;
+    std::span<const float> gradient;
+};
+
 // The gradients that the optimiser is handed at each step are part of the case ([steps, parameters], rows exact
 // floats), so a test needs no model. `trace` is [steps, parameters]: the parameters after each step. Decay is coupled
 // (added to the gradient, PyTorch's SGD) or decoupled (parameters *= 1 - learning_rate * decay before the update,

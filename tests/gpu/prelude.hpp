@@ -83,6 +83,7 @@
 #include "../golden/cross_entropy.hpp"
 #include "../golden/linear.hpp"
 #include "../golden/local_response_norm.hpp"
+#include "../golden/losses.hpp"
 #include "../golden/max_pool2d.hpp"
 #include "../golden/relu.hpp"
 #include "../instructions.hpp"
