@@ -4,6 +4,7 @@
 // Batches for `Cuda`, made by its kernels or handed over, against those of the host: on the emulator, where a stream's
 // work runs later, and compiled by nvcc for a GPU.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -18,6 +19,7 @@
 #include <cupola/data/cuda_batches.hpp>
 #include <cupola/data/dataset.hpp>
 #include <cupola/data/evaluation.hpp>
+#include <cupola/data/generator.hpp>
 #include <cupola/data/in_memory.hpp>
 #include <cupola/data/pinned_uploader.hpp>
 #include <cupola/data/prefetch.hpp>
@@ -341,6 +343,52 @@ TEST_CASE("samples in host memory are copied to a GPU") {
     const BatchOptions options{.batch_size = 4, .replicas = 2, .seed = 5};
     InMemoryBatches batches(data, options);
     check_uploader(batches, TrainingBatches(data, IdentityTransform{}, options), {}, 0, 10);
+}
+
+namespace {
+
+/// Four numbers and the index, three of the numbers as the input.
+struct Indexed {
+    void operator()(std::int64_t index, const RandomStream& random, const BatchSpan& sample) const {
+        const RandomWords<4> words = random.words(0);
+        for (std::size_t i = 0; i < 3; ++i) sample.inputs()[i] = uniform(words[i]);
+        for (std::size_t i = 0; i < 4; ++i) sample.data<float>("box")[i] = uniform(words[i]);
+        *sample.data<std::int32_t>("index") = static_cast<std::int32_t>(index);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("every column of what a function makes is copied to a GPU") {
+    const Columns columns{
+        {"index", ElementType::int32, {1}}, {"input", ElementType::float32, {3}}, {"box", ElementType::float32, {4}}};
+    const BatchOptions options{.batch_size = 5, .replicas = 2, .seed = 3};
+    const Generator<Indexed> source(columns, Indexed{}, options, 23);
+    CudaContext context(0, {});
+    for (const int workers : {0, 2}) {
+        Prefetch prefetch(Generator<Indexed>(columns, Indexed{}, options, 23), {.workers = workers});
+        PinnedUploader<decltype(prefetch)> batches(prefetch, {});
+        CHECK(batches.samples_per_epoch() == 23);
+        for (std::int64_t step = 2; step < 9; ++step) {
+            for (int replica = 0; replica < 2; ++replica) {
+                CAPTURE(step);
+                CAPTURE(replica);
+                const BatchView view = batches(step, replica, context);
+                REQUIRE(view.columns() == columns);
+                std::vector<std::byte> wanted[3], copied[3];
+                BatchSpan span(columns);
+                for (std::size_t c = 0; c < 3; ++c) {
+                    wanted[c].resize(5 * columns[c].bytes());
+                    copied[c].resize(wanted[c].size());
+                    span.set_data(c, wanted[c].data());
+                    Cuda::copy_to_host(context, copied[c].data(), static_cast<const std::byte*>(view.data(c)),
+                                       copied[c].size());
+                }
+                source.fill(step, replica, 0, 5, span);
+                for (std::size_t c = 0; c < 3; ++c) CHECK(copied[c] == wanted[c]);
+            }
+        }
+    }
 }
 
 TEST_CASE("batches that cannot be copied are rejected") {

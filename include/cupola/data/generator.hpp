@@ -2,14 +2,15 @@
 //
 // Batches of samples that a function makes, and their evaluation:
 //
-//   const Generator source({{"input", ElementType::float32, {2}}, {"target", ElementType::float32, {1}}},
-//                          [](std::int64_t index, const RandomStream& random, const BatchSpan& sample) {
-//                              const auto words = random.words(0);
-//                              float* const x = sample.inputs();
-//                              x[0] = uniform(words[0]), x[1] = uniform(words[1]);
-//                              sample.data<float>("target")[0] = x[0] * x[1];
-//                          }, {.batch_size = 64, .seed = 1});
-//   Prefetch batches(source, {.workers = 1});
+//   const auto product = [](std::int64_t index, const RandomStream& random, const BatchSpan& sample) {
+//       const auto words = random.words(0);
+//       float* const x = sample.inputs();
+//       x[0] = uniform(words[0]), x[1] = uniform(words[1]);
+//       sample.data<float>("target")[0] = x[0] * x[1];
+//   };
+//   const Columns columns{{"input", ElementType::float32, {2}}, {"target", ElementType::float32, {1}}};
+//   Prefetch batches(Generator(columns, product, {.batch_size = 64, .seed = 1}), {.workers = 1});
+//   FirstBatches test(Generator(columns, product, {.batch_size = 64, .seed = 2}), 10);
 //
 // The stream is endless: position p is the sample of index p, made once. With `samples_per_epoch` = n it consists of the
 // samples 0 to n - 1 again and again, in another order in each epoch (data/shuffle.hpp). Sample i is a pure function of
