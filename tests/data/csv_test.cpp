@@ -258,6 +258,20 @@ TEST_CASE("a column twice, or one that does not exist, is rejected with the name
     CHECK(contains(folder.refusal(many + "\n"), "\"c19\" and 10 more"));
 }
 
+TEST_CASE("a table may have many columns") {
+    const CsvFolder folder;
+    constexpr int columns = 60'000;
+    std::string names, values;
+    for (int i = 0; i < columns; ++i) {
+        names += std::to_string(i) + ",";
+        values += std::to_string(i % 7) + ",";
+    }
+    const Table table = read_csv(folder.file(names + "y\n" + values + "1\n"), {.targets = {"y"}});
+    CHECK(table.sample_shape() == Shape{columns});
+    CHECK(table.sample(0)[59'999] == 59'999 % 7);
+    CHECK(read_csv(table.name(), table).options().inputs[59'999] == "59999");
+}
+
 TEST_CASE("options that contradict themselves are rejected") {
     const CsvFolder folder;
     const std::string path = folder.file("a,b,y\n1,2,3\n");

@@ -73,7 +73,7 @@ public:
     }
 
     /// The names of all columns of the file.
-    [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
+    [[nodiscard]] const std::vector<std::string>& header() const { return header_.names(); }
     /// What the table was read with: every input by its name, and every target as one of `named_targets`.
     [[nodiscard]] const CsvOptions& options() const { return options_; }
     /// The texts of the classes of a target: class k is the k-th. Empty for numbers. Throws InvalidArgument for a name that
@@ -104,7 +104,7 @@ private:
 
     std::string path_;
     CsvOptions options_;
-    std::vector<std::string> header_;
+    impl::CsvHeader header_;
     std::int64_t rows_ = 0;
     std::vector<float> inputs_;
     std::vector<Target> targets_;  ///< one per element of options_.named_targets
@@ -140,8 +140,9 @@ inline Table::Table(const std::string& path, const CsvOptions& options, const Ta
     check_options();
     impl::CsvRecords records(path, options.separator);
     require<DataError>(records.next(), path, " is empty: its first line must name the columns");
-    for (std::size_t i = 0; i < records.size(); ++i) header_.emplace_back(records[i]);
-    impl::require_no_column_twice(path, header_);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < records.size(); ++i) names.emplace_back(records[i]);
+    header_ = impl::CsvHeader(path, std::move(names));
     if (training != nullptr) require_columns_of(*training);
     choose_columns();
     read_rows(records, training);
@@ -172,23 +173,24 @@ inline void Table::check_options() const {
 }
 
 inline std::size_t Table::place_of(const std::string& column) const {
-    const auto found = std::ranges::find(header_, column);
-    if (found == header_.end()) {
+    const std::size_t place = header_.find(column);
+    if (place == impl::CsvHeader::none) {
         throw DataError(
-            text(path_, " has no column ", impl::in_quotes(column), "; its columns are ", impl::quoted_list(header_)));
+            text(path_, " has no column ", impl::in_quotes(column), "; its columns are ", impl::quoted_list(header())));
     }
-    return static_cast<std::size_t>(found - header_.begin());
+    return place;
 }
 
 inline void Table::require_columns_of(const Table& training) const {
-    for (const std::string& name : training.header_) {
-        require<DataError>(std::ranges::find(header_, name) != header_.end(), path_, " has no column ",
-                           impl::in_quotes(name), ", which ", training.path_, " has; its columns are ",
-                           impl::quoted_list(header_));
+    for (const std::string& name : training.header()) {
+        if (header_.find(name) != impl::CsvHeader::none) continue;
+        throw DataError(text(path_, " has no column ", impl::in_quotes(name), ", which ", training.path_,
+                             " has; its columns are ", impl::quoted_list(header())));
     }
-    for (const std::string& name : header_) {
-        require<DataError>(std::ranges::find(training.header_, name) != training.header_.end(), path_, " has a column ",
-                           impl::in_quotes(name), ", which ", training.path_, " does not have");
+    for (const std::string& name : header()) {
+        if (training.header_.find(name) != impl::CsvHeader::none) continue;
+        throw DataError(
+            text(path_, " has a column ", impl::in_quotes(name), ", which ", training.path_, " does not have"));
     }
 }
 
@@ -199,33 +201,25 @@ inline void Table::choose_columns() {
     } else if (!options_.targets.empty()) {
         options_.named_targets = {{.columns = std::exchange(options_.targets, {})}};
     }
-    std::vector<std::string> used;
-    for (const CsvTarget& target : options_.named_targets) {
-        for (const std::string& column : target.columns) {
-            static_cast<void>(place_of(column));
-            require(std::ranges::find(used, column) == used.end(), "the column ", impl::in_quotes(column), " of ",
-                    path_, " is used twice");
-            used.push_back(column);
-        }
+    std::vector<bool> used(header().size());
+    const auto use = [&](const std::string& column) {
+        const std::size_t place = place_of(column);
+        if (used[place])
+            throw InvalidArgument(text("the column ", impl::in_quotes(column), " of ", path_, " is used twice"));
+        used[place] = true;
+    };
+    for (const CsvTarget& target : options_.named_targets) std::ranges::for_each(target.columns, use);
+    std::ranges::for_each(options_.inputs, use);
+    if (!options_.inputs.empty()) return;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+        if (!used[i]) options_.inputs.push_back(header()[i]);
     }
-    if (options_.inputs.empty()) {
-        for (const std::string& column : header_) {
-            if (std::ranges::find(used, column) == used.end()) options_.inputs.push_back(column);
-        }
-        require<DataError>(!options_.inputs.empty(), path_,
-                           " has no column beside its targets: ", impl::quoted_list(header_));
-        return;
-    }
-    for (const std::string& column : options_.inputs) {
-        static_cast<void>(place_of(column));
-        require(std::ranges::find(used, column) == used.end(), "the column ", impl::in_quotes(column), " of ", path_,
-                " is used twice");
-        used.push_back(column);
-    }
+    require<DataError>(!options_.inputs.empty(), path_,
+                       " has no column beside its targets: ", impl::quoted_list(header()));
 }
 
 inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
-    const impl::CsvFields fields(path_, header_, records);
+    const impl::CsvFields fields(path_, header(), records);
     const auto places_of = [this](const std::vector<std::string>& columns) {
         std::vector<std::size_t> places;
         for (const std::string& column : columns) places.push_back(place_of(column));

@@ -32,16 +32,39 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return result;
 }
 
-inline void require_no_column_twice(const std::string& path, const std::vector<std::string>& header) {
-    std::vector<std::size_t> order(header.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(
-        order, [&](std::size_t a, std::size_t b) { return header[a] != header[b] ? header[a] < header[b] : a < b; });
-    for (std::size_t i = 1; i < order.size(); ++i) {
-        require<DataError>(header[order[i]] != header[order[i - 1]], path, " has the column ",
-                           in_quotes(header[order[i]]), " twice: columns ", order[i - 1] + 1, " and ", order[i] + 1);
+/// The places of columns by name: a file may have so many that a search in their order would take long.
+class CsvHeader {
+public:
+    CsvHeader() = default;
+    /// Throws DataError for a name that comes twice.
+    CsvHeader(const std::string& path, std::vector<std::string> names)
+        : names_(std::move(names)), order_(names_.size()) {
+        std::iota(order_.begin(), order_.end(), std::size_t{0});
+        std::ranges::sort(order_, [&](std::size_t a, std::size_t b) {
+            return names_[a] != names_[b] ? names_[a] < names_[b] : a < b;
+        });
+        for (std::size_t i = 1; i < order_.size(); ++i) {
+            const std::size_t first = order_[i - 1], second = order_[i];
+            if (names_[first] != names_[second]) continue;
+            throw DataError(text(path, " has the column ", in_quotes(names_[first]), " twice: columns ", first + 1,
+                                 " and ", second + 1));
+        }
     }
-}
+
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+    /// `none` if there is no such column.
+    [[nodiscard]] std::size_t find(std::string_view name) const {
+        const auto found =
+            std::ranges::lower_bound(order_, name, {}, [&](std::size_t i) { return std::string_view(names_[i]); });
+        return found == order_.end() || names_[*found] != name ? none : *found;
+    }
+
+private:
+    std::vector<std::string> names_;
+    std::vector<std::size_t> order_;  ///< sorted by the names
+};
 
 /// The numbers of classes: of a training's table where there is one, and otherwise by order of appearance until finish().
 class ClassNumbers {
