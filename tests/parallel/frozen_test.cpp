@@ -157,6 +157,19 @@ TEST_CASE("so they do with accumulated batches, in bfloat16, and with statistics
     check_equal(ended<F>(options_for<F>(2, groups_of_tuned), 4), ended<G>(options_for<G>(2, groups), 4));
 }
 
+TEST_CASE("a network of several outputs may be frozen below one of them") {
+    struct Heads : Sequential<Input<6, 6, 3>, Flatten, Named<"body", Linear<6>>, Sigmoid, Output<"early">,
+                              Named<"head", Linear<5>>, Output<"kind">> {};
+    struct TunedHeads : Frozen<Heads, "body.*"> {};
+    using Loss = Losses<At<"early", CrossEntropy<6>, "target">, At<"kind", CrossEntropy<5>, "target">>;
+    DataParallel<TunedHeads, Loss, Sgd, ConcatMean, Host> frozen({.replicas = 2, .batch_size = 4, .seed = 5});
+    DataParallel<Heads, Loss, Sgd, ConcatMean, Host> grouped(
+        {.replicas = 2, .batch_size = 4, .seed = 5, .groups = {{.pattern = "body.*", .frozen = true}}});
+    const auto four = [](std::int64_t step, int replica, HostContext& c) { return batch(3 * step, replica, c); };
+    for (int s = 0; s < 3; ++s) CHECK(frozen.step(four).loss == grouped.step(four).loss);
+    CHECK(by_name<TunedHeads>(frozen.parameters()) == by_name<Heads>(grouped.parameters()));
+}
+
 TEST_CASE_TEMPLATE("every optimiser leaves frozen parameters alone", O, Sgd, Adam, AdamW, Adamax, Adagrad, RmsProp,
                    Lars, Lamb) {
     using F = Training<Tuned, Host, ConcatMean, Pooled, O>;
