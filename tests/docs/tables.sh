@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/reference/layers.md has a row for each layer, losses.md for each loss,
+# Usage: tables.sh SOURCE_DIR. The tables of the documentation are whole: docs/reference/layers.md has a row for each layer, losses.md for each loss, docs/how-to/training.md for each metric,
 # docs/design/architecture.md one for each floor, docs/contributing.md one for each file that a backend supplies, docs/reference/errors.md one for each
 # exception, docs/reference/command-line.md one for each option of the examples, docs/how-to/from-tensorflow.md one for each problem that the
 # tutorial's users reported.
@@ -30,6 +30,12 @@ for header in include/cupola/loss/*.hpp; do
     names=$(sed -E '/^namespace impl \{/,/^\}  \/\/ namespace impl/d' "$header" | sed -nE 's/^struct ([A-Z][A-Za-z0-9]*)( : .*)? \{$/\1/p')
     [ -n "$names" ] || { echo "no loss was found in $header"; errors=$((errors + 1)); }
     for name in $names; do row reference/losses.md "$name"; done
+done
+for header in include/cupola/metrics/*.hpp; do
+    case ${header##*/} in metric.hpp | at.hpp) continue ;; esac
+    names=$(sed -nE 's/^struct ([A-Z][A-Za-z0-9]*) \{$/\1/p' "$header")
+    [ -n "$names" ] || { echo "no metric was found in $header"; errors=$((errors + 1)); }
+    for name in $names; do row how-to/training.md "metrics::$name"; done
 done
 for floor in include/cupola/*/; do
     floor=${floor%/}
