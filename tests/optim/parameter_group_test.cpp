@@ -65,9 +65,10 @@ TEST_CASE("a group that does nothing, a factor that is none, and groups that fre
     CHECK(error_of({{.pattern = "*.bias", .rate = 0}, {.pattern = "*", .frozen = false}}) == "(no exception)");
     CHECK(
         error_of({{.pattern = "*.bias"}, {.pattern = "*/bias"}}) ==
-        "the parameter group '*/bias' matches none of the parameters hidden.weight, hidden.bias, head.weight, head.bias");
-    CHECK(error_of({{.pattern = ""}}) ==
-          "the parameter group '' matches none of the parameters hidden.weight, hidden.bias, head.weight, head.bias");
+        "the parameter group '*/bias' matches none of the parameters that are trained: hidden.weight, hidden.bias, head.weight, head.bias");
+    CHECK(
+        error_of({{.pattern = ""}}) ==
+        "the parameter group '' matches none of the parameters that are trained: hidden.weight, hidden.bias, head.weight, head.bias");
     CHECK(error_of({{.pattern = "*"}, {.pattern = "head.*"}}) ==
           "the parameter group 'head.*' matches only parameters of the groups before it, and the first group that "
           "matches counts");
