@@ -241,6 +241,18 @@ TEST_CASE("gradients are accumulated over batches") {
                        1e-4, 1e-3);
 }
 
+TEST_CASE("replicas and accumulated batches count by the weights of their labels") {
+    check_against_host({.model = Model::weighted, .max_in_flight = 2}, 1e-4, 1e-3);
+    check_against_host({.model = Model::weighted,
+                        .replicas = 2,
+                        .devices = std::min(2, gpus()),
+                        .gradient_accumulation_steps = 2,
+                        .steps = 6,
+                        .sizes = {{}, {}, {}, {}, {}, {}, {8, 3}, {0, 8}},
+                        .max_in_flight = 2},
+                       1e-4, 1e-3);
+}
+
 TEST_CASE("batches may be overwritten two steps later") {
     check_against_host({.max_in_flight = 2, .places = 2}, 1e-4, 1e-3);
     check_against_host({.gradient_accumulation_steps = 2, .max_in_flight = 2, .places = 4}, 1e-4, 1e-3);

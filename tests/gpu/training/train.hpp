@@ -46,6 +46,7 @@ struct Normalized
 struct FrozenBody : cupola::Frozen<Convolutions, "conv*"> {};
 struct FrozenMiddle : cupola::Frozen<Normalized, "norm1.*", "conv2.*", "norm2.*"> {};
 using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
+using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 
 /// Samples that a network can learn, in memory that the device reads. `Memory(bytes)` has data(), of the host's too.
 template <class Memory>
@@ -159,6 +160,10 @@ typename Training::Options options_of(const Run& run, const Optimizer& optimizer
                           {.pattern = "*.bias", .rate = 2},
                           {.pattern = "local3.*", .decay = 0}};
         if (run.model != Model::normalized) options.groups.erase(options.groups.begin());
+    }
+    if constexpr (requires { options.loss.data.class_weights; }) {
+        options.loss.data.class_weights = {1, 4, 1, 1, 0.25F, 0, 3, 1, 1, 2};
+        options.loss.data.ignored_label = 9;
     }
     if constexpr (requires { options.device.deterministic; }) options.device.deterministic = true;
     if constexpr (requires { options.device.threads; }) options.device.threads = 1;
@@ -386,12 +391,15 @@ inline AnyRule rule_of(const Run& run) {
 template <class D, class Memory>
 Result run_on(const Run& run) {
     using namespace cupola;
-    const auto by_any = [&]<class Net, class Policy>() {
-        return train<D, DataParallel<Net, TheLoss, AnyRule, ConcatMean, D, Policy>, Memory>(run, rule_of(run));
+    const auto by_any = [&]<class Net, class Policy, class Loss = TheLoss>() {
+        return train<D, DataParallel<Net, Loss, AnyRule, ConcatMean, D, Policy>, Memory>(run, rule_of(run));
     };
     if (run.model == Model::convolutions_bfloat16) return by_any.template operator()<Convolutions16, FirstReplica>();
     if constexpr (D::max_steps_in_flight > 1) {
         if (run.model == Model::convolutions_half) return by_any.template operator()<ConvolutionsHalf, FirstReplica>();
+    }
+    if (run.model == Model::weighted) {
+        return by_any.template operator()<Convolutions, FirstReplica, LossWithWeights>();
     }
     if (run.model == Model::frozen_body) return by_any.template operator()<FrozenBody, FirstReplica>();
     if (run.model == Model::frozen_middle) return by_any.template operator()<FrozenMiddle, Pooled>();

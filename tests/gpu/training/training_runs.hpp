@@ -14,7 +14,8 @@ namespace training_runs {
 using Floats = std::vector<float>;
 
 /// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is. `frozen_body` is convolutions
-/// whose convolutions are frozen, `frozen_middle` is normalized with frozen layers through which the gradient passes.
+/// whose convolutions are frozen, `frozen_middle` is normalized with frozen layers through which the gradient passes. `weighted` is
+/// convolutions with weights of classes and an ignored label.
 enum class Model : std::uint8_t {
     convolutions,
     convolutions_bfloat16,
@@ -22,7 +23,8 @@ enum class Model : std::uint8_t {
     normalized,
     offloaded,
     frozen_body,
-    frozen_middle
+    frozen_middle,
+    weighted
 };
 /// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
 /// that makes another update in step 4, `ruinous` the same whose update of step 2 makes the last layer's bias of a class
