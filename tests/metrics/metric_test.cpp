@@ -301,6 +301,37 @@ TEST_CASE("a metric of a network with several outputs is of one of them, by its 
     }
 }
 
+TEST_CASE("the records of a run have the loss of each output, and the best may be chosen by one") {
+    const Points points;
+    const std::vector<float> boxes(2 * 47, 0.25F);
+    const InMemory data({4}, points.values, {{"kind", {1}, points.labels}, {"box", {2}, boxes}});
+    InMemoryBatches batches(data, {.batch_size = 6, .seed = 1});
+    EvaluationBatches test(data, IdentityTransform{}, 6);
+    DataParallel<Heads, HeadLoss, Sgd, ConcatMean, Host> training(
+        {.batch_size = 6, .seed = 1, .optimizer = {.learning_rate = 0.2}});
+    const History history = fit(training, batches,
+                                {.epochs = 3,
+                                 .validation = test,
+                                 .metrics = {metrics::At<"kind", metrics::Accuracy>{}},
+                                 .quantity = "box/loss"});
+    REQUIRE(history.records.size() == 3);
+    const Evaluation last = evaluate(training, test);
+    const HistoryRecord& record = history.records.back();
+    REQUIRE(record.metrics.size() == 3);
+    CHECK(record.metrics[0].name == "kind/loss");
+    CHECK(record.metric("kind/loss") == last.losses[0].loss);
+    CHECK(record.metric("box/loss") == last.losses[1].loss);
+    CHECK(record.metric("kind/accuracy") == last.accuracy());
+    CHECK(*record.validation_loss == doctest::Approx(last.losses[0].loss + 0.5 * last.losses[1].loss));
+    for (const HistoryRecord& each : history.records)
+        CHECK(each.metric("box/loss") >= history.records[*history.best].metric("box/loss"));
+    CHECK(message_of<InvalidArgument>([&] { fit(training, batches, {.epochs = 2, .quantity = "box/loss"}); }) ==
+          ".quantity is \"box/loss\", and the records of this run have: loss");
+    CHECK(message_of<InvalidArgument>(
+              [&] { fit(training, batches, {.epochs = 2, .validation = test, .quantity = "loss/box"}); }) ==
+          ".quantity is \"loss/box\", and the records of this run have: loss, validation_loss, kind/loss, box/loss");
+}
+
 TEST_CASE("metrics are compared with the network and its losses when they are compiled") {
     using metrics::Accuracy;
     using metrics::MeanAbsoluteError;

@@ -436,6 +436,46 @@ TEST_CASE("a loss that counts no predictions is the result that is printed, and 
     CHECK(std::stod(*best) >= -loss);
 }
 
+TEST_CASE("a network with several outputs: the result has the loss of each, and the best checkpoint the lowest loss") {
+    using Heads = Sequential<Input<2>, Linear<4>, ReLU, Keep<"body">, Linear<3>, Output<"kind">, From<"body">,
+                             Linear<2>, Output<"box">>;
+    using HeadLosses = Losses<At<"kind", CrossEntropy<3>>, At<"box", Weighted<0.5, MeanSquaredError>>>;
+    const io_tests::TemporaryFolder folder;
+    Fixture f;
+    const std::vector<float> samples{0, 1, 1, 0, 0.5F, 0.25F, 1, 1}, boxes(8, 0.5F);
+    const std::vector<std::int32_t> kinds{0, 2, 1, 0};
+    const InMemory data({2}, samples, {{"kind", {1}, kinds}, {"box", {2}, boxes}});
+    const auto trained = [&](const char* name, bool json) {
+        DataParallel<Heads, HeadLosses, Sgd, ConcatMean, Host> training(
+            {.batch_size = 2, .seed = 1, .optimizer = {.learning_rate = 0.1}});
+        TrainingRunOptions options{.folder = folder.path(name), .max_steps = 4, .keep_best = true};
+        options.checkpoint_every = 1;
+        options.log = {.every = 1, .file = f.output.get(), .json = json};
+        TrainingRun run(options);
+        InMemoryBatches batches(data, {.batch_size = 2, .seed = 1});
+        EvaluationBatches test(data, IdentityTransform{}, 2);
+        CHECK(run.train(training, batches, test) == 0);
+        return evaluate(training, test);
+    };
+    const Evaluation result = trained("text", false);
+    const std::string kind = loss_text(result.losses[0].loss), box = loss_text(result.losses[1].loss);
+    char accuracy[16];
+    std::snprintf(accuracy, sizeof accuracy, "%.3f", result.accuracy());
+    CHECK(contains(f.said(), text("\ntest loss = ", loss_text(result.loss), " (4 samples): kind ", kind, " (accuracy ",
+                                  accuracy, "), box ", box, '\n')));
+    trained("json", true);
+    const std::string json = f.said();
+    CHECK(contains(json, text(R"({"loss":)", exact_text(result.loss), R"(,"outputs":{"kind":{"loss":)",
+                              exact_text(result.losses[0].loss), R"(,"precision":)")));
+    CHECK(contains(json, text(R"(},"box":{"loss":)", exact_text(result.losses[1].loss),
+                              R"(}},"step":4,"samples":4,"weights":"trained parameters"})")));
+    const Checkpoint kept = read_checkpoint(folder.path("text/model-best.safetensors"), Heads::layers);
+    REQUIRE(kept.info.find("metric") != nullptr);
+    CHECK(std::stod(*kept.info.find("metric")) < 0);
+    // The parts of the loss and of the log's lines have the names of the outputs.
+    CHECK(contains(json, R"("parts":{"kind":{"raw":)"));
+}
+
 TEST_CASE("a test loss that is not finite is an error, not an accuracy") {
     CHECK(message_of<DataError>([] {
               static_cast<void>(impl::result_line(false, 1,

@@ -56,6 +56,11 @@ struct OutputEvaluation {
     std::string name{};
     double loss = 0;
     std::int64_t correct = 0, predictions = 0;
+
+    /// The fraction of the predictions that are correct; 0 without predictions.
+    [[nodiscard]] double accuracy() const {
+        return predictions == 0 ? 0.0 : static_cast<double>(correct) / static_cast<double>(predictions);
+    }
 };
 
 /// One result of a metric.
@@ -77,6 +82,8 @@ struct Evaluation {
     std::vector<OutputEvaluation> losses{};
     /// The results of the metrics, in the order of the metrics.
     std::vector<MetricValue> metrics{};
+    /// Whether the accuracy is that of the whole network: a single loss, which counts predictions.
+    [[nodiscard]] bool has_accuracy() const { return predictions > 0 && losses.size() <= 1; }
     /// The value of that name. Throws InvalidArgument if there is none.
     [[nodiscard]] double metric(std::string_view name) const;
     /// The fraction of the predictions that are correct; 0 without predictions.

@@ -30,11 +30,13 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
@@ -98,6 +100,16 @@ template <class Training, class Batches>
 
 namespace impl {
 
+/// The losses of the data; nothing of a training that does not say them.
+template <class Training>
+[[nodiscard]] std::span<const LossEntry> losses_of() {
+    if constexpr (requires { Training::LossType::losses; }) {
+        return Training::LossType::losses;
+    } else {
+        return {};
+    }
+}
+
 /// The epochs of `batches` in this training; without samples where they have none.
 template <class Training, class Batches>
 [[nodiscard]] Epochs epochs_of(const Training& training, const Batches& batches) {
@@ -137,7 +149,8 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
                                 .validates = static_cast<bool>(options.validation),
-                                .metrics = options.metrics.begun_values(training)},
+                                .metrics = options.metrics.begun_values(training),
+                                .losses = impl::losses_of<Training>()},
                                impl::epochs_of(training, batches), training.step(),
                                short_type_name<std::remove_cvref_t<Batches>>());
     Run& run = recorder.run();

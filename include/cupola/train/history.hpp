@@ -37,7 +37,8 @@ struct HistoryRecord {
     double loss = 0;
     /// The mean loss of the data on the validation batches; none without them.
     std::optional<double> validation_loss{};
-    /// The results of the metrics in the validation.
+    /// The results of the metrics in the validation. Of a network with several outputs, first the loss of each, without its
+    /// factor: "kind/loss".
     std::vector<MetricValue> metrics{};
     /// Of the last step.
     double learning_rate = 0;

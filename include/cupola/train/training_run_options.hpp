@@ -49,7 +49,7 @@ struct TrainingRunOptions {
     /// The number of checkpoints that are kept, the newest ones.
     int keep_checkpoints = 5;
     /// Evaluates at each checkpoint, with the moving averages if there are any, and keeps the one with the best accuracy, or with the
-    /// lowest loss where the loss counts no predictions.
+    /// lowest loss where the loss counts no predictions, or the network has several outputs.
     bool keep_best = false;
 
     /// Opens the sink of the summaries: `event_file_in` of io/event_file.hpp for TensorBoard's file in the folder; null for

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include <cupola/core/function_ref.hpp>
+#include <cupola/loss/several_outputs.hpp>
 #include <cupola/parallel/step_report.hpp>
 #include <cupola/train/history.hpp>
 #include <cupola/train/run.hpp>
@@ -49,6 +50,8 @@ struct FitPlan {
     bool validates = false;
     /// The names of the metrics' results, and what is better.
     std::span<const MetricValue> metrics{};
+    /// The losses of the data.
+    std::span<const LossEntry> losses{};
 };
 
 class FitRecorder {
@@ -127,6 +130,12 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
             ".metrics needs .validation, the batches that they are computed of");
     std::string names = plan.validates ? "loss, validation_loss" : "loss";
     bool known = history_.quantity == "loss" || (history_.quantity == "validation_loss" && plan.validates);
+    if (plan.validates && plan.losses.size() > 1) {
+        for (const LossEntry& each : plan.losses) {
+            names += text(", ", each.name, "/loss");
+            known = known || history_.quantity == text(each.name, "/loss");
+        }
+    }
     for (const MetricValue& each : plan.metrics) {
         names += ", " + each.name;
         if (each.name != history_.quantity) continue;
@@ -135,6 +144,7 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
     }
     require(known, ".quantity is \"", history_.quantity, "\", and the records of this run have: ", names);
     plan_.metrics = {};
+    plan_.losses = {};
 
     std::int64_t last = 0;
     if (plan.epochs) {
@@ -186,7 +196,12 @@ CUPOLA_INLINE double FitRecorder::quantity_of(const HistoryRecord& record) const
     if (epochs_.samples > 0) record.epoch = epochs_.complete_after(step_);
     if (validate) {
         record.validation_loss = validation.loss;
-        record.metrics = std::move(validation.metrics);
+        if (validation.losses.size() > 1) {
+            for (const OutputEvaluation& each : validation.losses)
+                record.metrics.push_back(
+                    {.name = text(each.name, "/loss"), .value = each.loss, .larger_is_better = false});
+        }
+        for (MetricValue& each : validation.metrics) record.metrics.push_back(std::move(each));
     }
     history_.records.push_back(std::move(record));
     has_steps_ = false;
