@@ -10,6 +10,7 @@ namespace cupola::inline CUPOLA_ABI {
 // clang-format off
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Add<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::BatchNorm<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const BatchNormShape&);
+CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::ColumnInput<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Concatenation<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Convolution<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const ConvolutionShape&);
 CUPOLA_TEMPLATE impl::Node<CUPOLA_ELEMENT> impl::node_of<ops::Dropout<Host, CUPOLA_ELEMENT>>(impl::Build<CUPOLA_ELEMENT>, const double&);

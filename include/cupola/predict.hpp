@@ -30,9 +30,11 @@
 #include <cupola/io/checkpoint.hpp>
 #include <cupola/layers.hpp>
 #include <cupola/net/inference_streams.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -81,15 +83,25 @@ public:
     /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
     /// sizes do not fit, and for a sample that contains a NaN or an infinity: some layers would propagate it, others would
     /// not (a fused ReLU maps NaN to 0).
-    void predict(std::span<const float> samples, std::span<float> outputs) const {
-        const std::size_t count = count_of(samples);
-        Places places{};
-        places.back() = checked_place(outputs, count, Net::outputs.size() - 1);
-        run(samples, count, places);
-    }
+    void predict(std::span<const float> samples, std::span<float> outputs) const { predict(view_of(samples), outputs); }
     /// The same for outputs by their names, from one forward pass; those that are not named are not written. Throws also
     /// for a name that the network does not have, or that is given twice.
     void predict(std::span<const float> samples, std::span<const NamedOutput> outputs) const {
+        predict(view_of(samples), outputs);
+    }
+    void predict(std::span<const float> samples, std::initializer_list<NamedOutput> outputs) const {
+        predict(view_of(samples), outputs);
+    }
+
+    /// The same for a batch in host memory, with a column per input of the network; other columns are not read. Throws
+    /// InvalidArgument also for a column that is missing, or that has another type or other extents.
+    void predict(const BatchView& samples, std::span<float> outputs) const {
+        const std::size_t count = count_of(samples);
+        Places places{};
+        places.back() = checked_place(outputs, count, Net::outputs.size() - 1);
+        run(samples, places);
+    }
+    void predict(const BatchView& samples, std::span<const NamedOutput> outputs) const {
         const std::size_t count = count_of(samples);
         require(!outputs.empty(), "no output is given to predict");
         Places places{};
@@ -98,9 +110,9 @@ public:
             require(places[k] == nullptr, "the output ", each.name, " is given twice");
             places[k] = checked_place(each.values, count, k);
         }
-        run(samples, count, places);
+        run(samples, places);
     }
-    void predict(std::span<const float> samples, std::initializer_list<NamedOutput> outputs) const {
+    void predict(const BatchView& samples, std::initializer_list<NamedOutput> outputs) const {
         predict(samples, std::span<const NamedOutput>(outputs.begin(), outputs.size()));
     }
 
@@ -120,14 +132,22 @@ private:
     /// The place of each output, null for one that is not written.
     using Places = std::array<float*, Net::outputs.size()>;
 
-    [[nodiscard]] std::size_t count_of(std::span<const float> samples) const {
+    [[nodiscard]] static BatchView view_of(std::span<const float> samples) {
+        static_assert(!Net::valid || count_inputs(Net::layers) == 1,
+                      "this network has several inputs: give predict() a BatchView with a column for each");
         constexpr auto sample = static_cast<std::size_t>(Net::input_shape.size());
         const std::size_t count = samples.size() / sample;
         require(samples.size() % sample == 0 && count >= 1, "samples of this network have ", sample,
                 " values each, and ", samples.size(), " were given");
-        require(count <= static_cast<std::size_t>(max_batch_), "this predictor takes at most ", max_batch_,
-                max_batch_ == 1 ? " sample" : " samples", " at a time, and ", count, " were given");
-        return count;
+        const Column input{{input_column, ElementType::float32, Net::input_shape}, samples.data()};
+        return {static_cast<std::int64_t>(count), {input}};
+    }
+
+    [[nodiscard]] std::size_t count_of(const BatchView& samples) const {
+        require(samples.size >= 1, "a prediction needs 1 sample or more, not ", samples.size);
+        require(samples.size <= max_batch_, "this predictor takes at most ", max_batch_,
+                max_batch_ == 1 ? " sample" : " samples", " at a time, and ", samples.size, " were given");
+        return static_cast<std::size_t>(samples.size);
     }
 
     /// The place of output `k` of `count` samples.
@@ -141,11 +161,9 @@ private:
         return place.data();
     }
 
-    void run(std::span<const float> samples, std::size_t count, const Places& places) const {
-        if (!all_finite(samples))
-            throw InvalidArgument("the input of a network must be finite, but " +
-                                  non_finite_sample(Net::input_shape, samples));
-        streams_.run(samples.data(), static_cast<std::int64_t>(count), places);
+    void run(const BatchView& samples, const Places& places) const {
+        require_inputs(samples, streams_.inputs());
+        streams_.run(samples, places);
     }
 
     [[nodiscard, gnu::cold]] static Weights chosen(const Checkpoint& checkpoint, const std::string& name,

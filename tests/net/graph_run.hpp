@@ -8,8 +8,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -43,6 +46,11 @@ public:
         : layers_(layers), parameters_(parameters), gradients_(parameters.size()) {}
 
     std::size_t input(const Floats& values, std::int64_t width) { return add(width, reference::widen(values)); }
+    /// The column of a FromInput.
+    void give_column(std::string_view name, const Floats& values, std::int64_t width) {
+        columns_[name] = input(values, width);
+    }
+    std::size_t column(std::string_view name) const { return columns_.at(name); }
 
     /// The next layer with parameters: Linear, or Conv2d with a kernel of one.
     std::size_t dense(std::size_t from) {
@@ -223,6 +231,7 @@ private:
     Doubles gradients_;
     std::vector<Value> values_;
     std::vector<std::function<void()>> back_;
+    std::map<std::string_view, std::size_t> columns_;
     std::size_t next_ = 0;
 };
 
@@ -230,9 +239,9 @@ template <class T>
 using PrecisionOf = std::conditional_t<std::is_same_v<T, float>, Float32,
                                        std::conditional_t<std::is_same_v<T, BFloat16>, MixedBFloat16, MixedFloat16>>;
 
-/// Compares a step of `Net` on a device with the oracle.
+/// Compares a step of `Net` on a device with the oracle, with or without the gradient of the input.
 template <class Net, class D>
-void agrees(std::int64_t batch, double tolerance) {
+void agrees(std::int64_t batch, double tolerance, bool input_gradient = true) {
     using Device = DeviceOf<D>;
     using Computed = InPrecision<PrecisionOf<ElementOf<D>>, Net>;
     CAPTURE(short_type_name<Net>());
@@ -242,6 +251,13 @@ void agrees(std::int64_t batch, double tolerance) {
                  images = operation_run::rounded<D>(random.normal(batch * Net::input_shape.size()));
     Oracle oracle(Net::layers, parameters);
     const std::size_t x = oracle.input(images, Net::input_shape.channels());
+    reference::Random of_columns(static_cast<std::uint64_t>(batch) + 100);
+    std::vector<Floats> columns;
+    for (const LayerInfo& layer : Net::layers) {
+        if (layer.column.empty()) continue;
+        columns.push_back(operation_run::rounded<D>(of_columns.normal(batch * layer.output.size())));
+        oracle.give_column(layer.column, columns.back(), layer.output.channels());
+    }
     std::vector<std::size_t> ends;
     if constexpr (Net::outputs.size() == 1) {
         ends = {Net::compute(oracle, x)};
@@ -257,7 +273,8 @@ void agrees(std::int64_t batch, double tolerance) {
     oracle.backward();
 
     typename Device::Context context(0, device_options<Device>(2));
-    auto plan = PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = true});
+    auto plan =
+        PlanOf<Computed, Device>::template make<Computed>(context, {.batch = batch, .input_gradient = input_gradient});
     REQUIRE(plan.outputs() == ends.size());
     CHECK(plan.bytes().activations >= activation_bytes<Computed>(batch));
     Guarded<Device> arena(context, plan.bytes().total()), weights(context, parameters), samples(context, images),
@@ -270,7 +287,15 @@ void agrees(std::int64_t batch, double tolerance) {
                              reinterpret_cast<const std::byte*>(from), count * sizeof(float));
         return values;
     };
-    const float* const output = plan.forward(context, samples.data(), weights.data(), {});
+    BatchView view(batch, {{{input_column, ElementType::float32, Net::input_shape}, samples.data()}});
+    std::deque<Guarded<Device>> column_memory;
+    for (const LayerInfo& layer : Net::layers) {
+        if (layer.column.empty()) continue;
+        column_memory.emplace_back(context, columns[column_memory.size()]);
+        view.push_back({{layer.column, ElementType::float32, layer.output}, column_memory.back().data()});
+    }
+    const PlanInputs inputs = columns.empty() ? PlanInputs(samples.data()) : PlanInputs(view);
+    const float* const output = plan.forward(context, inputs, weights.data(), {});
     CHECK(output == plan.output(ends.size() - 1));
     for (std::size_t k = 0; k < ends.size(); ++k) {
         CAPTURE(k);
@@ -282,7 +307,8 @@ void agrees(std::int64_t batch, double tolerance) {
                                gradients_of_ends[k].size() * sizeof(float));
     }
     plan.backward(context, samples.data(), weights.data(), gradients.data(), {});
-    CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
+    if (input_gradient)
+        CHECK(reference::distance(read(plan.input_gradient(), images.size()), oracle.at(x).gradient) < tolerance);
     const Floats all = gradients.read();
     for (const LayerInfo& layer : Net::layers) {
         for (std::size_t p = 0; p < layer.parameters.count; ++p) {

@@ -21,6 +21,7 @@
 #include <cupola/loss/cross_entropy.hpp>
 #include <cupola/loss/several_outputs.hpp>
 #include <cupola/loss/weight_decay.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/tensor/require_batch.hpp>
 
@@ -154,12 +155,15 @@ struct LossCollection {
 
     /// The columns that a network of these layers and the losses of the data read.
     [[nodiscard, gnu::cold]] static FixedArray<RequiredColumn> required_columns(std::span<const LayerInfo> layers) {
-        FixedArray<RequiredColumn> result(1 + loss_count);
-        result[0] = required_input(layers.front().input);
-        std::size_t count = 1;
+        const FixedArray<RequiredColumn> inputs = required_inputs(layers);
+        FixedArray<RequiredColumn> result(inputs.size() + loss_count);
+        std::size_t count = 0;
+        for (const RequiredColumn& each : inputs) result[count++] = each;
+        // The last column is that of a loss: of several inputs one that a loss reads too is listed twice.
+        const std::size_t first = inputs.size() == 1 ? 0 : inputs.size();
         const impl::NetworkOutputs outputs(layers);
         [&]<std::size_t... k>(std::index_sequence<k...>) {
-            (add_required<k>(result, count, outputs), ...);
+            (add_required<k>(result, count, first, outputs), ...);
         }(std::make_index_sequence<loss_count>{});
         result.keep_first(count);
         return result;
@@ -221,12 +225,13 @@ private:
     }
 
     template <std::size_t k>
-    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, const impl::NetworkOutputs& outputs) {
+    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t first,
+                             const impl::NetworkOutputs& outputs) {
         using Type = typename impl::DataLosses<Data>::template Type<k>;
         const LossEntry& entry = losses[k];
         const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
                                 Type::target(outputs[outputs.find(entry.output)].shape)};
-        for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t i = first; i < count; ++i) {
             if (to[i].column == column) return;  // two losses read one column
         }
         to[count++] = {column, Type::name};

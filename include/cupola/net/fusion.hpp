@@ -46,6 +46,18 @@ constexpr void read_aside(std::span<NodeInfo> nodes, std::size_t value, std::siz
     fork.second_reader_adds = sum;
 }
 
+/// Whether a node has no parameters to train, and reads values that come from inputs alone, at least one from a FromInput.
+[[nodiscard]] constexpr bool reads_untrained(std::span<const NodeInfo> nodes, const NodeInfo& node) {
+    const auto untrained = [&](std::size_t value) {
+        return value > 0 && value != no_value && nodes[value - 1].untrained;
+    };
+    const auto trained = [&](std::size_t value) {
+        return value > 0 && value != no_value && !nodes[value - 1].untrained;
+    };
+    return !node.has_parameters && (untrained(node.reads) || untrained(node.also_reads)) && !trained(node.reads) &&
+           !trained(node.also_reads);
+}
+
 /// Moves the mask of a ReLU to the next node, where that node can apply it.
 constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<NodeInfo> nodes) {
     for (std::size_t k = 0; k + 1 < nodes.size(); ++k) {
@@ -85,6 +97,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .also_reads_aside = layer.also_reads_aside,
                 .only_read_aside = layer.only_read_aside,
                 .is_output = layer.is_output};
+        node.untrained = !layer.column.empty() || impl::reads_untrained(nodes, node);
         if (layer.reads_aside) impl::read_aside(nodes, node.reads, count - 1, false);
         if (layer.also_reads_aside) {
             impl::read_aside(nodes, node.also_reads, count - 1, layer.kind == LayerKind::sum);

@@ -15,11 +15,15 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/device/device.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -37,19 +41,23 @@ public:
     template <Network Net>
     [[gnu::cold]] static InferenceStreams make(const Options& options, std::span<const float> parameters,
                                                std::span<const float> buffers) {
-        return InferenceStreams(options, Net::input_shape.size(), Net::outputs, &Plan<D, T>::template make<Net>,
+        return InferenceStreams(options, required_inputs(Net::layers), Net::outputs, &Plan<D, T>::template make<Net>,
                                 parameters, buffers);
     }
 
-    /// Runs the network on `count` samples of host memory, at most `max_batch`. `outputs` has the place of each output in
-    /// host memory, in the order of `Net::outputs`, or null for one that is not read. Any number of threads may call it
-    /// concurrently.
-    void run(const float* samples, std::int64_t count, std::span<float* const> outputs) const {
+    /// The columns of the network's inputs.
+    [[nodiscard]] std::span<const RequiredColumn> inputs() const { return {inputs_.data(), inputs_.size()}; }
+
+    /// Runs the network on a batch in host memory, of at most `max_batch` samples, which has the columns of `inputs()`.
+    /// `outputs` has the place of each output in host memory, in the order of `Net::outputs`, or null for one that is not
+    /// read. Any number of threads may call it concurrently.
+    void run(const BatchView& samples, std::span<float* const> outputs) const {
         const Taken taken(*shared_);
         Stream& stream = *taken.stream;
         std::int64_t done = 0;
         for (auto sized = stream.plans.begin(); sized != stream.plans.end(); ++sized) {
-            for (; count - done >= sized->batch; done += sized->batch) forward(stream, *sized, samples, done, outputs);
+            for (; samples.size - done >= sized->batch; done += sized->batch)
+                forward(stream, *sized, samples, done, outputs);
         }
     }
 
@@ -99,10 +107,10 @@ private:
         Stream* stream = nullptr;
     };
 
-    [[gnu::cold]] InferenceStreams(const Options& options, std::int64_t sample_size,
+    [[gnu::cold]] InferenceStreams(const Options& options, FixedArray<RequiredColumn> inputs,
                                    std::span<const NetworkOutput> outputs, Make make_plan,
                                    std::span<const float> parameters, std::span<const float> buffers)
-        : shared_(std::make_unique<Shared>()), sample_size_(sample_size), outputs_(outputs) {
+        : shared_(std::make_unique<Shared>()), inputs_(std::move(inputs)), outputs_(outputs) {
         constexpr std::int64_t max_samples = 1'000'000;
         constexpr int max_streams = 4096;
         require(options.max_batch >= 1 && options.max_batch <= max_samples, "the largest batch must have 1 to ",
@@ -110,7 +118,9 @@ private:
         require(options.streams >= 1 && options.streams <= max_streams, "there must be 1 to ", max_streams,
                 " streams, not ", options.streams);
         bytes_ = parameters.size_bytes() + buffers.size_bytes();
-        const std::size_t sample_bytes = static_cast<std::size_t>(options.max_batch * sample_size_) * sizeof(float);
+        std::size_t sample_bytes = 0;
+        for (const RequiredColumn& each : inputs_)
+            sample_bytes = aligned(sample_bytes) + static_cast<std::size_t>(options.max_batch) * each.column.bytes();
         for (int i = 0; i < options.streams; ++i) {
             Stream stream{
                 .context = std::make_unique<typename D::Context>(i, options.device), .plans = {}, .samples = {}};
@@ -157,16 +167,22 @@ private:
     }
 
     /// Samples [first, first + the plan's batch) of a call.
-    void forward(Stream& stream, SizedPlan& sized, const float* samples, std::int64_t first,
+    void forward(Stream& stream, SizedPlan& sized, const BatchView& samples, std::int64_t first,
                  std::span<float* const> outputs) const {
         typename D::Context& context = *stream.context;
         const auto team = context.team();
-        auto* const input = stream.samples.data();
-        D::copy_from_host(context, input, reinterpret_cast<const std::byte*>(samples + first * sample_size_),
-                          static_cast<std::size_t>(sized.batch * sample_size_) * sizeof(float));
-        static_cast<void>(sized.plan.forward(
-            context, reinterpret_cast<const float*>(input), reinterpret_cast<const float*>(shared_->parameters.data()),
-            {.training = false}, {.running = reinterpret_cast<const float*>(shared_->buffers.data())}));
+        std::byte* to = stream.samples.data();
+        BatchView batch(sized.batch, {});
+        for (const RequiredColumn& each : inputs_) {
+            const std::size_t bytes = static_cast<std::size_t>(sized.batch) * each.column.bytes();
+            const float* const from = samples.data<float>(each.column.name) + first * each.column.shape.size();
+            D::copy_from_host(context, to, reinterpret_cast<const std::byte*>(from), bytes);
+            batch.push_back({each.column, to});
+            to += aligned(bytes);
+        }
+        static_cast<void>(sized.plan.forward(context, batch, reinterpret_cast<const float*>(shared_->parameters.data()),
+                                             {.training = false},
+                                             {.running = reinterpret_cast<const float*>(shared_->buffers.data())}));
         for (std::size_t k = 0; k < outputs.size(); ++k) {
             if (outputs[k] == nullptr) continue;
             const std::int64_t size = outputs_[k].shape.size();
@@ -177,7 +193,7 @@ private:
     }
 
     std::unique_ptr<Shared> shared_;
-    std::int64_t sample_size_;
+    FixedArray<RequiredColumn> inputs_;
     /// Those of the network.
     std::span<const NetworkOutput> outputs_;
     std::size_t bytes_ = 0;

@@ -164,11 +164,17 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     return lowest;
 }
 
+/// Whether the gradient of value `v` is computed; `lowest` is the first node that backward reaches.
+[[nodiscard]] constexpr bool needs_gradient(std::span<const NodeInfo> nodes, std::size_t v, std::size_t lowest,
+                                            bool input_gradient) {
+    return input_gradient || (v > lowest && !nodes[v - 1].untrained);
+}
+
 /// Whether backward runs node `i`: it has parameters that are trained, or the gradient of an input is computed. `lowest` is
 /// the first node that backward reaches.
 [[nodiscard]] constexpr bool has_backward(std::span<const NodeInfo> nodes, std::size_t i, std::size_t lowest,
                                           bool input_gradient) {
-    const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
+    const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
     const NodeInfo& node = nodes[i];
     return i >= lowest &&
            (node.has_parameters || wanted(node.reads) || (node.also_reads != no_value && wanted(node.also_reads)));
@@ -215,14 +221,15 @@ constexpr std::size_t second_gradient_entry(std::span<const NodeInfo> nodes, std
     }
     if (!training) return place(lifetimes);
 
-    const auto wanted = [&](std::size_t value) { return value > lowest || input_gradient; };
-    if (wanted(count)) use(output_gradient_entry(nodes, count), count, count);
+    const auto wanted = [&](std::size_t value) { return needs_gradient(nodes, value, lowest, input_gradient); };
+    if (count > lowest || input_gradient) use(output_gradient_entry(nodes, count), count, count);
     for (std::size_t i = 0; i < count; ++i) {
         if (nodes[i].is_output) use(output_gradient_entry(nodes, i + 1), i + 1, count);
     }
     for (std::size_t i = count; i-- > lowest;) {
         const NodeInfo& node = nodes[i];
         const std::size_t time = backward_time(i);
+        if (!wanted(i + 1)) continue;
         use(gradient_entry(nodes, i + 1), i + 1, time);
         if (node.adds_two_gradients()) use(second_gradient_entry(nodes, i), i + 1, time);
         if (wanted(node.reads)) use(input_gradient_entry(nodes, i, false), node.reads, time);

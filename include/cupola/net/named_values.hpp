@@ -7,6 +7,7 @@
 //   AddFrom<"name">       the sum of the value before it and the named one, which have the same extents
 //   ConcatWith<"name">    the channels of the value before it, then those of the named one; the other extents are equal
 //   From<"name">          the list goes on with the named value; the value before it must be kept, to be read later
+//   FromInput<"c", 4>     the list goes on with another input: column "c" of the batch, float32 of these extents
 //
 //   struct UNet : Sequential<Input<64, 64, 1>,
 //       Conv2d<16, 3>, ReLU, Keep<"fine">, MaxPool2d<2>,
@@ -15,7 +16,8 @@
 // A value may have any number of readers. Each of these modules is one layer of the flat list. A kept value is a view
 // that costs nothing itself; its memory is reused after its last reader. A name stands for one value and is no layer's
 // name. Inside a named Residual the block's name is prepended, as it is to layers' names: a reader in the block `a`
-// finds `a.name`, or else `name`. A name that is not known, is given twice, is never read or is read before its Keep,
+// finds `a.name`, or else `name`. The value before a FromInput must be kept too. Its column has the same name inside a
+// block, and no gradient. A name that is not known, is given twice, is never read or is read before its Keep,
 // and extents that do not fit, are each reported in one compiler diagnostic.
 //
 // In backward the readers by name share one gradient: the last of them writes it and the others add to it, and Keep adds
@@ -25,11 +27,14 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
+#include <cupola/core/extents.hpp>
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/layers/layer.hpp>
 #include <cupola/net/residual.hpp>
+#include <cupola/ops/column_input.hpp>
 #include <cupola/ops/concatenation.hpp>
 #include <cupola/ops/residual.hpp>
 
@@ -52,6 +57,18 @@ struct Concatenation {
 /// The layer of From. Its gradient is added to that of the value like the second gradient of a Fork.
 struct Reread : Fork {
     static constexpr LayerKind kind = LayerKind::view;
+};
+
+/// The layer of FromInput, whose input is the column.
+struct ColumnInput {
+    static constexpr LayerTraits traits{.backward_reads_input = false, .backward_reads_output = false};
+
+    static constexpr ShapeResult output(const Shape& input) { return input; }
+
+    template <class BuildContext>
+    static FactoryOf<ops::ColumnInput, BuildContext> operation(const BuildContext&) {
+        return {};
+    }
 };
 
 /// "AddFrom<skip>", which stands for the layer's type. Without quotation marks: compilers print a backslash before them.
@@ -98,6 +115,15 @@ struct From {
     static constexpr auto module_type = impl::module_text("From", value_name);
 };
 
+/// Another input of the network: `FromInput<"age", 4>` is the batch's column "age" of 4 values per sample.
+template <FixedString column_name, std::int64_t... extents>
+struct FromInput {
+    using NamedValueLayer = impl::ColumnInput;
+    static constexpr std::string_view column = column_name.view();
+    static constexpr Shape shape{extents...};
+    static constexpr auto module_type = impl::module_text("FromInput", column_name);
+};
+
 /// An end of the network: names the value there like Keep, and the loss, or the caller, reads it. See net/plan.hpp.
 template <FixedString value_name>
 struct Output {
@@ -110,7 +136,7 @@ struct Output {
 
 namespace impl {
 
-/// Keep, Output, or a module that reads a value by its name; with a name of its own or without.
+/// Keep, Output, or a module that reads a value, or a column, by its name; with a name of its own or without.
 template <class Module>
 concept UsesNamedValue = requires { typename Module::NamedValueLayer; };
 

@@ -18,6 +18,7 @@
 #include <cupola/net/impl/plan_ends.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/step_times.hpp>
+#include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -71,6 +72,21 @@ struct PlanBytes {
     /// the backend.
     std::size_t saved = 0, packed = 0, scratch = 0;
     [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
+};
+
+/// The batch of a forward pass: the address of its column "input", or the view of all columns, which a network with a
+/// FromInput needs. Owns nothing; made for one call.
+class PlanInputs {
+public:
+    PlanInputs(const float* input) : input_(input) {}                                 // NOLINT: it is one
+    PlanInputs(const BatchView& batch) : input_(batch.inputs()), columns_(&batch) {}  // NOLINT
+    [[nodiscard]] const float* input() const { return input_; }
+    /// Null if there is only the address.
+    [[nodiscard]] const BatchView* columns() const { return columns_; }
+
+private:
+    const float* input_;
+    const BatchView* columns_ = nullptr;
 };
 
 namespace impl {
@@ -131,20 +147,22 @@ public:
     }
 
     /// Runs the network on `batch` and returns its last output, in the arena.
-    const float* forward(Context& context, const float* batch, const float* parameters, const RngKey& key,
+    const float* forward(Context& context, const PlanInputs& batch, const float* parameters, const RngKey& key,
                          const PassBuffers& buffers = {});
 
     /// Runs the network layer by layer, as training does (the random numbers are those of `key`), and calls
     /// visit(layer, values, elements) while each layer's output is in the arena. This gives access to outputs that
     /// fusion never writes and to those that are later overwritten. The plan must be made with `inspect`.
     template <class Visit>
-    void forward_each(Context& context, const float* batch, const float* parameters, const PassBuffers& buffers,
+    void forward_each(Context& context, const PlanInputs& batch, const float* parameters, const PassBuffers& buffers,
                       const RngKey& key, Visit&& visit) {
         require(options_.inspect, "forward_each needs a plan that was made with PlanOptions::inspect");
         check_context(context);
         check_buffers(key, buffers);
-        const T* const samples = ends_.convert_batch(context, batch);
-        const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
+        require_columns(batch);
+        const T* const samples = ends_.convert_batch(context, batch.input());
+        const Call call{
+            .batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers};
         for (std::size_t i = 0; i < nodes_.size(); ++i) {
             run_forward(i, i + 1, call);
             visit(infos_[i].layer, value(i + 1, samples), options_.batch * infos_[i].output.size());
@@ -197,7 +215,7 @@ public:
     /// Segment k of forward: continues with the merged sums of all-reduce k - 1, runs up to all-reduce k and writes its
     /// sums to `partial`. Segment 0 takes no merged sums; the last writes none and returns the output, the others
     /// return null.
-    const float* forward_segment(Context& context, std::size_t k, const float* batch, const float* parameters,
+    const float* forward_segment(Context& context, std::size_t k, const PlanInputs& batch, const float* parameters,
                                  const RngKey& key, const PassBuffers& buffers, const double* merged, double* partial);
 
     /// Segment k of backward, in the same way; see `backward` for the rest. Each replica's gradient is that of the mean
@@ -217,7 +235,9 @@ private:
     [[gnu::cold]] Plan(Context& context, const PlanOptions& options, std::span<const LayerInfo> layers, bool fusion,
                        NodeFunction make_one);
 
-    [[nodiscard]] bool needs_gradient(std::size_t v) const { return v > lowest_ || options_.input_gradient; }
+    [[nodiscard]] bool needs_gradient(std::size_t v) const {
+        return cupola::needs_gradient(infos_, v, lowest_, options_.input_gradient);
+    }
     [[nodiscard]] bool has_backward(std::size_t i) const {
         return cupola::has_backward(infos_, i, lowest_, options_.input_gradient);
     }
@@ -233,6 +253,8 @@ private:
     const float* convert_outputs(Context& context, const T* samples);
     void convert_output_gradients(Context& context);
 
+    /// Throws InvalidArgument if the batch lacks the column of a FromInput.
+    void require_columns(const PlanInputs& batch) const;
     [[gnu::cold]] void check_buffers(const RngKey& key, const PassBuffers& buffers) const;
     /// Whether a pass is in training mode, with or without backward.
     [[nodiscard]] bool trains(const RngKey& key) const {
@@ -242,6 +264,7 @@ private:
     /// The arguments that change from call to call; an operation's other arguments are bound.
     struct Call {
         const T* batch = nullptr;
+        const BatchView* columns = nullptr;
         const float* parameters = nullptr;
         float* gradients = nullptr;
         RngKey key{};
@@ -285,6 +308,7 @@ private:
     /// The node whose backward makes each bucket final.
     FixedArray<std::size_t> bucket_nodes_;
     std::size_t lowest_ = 0;
+    bool reads_columns_ = false;
     PlanBytes bytes_;
     impl::PlanEnds<Device, T> ends_;
     FixedArray<impl::PlanOutput> outputs_;

@@ -59,6 +59,8 @@ struct LayerInfo {
     bool reads_aside = false, also_reads_aside = false, only_read_aside = false;
     /// Whether it is an Output (net/named_values.hpp), a Fork whose value something outside the network reads aside.
     bool is_output = false;
+    /// For a FromInput the column of the batch that it reads, instead of a value; otherwise empty.
+    std::string_view column{};
 
     /// Whether its output and its input are the same memory; a Fork is a view with several readers.
     [[nodiscard]] constexpr bool is_view() const { return kind == LayerKind::view || kind == LayerKind::fork; }
@@ -122,6 +124,13 @@ struct LayerInfo {
 /// Whether backward leaves out the gradients of a layer's parameters: it is frozen, and its operation can.
 [[nodiscard]] constexpr bool omits_parameter_gradients(std::span<const LayerInfo> layers, std::size_t layer) {
     return is_frozen(layers, layer) && layers[layer].traits.can_omit_parameter_gradients;
+}
+
+/// The number of columns that a network reads: that of its Input, and one per FromInput.
+[[nodiscard]] constexpr std::size_t count_inputs(std::span<const LayerInfo> layers) {
+    std::size_t count = 1;
+    for (const LayerInfo& layer : layers) count += layer.column.empty() ? 0 : 1;
+    return count;
 }
 
 /// An end of a network: a value that losses and the caller read, and whose gradient comes from outside.

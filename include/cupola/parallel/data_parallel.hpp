@@ -27,6 +27,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <cupola/net/inputs.hpp>
 #include <cupola/ops/peak_rates.hpp>
 #include <cupola/parallel/impl/training_diagnostic.hpp>
 #include <cupola/parallel/impl/training_parts.hpp>
@@ -148,10 +149,18 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     /// several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples,
                                              Weights weights = Weights::trained) {
-        return predict_output(samples, Net::outputs.size() - 1, weights);
+        return predict_output(view_of(samples), Net::outputs.size() - 1, weights);
     }
     /// The same of the output of that name. Throws InvalidArgument if the network has none.
     [[nodiscard]] std::vector<float> predict(TensorView<const float, InputExtents> samples, std::string_view output,
+                                             Weights weights = Weights::trained) {
+        return predict_output(view_of(samples), output_of_name(Net::outputs, output), weights);
+    }
+    /// The same for a batch in host memory with a column per input of the network; other columns are not read.
+    [[nodiscard]] std::vector<float> predict(const BatchView& samples, Weights weights = Weights::trained) {
+        return predict_output(samples, Net::outputs.size() - 1, weights);
+    }
+    [[nodiscard]] std::vector<float> predict(const BatchView& samples, std::string_view output,
                                              Weights weights = Weights::trained) {
         return predict_output(samples, output_of_name(Net::outputs, output), weights);
     }
@@ -251,14 +260,18 @@ private:
     using Parts =
         impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
 
-    [[nodiscard]] std::vector<float> predict_output(TensorView<const float, InputExtents> samples, std::size_t output,
-                                                    Weights weights) {
+    [[nodiscard]] static BatchView view_of(const TensorView<const float, InputExtents>& samples) {
+        static_assert(!Net::valid || count_inputs(Net::layers) == 1,
+                      "this network has several inputs: give predict() a BatchView with a column for each");
+        const Column input{{input_column, ElementType::float32, Net::input_shape}, samples.data()};
+        return {samples.batch(), {input}};
+    }
+    [[nodiscard]] std::vector<float> predict_output(const BatchView& samples, std::size_t output, Weights weights) {
         const impl::Activity::Scope scope(parts_.activity_, "predict()");
         parts_.evaluator_.require_weights(weights);
-        require(all_finite(samples.elements()), "the input of a network must be finite, but ",
-                non_finite_sample(Net::input, samples.elements()));
+        require_inputs(samples, required_inputs(Net::layers));
         synchronize();
-        return parts_.evaluator_.predict(samples.data(), samples.batch(), Net::outputs[output], output, weights);
+        return parts_.evaluator_.predict(samples, Net::outputs[output], output, weights);
     }
     template <class Batches>
     void queue_step(Batches& batches, typename Parts::Engine::Probe probe) {

@@ -90,6 +90,55 @@ constexpr void describe_other_extents(Walk<layer_count>& walk, std::size_t value
     describe_source(walk.diagnostic, walk.layers, value);
 }
 
+/// Whether the list can go on with another value; otherwise completes the diagnostic that `begin_diagnostic` begins.
+template <std::size_t layer_count, class Begin>
+[[nodiscard]] constexpr bool leave_value(Walk<layer_count>& walk, Begin begin_diagnostic) {
+    if (walk.value == 0 || walk.layers[walk.value - 1].kind != LayerKind::fork ||
+        walk.layers[walk.value - 1].name.empty()) {
+        begin_diagnostic();
+        walk.diagnostic << " goes on with another value, and nothing reads the output of ";
+        describe_source(walk.diagnostic, walk.layers, walk.value);
+        walk.diagnostic << ": keep that with a Keep before it";
+        return false;
+    }
+    walk.layers[walk.value - 1].only_read_aside = true;
+    return true;
+}
+
+/// Adds a FromInput.
+template <std::size_t layer_count>
+constexpr void read_column(Walk<layer_count>& walk, std::string_view column, const Shape& shape,
+                           std::string_view layer_name, std::string_view type) {
+    const auto begin_diagnostic = [&] {
+        walk.diagnostic << "layer " << static_cast<std::int64_t>(walk.count + 1) << " (";
+        if (!layer_name.empty()) walk.diagnostic << layer_name << ", ";
+        walk.diagnostic << type << ")";
+    };
+    if (column.empty() || column == "input" || shape.rank == 0 || shape.size() < 1) {
+        begin_diagnostic();
+        walk.diagnostic << (column.empty() ? " has no name of a column"
+                            : column == "input"
+                                ? " reads the column of the network's Input: keep that with a Keep after the Input"
+                                : " has a size of zero: it needs the extents of a sample after the column's name");
+        return;
+    }
+    for (std::size_t i = 0; i < walk.count; ++i) {
+        if (walk.layers[i].column != column) continue;
+        begin_diagnostic();
+        walk.diagnostic << " reads a column for the second time: keep the output of ";
+        describe(walk.diagnostic, i + 1, walk.layers[i]);
+        walk.diagnostic << " and read that";
+        return;
+    }
+    if (!leave_value(walk, begin_diagnostic)) return;
+    walk.value = 0;
+    walk.shape = shape;
+    add_layer<ColumnInput>(walk, layer_name);
+    LayerInfo& layer = walk.layers[walk.count - 1];
+    layer.column = column;
+    layer.type = layer.description = type;
+}
+
 /// Adds layer `L`, which reads a value by its name: `name`, or else `outside`.
 template <class L, std::size_t layer_count>
 constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const ValueName& outside,
@@ -112,15 +161,7 @@ constexpr void read_value(Walk<layer_count>& walk, const ValueName& name, const 
     const std::size_t value = walk.kept[k].value;
     const Shape named = walk.layers[value - 1].output;
     if constexpr (std::same_as<L, Reread>) {
-        if (walk.value == 0 || walk.layers[walk.value - 1].kind != LayerKind::fork ||
-            walk.layers[walk.value - 1].name.empty()) {
-            begin_diagnostic();
-            walk.diagnostic << " goes on with another value, and nothing reads the output of ";
-            describe_source(walk.diagnostic, walk.layers, walk.value);
-            walk.diagnostic << ": keep that with a Keep before it";
-            return;
-        }
-        walk.layers[walk.value - 1].only_read_aside = true;
+        if (!leave_value(walk, begin_diagnostic)) return;
         walk.value = value;
         walk.shape = named;
         add_layer<L>(walk, layer_name);

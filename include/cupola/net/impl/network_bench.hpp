@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <cupola/net/impl/layer_bench.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/plan.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -36,8 +38,23 @@ public:
           running_(context_, static_cast<std::size_t>(buffer_elements(layers)) * sizeof(float)),
           arena_(context_, plan_.bytes().total()),
           samples_(context_, static_cast<std::size_t>(options.batch * plan_.nodes()[0].input.size()) * sizeof(float)),
-          targets_(targets.size() * sizeof(Target), "a check of gradients") {
+          targets_(targets.size() * sizeof(Target), "a check of gradients"),
+          inputs_(options.batch, {}) {
         plan_.bind(arena_.bytes());
+        // The columns of FromInputs are the same in every pass.
+        std::uint32_t stream = 0;
+        for (const RequiredColumn& each : required_inputs(layers)) {
+            float* values = samples_.data();
+            if (stream > 0) {
+                const Floats random =
+                    check_normal(options.seed, 100 + stream, options.batch * each.column.shape.size());
+                columns_.emplace_back(context_, random.size() * sizeof(float));
+                columns_.back().write(random);
+                values = columns_.back().data();
+            }
+            inputs_.push_back({each.column, values});
+            ++stream;
+        }
         running_.write(initial_buffers(layers));
         D::copy_from_host(context_, targets_.data(), reinterpret_cast<const std::byte*>(targets.data()),
                           targets.size() * sizeof(Target));
@@ -50,7 +67,7 @@ public:
         parameters_.write(parameters);
         plan_.prepare(context_, parameters_.data());
         const float* const outputs =
-            plan_.forward(context_, samples_.data(), parameters_.data(), key(), {.running = running_.data()});
+            plan_.forward(context_, inputs_, parameters_.data(), key(), {.running = running_.data()});
         const auto* const targets = reinterpret_cast<const Target*>(targets_.data());
         return loss_.forward(context_, outputs, targets, batch_, plan_.output_gradient()).sum /
                static_cast<double>(batch_);
@@ -89,6 +106,8 @@ private:
     std::int64_t batch_;
     CheckMemory<D> parameters_, gradients_, running_, arena_, samples_;
     typename D::Arena targets_;
+    std::deque<CheckMemory<D>> columns_;
+    BatchView inputs_;
 };
 
 }  // namespace impl

@@ -60,12 +60,15 @@ void Plan<Device, T>::prepare(Context& context, const float* parameters, const f
 }
 
 template <class Device, class T>
-const float* Plan<Device, T>::forward(Context& context, const float* batch, const float* parameters, const RngKey& key,
-                                      const PassBuffers& buffers) {
+const float* Plan<Device, T>::forward(Context& context, const PlanInputs& batch, const float* parameters,
+                                      const RngKey& key, const PassBuffers& buffers) {
     check_context(context);
     check_buffers(key, buffers);
-    const T* const samples = ends_.convert_batch(context, batch);
-    run_forward(0, nodes_.size(), {.batch = samples, .parameters = parameters, .key = key, .buffers = buffers});
+    require_columns(batch);
+    const T* const samples = ends_.convert_batch(context, batch.input());
+    run_forward(
+        0, nodes_.size(),
+        {.batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers});
     return convert_outputs(context, samples);
 }
 
@@ -98,13 +101,15 @@ void Plan<Device, T>::backward(Context& context, const float* batch, const float
 }
 
 template <class Device, class T>
-const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, const float* batch,
+const float* Plan<Device, T>::forward_segment(Context& context, std::size_t k, const PlanInputs& batch,
                                               const float* parameters, const RngKey& key, const PassBuffers& buffers,
                                               const double* merged, double* partial) {
     check_context(context);
     std::size_t begin = 0;
-    const T* const samples = k == 0 ? ends_.convert_batch(context, batch) : ends_.batch(batch);
-    const Call call{.batch = samples, .parameters = parameters, .key = key, .buffers = buffers};
+    require_columns(batch);
+    const T* const samples = k == 0 ? ends_.convert_batch(context, batch.input()) : ends_.batch(batch.input());
+    const Call call{
+        .batch = samples, .columns = batch.columns(), .parameters = parameters, .key = key, .buffers = buffers};
     if (k > 0) {
         begin = reducing_node(Direction::forward, k - 1);
         const Stopwatch watch(times_, Direction::forward, begin);
@@ -181,6 +186,7 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     outputs_.keep_first(outputs);
     bytes_.activations += ends_.bytes();
     lowest_ = lowest_node(infos_, options.input_gradient);
+    reads_columns_ = count_inputs(layers) > 1;
     std::size_t all_reduces = 0;
     for (std::size_t i = 0; i < infos_.size(); ++i) {
         const LayerInfo& layer = layers[infos_[i].layer];
@@ -213,6 +219,16 @@ Plan<Device, T>::Plan(Context& context, const PlanOptions& options, std::span<co
     }
     all_reduces_.keep_first(all_reduces);
     if (backward) find_buckets();
+}
+
+template <class Device, class T>
+void Plan<Device, T>::require_columns(const PlanInputs& batch) const {
+    if (!reads_columns_) return;
+    for (const LayerInfo& layer : layers_) {
+        const bool given = layer.column.empty() || (batch.columns() != nullptr &&
+                                                    batch.columns()->template data<float>(layer.column) != nullptr);
+        require(given, "a pass of this network reads the column ", layer.column, " of float32, which its batch lacks");
+    }
 }
 
 template <class Device, class T>
@@ -330,6 +346,8 @@ const BackwardArgs<Device, T>& Plan<Device, T>::args_of(std::size_t i, const Cal
     BackwardArgs<Device, T>& args = bound_[i];
     if (storage_of(infos_, info.reads) == 0) args.input = call.batch;
     if (info.also_reads != no_value && storage_of(infos_, info.also_reads) == 0) args.second_input = call.batch;
+    if (!layer.column.empty() && call.columns != nullptr)
+        args.column = call.columns->template data<float>(layer.column);
     const LayerInfo& owner = parameters_of_layer(layers_, info.layer);
     for (std::size_t k = 0; k < owner.parameters.count; ++k) {
         const bool other = owner.frozen[k] && call.buffers.frozen != nullptr;

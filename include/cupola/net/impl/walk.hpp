@@ -155,7 +155,9 @@ template <class Prefix, class Module, std::size_t layer_count>
 constexpr void visit_named_value(Walk<layer_count>& walk) {
     using Use = typename Unnamed<Module>::Type;
     constexpr std::string_view type{Use::module_type.data(), Use::module_type.size()};
-    if constexpr (!KeepsValue<Use>) {
+    if constexpr (std::same_as<typename Use::NamedValueLayer, ColumnInput>) {
+        if (walk.diagnostic.empty()) read_column(walk, Use::column, Use::shape, name_of<Prefix, Module>(), type);
+    } else if constexpr (!KeepsValue<Use>) {
         if (!walk.diagnostic.empty()) return;
         read_value<typename Use::NamedValueLayer>(walk, value_name<Prefix, typename Use::Kept>,
                                                   value_name<NoPrefix, typename Use::Kept>, name_of<Prefix, Module>(),

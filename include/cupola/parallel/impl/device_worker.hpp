@@ -92,7 +92,7 @@ public:
 
     /// Calls visit(layer, values) with each layer's output for a batch; see PassBuffers for `merged`.
     template <class Visit>
-    void inspect(Plan<Device, T>& plan, const float* parameters, const float* samples, const RngKey& key,
+    void inspect(Plan<Device, T>& plan, const float* parameters, const PlanInputs& samples, const RngKey& key,
                  const float* merged, Visit&& visit) {
         plan.prepare(*context_, parameters);
         plan.forward_each(

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/ops/loss_report.hpp>
 #include <cupola/parallel/impl/metric_feed.hpp>
 #include <cupola/parallel/impl/replica_set.hpp>
@@ -36,7 +38,7 @@ public:
 
     /// `max_batch` is the largest batch that memory is planned for; `averages` says whether there are moving averages.
     Evaluator(ReplicaSet<D, T>& set, std::int64_t max_batch, bool averages)
-        : set_(set), max_batch_(max_batch), averages_(averages) {}
+        : set_(set), inputs_(required_inputs(set.network().layers)), max_batch_(max_batch), averages_(averages) {}
 
     void require_weights(Weights weights) const;
     void require_size(std::int64_t size) const;
@@ -46,17 +48,19 @@ public:
     Evaluation evaluate(const StepFunctions<D>& functions, BatchSource batches, std::int64_t count, Weights weights,
                         MetricFunction metrics);
 
-    /// The values of output number `output` for `size` samples of host memory, one after another.
-    [[nodiscard]] std::vector<float> predict(const float* samples, std::int64_t size, const NetworkOutput& output,
-                                             std::size_t number, Weights weights);
+    /// The values of output number `output` for a batch in host memory, one after another. The batch has the columns of the
+    /// network's inputs.
+    [[nodiscard]] std::vector<float> predict(const BatchView& samples, const NetworkOutput& output, std::size_t number,
+                                             Weights weights);
 
 private:
     void require_finite(Context& context, const BatchView& batch, std::int64_t number) const;
 
     /// Runs the network, and returns the plan, whose outputs are valid until its next pass.
-    Plan<Kernels, T>& forward(int device, const float* samples, std::int64_t size, Weights weights);
+    Plan<Kernels, T>& forward(int device, const BatchView& samples, Weights weights);
 
     ReplicaSet<D, T>& set_;
+    FixedArray<RequiredColumn> inputs_;
     std::int64_t max_batch_;
     bool averages_;
 };
@@ -88,7 +92,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
             Plan<Kernels, T>* plan = nullptr;
             if (batch.size > 0) {
                 require_finite(context, batch, i);
-                plan = &forward(device, batch.inputs(), batch.size, weights);
+                plan = &forward(device, batch, weights);
                 for (std::size_t k = 0; k < losses; ++k) {
                     results[static_cast<std::size_t>(i) * losses + k] =
                         functions.loss_of(context, k, plan->output(functions.losses[k].output), batch);
@@ -132,18 +136,24 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
 }
 
 template <class D, class T>
-std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t size, const NetworkOutput& output,
-                                            std::size_t number, Weights weights) {
-    require_size(size);
-    std::vector<float> outputs(static_cast<std::size_t>(size * output.shape.size()));
+std::vector<float> Evaluator<D, T>::predict(const BatchView& samples, const NetworkOutput& output, std::size_t number,
+                                            Weights weights) {
+    require_size(samples.size);
+    std::vector<float> outputs(static_cast<std::size_t>(samples.size * output.shape.size()));
     set_.threads().run([&](int device) {
         if (device != 0) return;
         Context& context = set_.context(0);
-        const auto bytes = static_cast<std::size_t>(size * set_.network().input_elements) * sizeof(float);
-        typename Kernels::Arena input(bytes, "the samples of a prediction");
-        Kernels::copy_from_host(context, input.data(), reinterpret_cast<const std::byte*>(samples), bytes);
-        Plan<Kernels, T>& plan = forward(0, reinterpret_cast<const float*>(input.data()), size, weights);
-        const float* const from = plan.output(number);
+        BatchView view(samples.size, {});
+        FixedArray<typename Kernels::Arena> memory(inputs_.size());
+        for (std::size_t i = 0; i < inputs_.size(); ++i) {
+            const ColumnSpec& column = inputs_[i].column;
+            const std::size_t bytes = static_cast<std::size_t>(samples.size) * column.bytes();
+            memory[i] = typename Kernels::Arena(bytes, "the samples of a prediction");
+            Kernels::copy_from_host(context, memory[i].data(),
+                                    reinterpret_cast<const std::byte*>(samples.data<float>(column.name)), bytes);
+            view.push_back({column, memory[i].data()});
+        }
+        const float* const from = forward(0, view, weights).output(number);
         Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(outputs.data()),
                               reinterpret_cast<const std::byte*>(from), outputs.size() * sizeof(float));
     });
@@ -152,22 +162,25 @@ std::vector<float> Evaluator<D, T>::predict(const float* samples, std::int64_t s
 
 template <class D, class T>
 void Evaluator<D, T>::require_finite(Context& context, const BatchView& batch, std::int64_t number) const {
-    const auto elements = static_cast<std::size_t>(batch.size * set_.network().input_elements);
-    if (all_finite(context, std::span(batch.inputs(), elements))) return;
-    std::vector<float> samples(elements);
-    Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
-                          reinterpret_cast<const std::byte*>(batch.inputs()), elements * sizeof(float));
-    throw InvalidArgument(text("the input of a network must be finite, but in batch ", number, ' ',
-                               non_finite_sample(set_.network().input, samples)));
+    for (const RequiredColumn& each : inputs_) {
+        const ColumnSpec& column = each.column;
+        const auto elements = static_cast<std::size_t>(batch.size * column.shape.size());
+        const float* const values = batch.data<float>(column.name);
+        if (all_finite(context, std::span(values, elements))) continue;
+        std::vector<float> samples(elements);
+        Kernels::copy_to_host(context, reinterpret_cast<std::byte*>(samples.data()),
+                              reinterpret_cast<const std::byte*>(values), elements * sizeof(float));
+        throw InvalidArgument(text("the input of a network must be finite, but in batch ", number, ' ',
+                                   non_finite_input(column, samples)));
+    }
 }
 
 template <class D, class T>
-Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const float* samples, std::int64_t size,
-                                                       Weights weights) {
+Plan<typename D::Kernels, T>& Evaluator<D, T>::forward(int device, const BatchView& samples, Weights weights) {
     State& state = set_.at(device);
     [[maybe_unused]] const auto team = state.worker.context().team();
-    require_size(size);
-    const PlanOptions options{.batch = size, .training = false};
+    require_size(samples.size);
+    const PlanOptions options{.batch = samples.size, .training = false};
     state.worker.add_plan(set_.network().make, options);
     auto& owner = set_.at(set_.device_of_evaluated_copy(device)).worker;
     const float* const parameters = weights == Weights::trained ? owner.parameters() : owner.averages();

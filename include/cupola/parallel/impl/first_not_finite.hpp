@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/table.hpp>
 #include <cupola/parallel/impl/device_worker.hpp>
 #include <cupola/tensor/batch.hpp>
@@ -43,18 +46,23 @@ template <class Device, class T>
     const auto finite = [&](const float* values, std::int64_t count) {
         return all_finite(context, std::span<const float>(values, static_cast<std::size_t>(count)));
     };
-    const std::int64_t elements = layers.front().input.size();
+    const FixedArray<RequiredColumn> inputs = required_inputs(layers);
     for (std::int64_t i = 0; i < batch.size; ++i) {
-        if (!finite(batch.inputs() + i * elements, elements)) return text("sample ", i, " of its batch is not finite");
+        for (const RequiredColumn& each : inputs) {
+            const ColumnSpec& column = each.column;
+            const std::int64_t elements = column.shape.size();
+            if (finite(batch.data<float>(column.name) + i * elements, elements)) continue;
+            const bool other = column.name != input_column;
+            return text(other ? "column " : "", other ? column.name : std::string_view(),
+                        other ? " of sample " : "sample ", i, " of its batch is not finite");
+        }
     }
     std::string found;
-    worker.inspect(
-        plan, parameters, batch.inputs(), key, nullptr, [&](std::size_t layer, std::span<const float> values) {
-            if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
-            found =
-                text("the output of layer ", layer + 1, " (", layers[layer].name,
+    worker.inspect(plan, parameters, batch, key, nullptr, [&](std::size_t layer, std::span<const float> values) {
+        if (!found.empty() || finite(values.data(), static_cast<std::int64_t>(values.size()))) return;
+        found = text("the output of layer ", layer + 1, " (", layers[layer].name,
                      layers[layer].name.empty() ? "" : ", ", layers[layer].type, ") is the first that is not finite");
-        });
+    });
     return found;
 }
 

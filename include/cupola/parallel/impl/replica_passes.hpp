@@ -194,7 +194,7 @@ void ReplicaPasses<D, T>::queue_batch(int device, int replica, std::int64_t step
             if (begun.packs) begun.plan->prepare(context, parameters, here.worker.buffers());
             const PassBuffers buffers{.running = here.worker.buffers(),
                                       .batch = set_.status(device).statistics(block, begun.number)};
-            static_cast<void>(begun.plan->forward(context, batch.inputs(), parameters, key, buffers));
+            static_cast<void>(begun.plan->forward(context, batch, parameters, key, buffers));
             queue_loss_of(device, begun, batch);
             // The last bucket is sent together with the weight of the device's samples.
             if (marks) set_.weigh(device, set_.network().loss_scale);
@@ -280,8 +280,8 @@ bool ReplicaPasses<D, T>::queue_together(int device, std::int64_t step, int part
         for_each_plan([&](int replica, NetworkPlan& plan, const BatchToRun& begun, const TakenBatch& batch) {
             const PassBuffers buffers{.running = state.worker.buffers(),
                                       .batch = set_.status(device).statistics(state.queue->status(), begun.number)};
-            static_cast<void>(plan.forward_segment(context, k, batch.batch.inputs(), set_.parameters(replica),
-                                                   batch.key, buffers, merged, sync_batch_norm_.partial(k, replica)));
+            static_cast<void>(plan.forward_segment(context, k, batch.batch, set_.parameters(replica), batch.key,
+                                                   buffers, merged, sync_batch_norm_.partial(k, replica)));
             if (k == all_reduces) queue_loss_of(device, begun, batch.batch);
         });
         if (k < all_reduces && !all_reduce(device, Direction::forward, k, k, merged)) return false;

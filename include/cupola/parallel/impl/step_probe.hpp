@@ -47,8 +47,8 @@ private:
                        typename Inspection<Kernels>::VisitOutput visit);
 
     ReplicaSet<D, T>& set_;
-    /// The addresses at which the first device reads the probed batch, and its statistics if the replicas share them.
-    const float* samples_ = nullptr;
+    /// The probed batch at the addresses at which the first device reads it, and its statistics if the replicas share them.
+    BatchView samples_{};
     const float* statistics_ = nullptr;
     std::exception_ptr error_;
 };
@@ -62,7 +62,7 @@ void StepProbe<D, T>::show(std::int64_t step, int replica, const TakenBatch& bat
     std::vector<std::int32_t> flag;
     if (queue.on_host(context, StatusBlock::healthy(queue.status()), 1, flag)[0] == 0) return;
     BatchView shown = set_.device_of(replica) == 0 ? batch.batch : queue.bring(batch.batch);
-    samples_ = shown.inputs();
+    samples_ = shown;
     statistics_ = set_.synchronized() ? batch.statistics : nullptr;
     std::vector<float> parameters, averaged;
     std::array<std::vector<std::byte>, max_columns> columns;

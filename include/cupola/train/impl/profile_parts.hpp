@@ -145,7 +145,7 @@ private:
             part.bytes = inputs + output + calls * parameters;
             return;
         }
-        const bool wanted = node.reads > lowest_node(nodes_, false), read = !node.view;
+        const bool wanted = needs_gradient(nodes_, node.reads, lowest_node(nodes_, false), false), read = !node.view;
         part.operations = 2 * multiply_adds * samples * ((parameters > 0 ? 1 : 0) + (wanted ? 1 : 0));
         part.bytes = output * (node.adds_two_gradients() ? 2 : 1) + calls * parameters;  // gradients: in, out
         if (wanted) part.bytes += inputs + calls * parameters;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inputs of a network as columns of a batch.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <cupola/core/error.hpp>
+#include <cupola/core/fixed_array.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/finite.hpp>
+#include <cupola/tensor/require_batch.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+/// The columns that a network reads: "input", and those of each FromInput in the order of the list.
+[[nodiscard, gnu::cold]] inline FixedArray<RequiredColumn> required_inputs(std::span<const LayerInfo> layers) {
+    FixedArray<RequiredColumn> result(count_inputs(layers));
+    result[0] = required_input(layers.front().input);
+    std::size_t count = 1;
+    for (const LayerInfo& layer : layers) {
+        if (!layer.column.empty())
+            result[count++] = {{layer.column, ElementType::float32, layer.output}, "the network"};
+    }
+    return result;
+}
+
+/// The first value of a column in host memory that is infinite or not a number, in words: "sample 2 is nan at [0, 5]" for
+/// the column "input", and "column age of sample 2 is nan at [3]" for others. Empty if all are finite.
+[[nodiscard, gnu::cold]] inline std::string non_finite_input(const ColumnSpec& column, std::span<const float> values) {
+    std::string found = non_finite_sample(column.shape, values);
+    return found.empty() || column.name == input_column ? found : text("column ", column.name, " of ", found);
+}
+
+/// Throws InvalidArgument unless a batch in host memory has the columns of a network's inputs, and their values are finite.
+[[gnu::cold]] inline void require_inputs(const BatchView& batch, std::span<const RequiredColumn> inputs) {
+    require_batch(batch, inputs);
+    for (const RequiredColumn& each : inputs) {
+        const std::span values(batch.data<float>(each.column.name),
+                               static_cast<std::size_t>(batch.size * each.column.shape.size()));
+        if (!all_finite(values))
+            throw InvalidArgument("the input of a network must be finite, but " +
+                                  non_finite_input(each.column, values));
+    }
+}
+
+}  // namespace cupola::inline CUPOLA_ABI
