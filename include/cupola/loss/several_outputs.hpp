@@ -24,6 +24,11 @@ namespace cupola::inline CUPOLA_ABI {
 template <Number factor, class L>
 struct Weighted {
     L loss{};
+
+    static constexpr bool lists_losses = true;
+    /// As that of Losses.
+    template <class Visit>
+    void for_each_loss(Visit&& visit) const;
 };
 
 /// The loss of the output `output_name`, which reads the column `column_name` of a batch.
@@ -39,6 +44,11 @@ struct At {
 template <class... Ends>
 struct Losses {
     std::tuple<Ends...> ends{};
+
+    static constexpr bool lists_losses = true;
+    /// Calls visit(output, factor, loss) for each: a std::string_view, a double and the loss without its factor.
+    template <class Visit>
+    void for_each_loss(Visit&& visit) const;
 };
 
 /// The most outputs of a network with a loss.
@@ -113,6 +123,29 @@ struct DataLosses<Losses<Ends...>> {
         return End<k>::get(std::get<k>(data.ends));
     }
 };
+
+}  // namespace impl
+
+template <Number factor, class L>
+template <class Visit>
+void Weighted<factor, L>::for_each_loss(Visit&& visit) const {
+    using Whole = impl::Factored<Weighted>;
+    visit(std::string_view(), Whole::factor, Whole::get(*this));
+}
+
+template <class... Ends>
+template <class Visit>
+void Losses<Ends...>::for_each_loss(Visit&& visit) const {
+    std::apply(
+        [&](const Ends&... end) {
+            (visit(impl::AtOutput<Ends>::entry.output, impl::AtOutput<Ends>::entry.factor,
+                   impl::AtOutput<Ends>::get(end)),
+             ...);
+        },
+        ends);
+}
+
+namespace impl {
 
 /// The outputs of a network.
 class NetworkOutputs {

@@ -61,7 +61,8 @@ template <class L, Device D>
     return impl::check_layer<D>(layer, &make_node<L, D>, options, device);
 }
 
-/// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`.
+/// Checks all parameters of `Net` and its input together with `Loss` (regularisers included) on `D`. A network with several
+/// outputs has Losses; throws InvalidArgument unless each output has one loss.
 template <Network Net, class Loss, Device D>
 [[nodiscard]] GradientCheck check_gradients(const GradientCheckOptions& options = {},
                                             const typename D::Options& device = {}, const Loss& loss = {}) {

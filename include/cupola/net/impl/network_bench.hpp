@@ -7,30 +7,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <cupola/core/function_ref.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/plan.hpp>
+#include <cupola/ops/loss_report.hpp>
+#include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// A plan with memory of its own. `Target` is the element type of the targets.
-template <class D, class LossOperation, class Target>
+/// The loss at one output of a network.
+template <class D>
+struct CheckedLoss {
+    std::size_t output = 0;
+    double factor = 1;
+    /// The elements of the output per sample.
+    std::int64_t elements = 0;
+    std::function<LossResult(typename D::Context&, const float* outputs, std::int64_t batch, float* gradient)>
+        forward{};
+};
+
+/// A plan with memory of its own.
+template <class D>
 class NetworkBench {
 public:
+    using MakeLosses = FunctionRef<std::vector<CheckedLoss<D>>(typename D::Context&)>;
+
     NetworkBench(Plan<D> (*make)(typename D::Context&, const PlanOptions&), std::span<const LayerInfo> layers,
-                 const LossOperation& loss, const PlanOptions& plan, const GradientCheckOptions& options,
-                 const typename D::Options& device, const std::vector<Target>& targets)
+                 MakeLosses losses, const PlanOptions& plan, const GradientCheckOptions& options,
+                 const typename D::Options& device)
         : context_(0, device),
           team_(context_.team()),
           plan_(make(context_, plan)),
-          loss_(loss),
+          losses_(losses(context_)),
           seed_(options.seed),
           batch_(options.batch),
           parameters_(context_, static_cast<std::size_t>(arena_elements(layers)) * sizeof(float)),
@@ -38,7 +55,6 @@ public:
           running_(context_, static_cast<std::size_t>(buffer_elements(layers)) * sizeof(float)),
           arena_(context_, plan_.bytes().total()),
           samples_(context_, static_cast<std::size_t>(options.batch * plan_.nodes()[0].input.size()) * sizeof(float)),
-          targets_(targets.size() * sizeof(Target), "a check of gradients"),
           inputs_(options.batch, {}) {
         plan_.bind(arena_.bytes());
         // The columns of FromInputs are the same in every pass.
@@ -56,21 +72,23 @@ public:
             ++stream;
         }
         running_.write(initial_buffers(layers));
-        D::copy_from_host(context_, targets_.data(), reinterpret_cast<const std::byte*>(targets.data()),
-                          targets.size() * sizeof(Target));
     }
 
-    /// The mean loss of the batch.
+    /// The mean loss of the batch, over all outputs.
     [[nodiscard]] double forward(const Floats& samples, const Floats& parameters) {
         arena_.poison();
         samples_.write(samples);
         parameters_.write(parameters);
         plan_.prepare(context_, parameters_.data());
-        const float* const outputs =
-            plan_.forward(context_, inputs_, parameters_.data(), key(), {.running = running_.data()});
-        const auto* const targets = reinterpret_cast<const Target*>(targets_.data());
-        return loss_.forward(context_, outputs, targets, batch_, plan_.output_gradient()).sum /
-               static_cast<double>(batch_);
+        static_cast<void>(plan_.forward(context_, inputs_, parameters_.data(), key(), {.running = running_.data()}));
+        double sum = 0;
+        for (const CheckedLoss<D>& each : losses_) {
+            float* const gradient = plan_.output_gradient(each.output);
+            sum += each.factor * each.forward(context_, plan_.output(each.output), batch_, gradient).sum;
+            if (each.factor != 1)
+                scale(context_, std::span(gradient, static_cast<std::size_t>(batch_ * each.elements)), each.factor);
+        }
+        return sum / static_cast<double>(batch_);
     }
 
     /// Runs backward for the last forward; `before` is the initial value of every gradient.
@@ -101,11 +119,10 @@ private:
     typename D::Context context_;
     decltype(std::declval<const typename D::Context&>().team()) team_;
     Plan<D> plan_;
-    LossOperation loss_;
+    std::vector<CheckedLoss<D>> losses_;
     std::uint64_t seed_;
     std::int64_t batch_;
     CheckMemory<D> parameters_, gradients_, running_, arena_, samples_;
-    typename D::Arena targets_;
     std::deque<CheckMemory<D>> columns_;
     BatchView inputs_;
 };

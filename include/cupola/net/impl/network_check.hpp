@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -57,11 +58,11 @@ struct CheckedTensor {
     bool input = false;
 };
 
-template <class D, class LossOperation, class Target>
+template <class D>
 class NetworkCheck {
 public:
-    NetworkCheck(NetworkBench<D, LossOperation, Target>& bench, std::span<const LayerInfo> layers,
-                 std::vector<CheckedDecay> decays, const GradientCheckOptions& options, GradientCheck& result)
+    NetworkCheck(NetworkBench<D>& bench, std::span<const LayerInfo> layers, std::vector<CheckedDecay> decays,
+                 const GradientCheckOptions& options, GradientCheck& result)
         : bench_(bench), decays_(std::move(decays)), options_(options), result_(result) {
         const Shape& input = layers[0].input;
         samples_ = check_normal(options.seed, 0, options.batch * input.size());
@@ -85,7 +86,7 @@ public:
 
     /// Checks that `other`, a plan without an input gradient, gives the same gradients; then checks the gradients
     /// themselves.
-    void run(NetworkBench<D, LossOperation, Target>& other) {
+    void run(NetworkBench<D>& other) {
         const double loss = bench_.forward(samples_, parameters_);
         if (!std::isfinite(loss)) return result_.fail(text("the loss of random samples is ", loss));
         gradients_ = bench_.backward();
@@ -262,7 +263,7 @@ private:
     /// The factor of the tolerance for random directions.
     static constexpr double looser = 10;
 
-    NetworkBench<D, LossOperation, Target>& bench_;
+    NetworkBench<D>& bench_;
     std::vector<CheckedDecay> decays_;
     GradientCheckOptions options_;
     GradientCheck& result_;
@@ -288,6 +289,43 @@ template <class Target>
     return targets;
 }
 
+/// The losses of a network with these outputs, each with targets of its own. Throws InvalidArgument unless there is one for each
+/// output.
+template <class D, class Data>
+[[nodiscard]] std::vector<CheckedLoss<D>> checked_losses(const Data& data, std::span<const NetworkOutput> outputs,
+                                                         const GradientCheckOptions& options,
+                                                         typename D::Context& context) {
+    std::vector<CheckedLoss<D>> result;
+    const auto add = [&]<class Loss>(std::string_view name, double factor, const Loss& loss) {
+        using Target = typename Loss::Target;
+        const std::size_t k = name.empty() ? outputs.size() - 1 : output_of_name(outputs, name);
+        const Shape& output = outputs[k].shape;
+        const std::vector<Target> values = check_targets<Target>(output, Loss::target(output), options);
+        const auto targets =
+            std::make_shared<typename D::Arena>(values.size() * sizeof(Target), "a check of gradients");
+        D::copy_from_host(context, targets->data(), reinterpret_cast<const std::byte*>(values.data()),
+                          values.size() * sizeof(Target));
+        result.push_back({k, factor, output.size(),
+                          [operation = loss_operation<D>(loss, output), targets](
+                              typename D::Context& on, const float* from, std::int64_t batch, float* gradient) mutable {
+                              return operation.forward(on, from, reinterpret_cast<const Target*>(targets->data()),
+                                                       batch, gradient);
+                          }});
+    };
+    if constexpr (requires { Data::lists_losses; }) {
+        data.for_each_loss(add);
+    } else {
+        add({}, 1, data);
+    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+        const auto found =
+            std::count_if(result.begin(), result.end(), [&](const auto& each) { return each.output == k; });
+        require(found == 1, "a check of gradients needs one loss per output, and the output ", outputs[k].name, " has ",
+                found);
+    }
+    return result;
+}
+
 template <class Net, class D, class Loss>
 [[nodiscard]] GradientCheck check_network(std::string_view name, const Loss& loss, const GradientCheckOptions& options,
                                           const typename D::Options& device) {
@@ -295,16 +333,12 @@ template <class Net, class D, class Loss>
     require(options.directions >= 2, "a check of a network's gradients needs at least 2 directions, not ",
             options.directions);
     GradientCheck result(text(name, " on ", to_string(Net::input_shape), ", batch ", options.batch, ", on ", D::name));
-    const auto operation = loss_operation<D>(data_loss(loss), Net::output_shape);
-    using DataLoss = std::remove_cvref_t<decltype(data_loss(loss))>;
-    using Target = typename DataLoss::Target;
-    const std::vector<Target> targets =
-        check_targets<Target>(Net::output_shape, DataLoss::target(Net::output_shape), options);
-    using Bench = NetworkBench<D, std::remove_cv_t<decltype(operation)>, Target>;
+    const auto losses = [&](typename D::Context& context) {
+        return checked_losses<D>(data_loss(loss), Net::outputs, options, context);
+    };
     const auto make = &Plan<D>::template make<Net>;
-    Bench bench(make, Net::layers, operation, {.batch = options.batch, .input_gradient = true}, options, device,
-                targets);
-    Bench without(make, Net::layers, operation, {.batch = options.batch}, options, device, targets);
+    NetworkBench<D> bench(make, Net::layers, losses, {.batch = options.batch, .input_gradient = true}, options, device);
+    NetworkBench<D> without(make, Net::layers, losses, {.batch = options.batch}, options, device);
     NetworkCheck(bench, Net::layers, decays_of<Loss>(Net::layers), options, result).run(without);
     return result;
 }
