@@ -52,10 +52,11 @@ int main() try {
         {.replicas = 2, .batch_size = 32, .seed = 1, .optimizer = {.learning_rate = 0.003}});
     fit(training, batches, {.steps = 501}, LogEvery({.every = 100, .parts = true}));
 
-    const Evaluation result = evaluate(training, test);
+    const Evaluation result = evaluate(training, test, metrics::At<"box", metrics::MeanAbsoluteError>{});
     for (const OutputEvaluation& head : result.losses)
         std::printf("%s: test loss = %.4f\n", head.name.c_str(), head.loss);
     std::printf("accuracy = %.3f\n", result.accuracy());
+    std::printf("boxes are off by %.2f pixels\n", 16 * result.metric("box/mean_absolute_error"));
 } catch (const std::exception& error) {
     return std::fprintf(stderr, "%s\n", error.what()), 1;
 }

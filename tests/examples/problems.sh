@@ -76,7 +76,8 @@ case $problem in
         [ "$(grep -cE ', kind = [0-9.]+ \(smoothed [0-9.]+\), box = [0-9.]+ \(smoothed [0-9.]+\), total_loss = ' "$work/output")" = 6 ] ||
             fail "not the loss of each head on each line"
         [ "$(sed -nE 's/^([a-z]+): test loss = 0\.[0-9]{4}$/\1/p' "$work/output" | xargs)" = 'kind box' ] || fail "not the test loss of each head"
-        awk '$1 == "box:" { exit !($5 < 0.003) }' "$work/output" || fail "the box's loss is not below 0.003"
+        awk '/^boxes are off by [0-9.]+ pixels$/ { found = $5 < 0.75 } END { exit !found }' "$work/output" ||
+            fail "boxes are off by 0.75 pixels or more"
         accuracy_above 0.97 ;;
     regression)
         trains "$work/fit.svg"
