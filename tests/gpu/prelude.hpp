@@ -15,10 +15,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -53,6 +55,7 @@
 #include <cupola/net/branches.hpp>
 #include <cupola/net/check_gradients.hpp>
 #include <cupola/net/frozen.hpp>
+#include <cupola/net/inputs.hpp>
 #include <cupola/net/named_values.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/net/residual.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Covers: cupola/ops/column_input.hpp
 //
 // FromInput: networks that read several columns of the batch; what they compute, forward and backward, against an oracle in
 // double, and what backward leaves out.
