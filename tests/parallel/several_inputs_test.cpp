@@ -192,3 +192,26 @@ TEST_CASE("a missing column and values that are not finite are reported by the c
               training.step(all);
           }) == "a batch has no column age, which the network reads; the columns are: input, target");
 }
+
+TEST_CASE("a loss reads one of the inputs") {
+    using Three =
+        Sequential<Input<5>, Keep<"first">, FromInput<"age", 4>, Keep<"age">, FromInput<"size", 2>, Keep<"size">,
+                   From<"first">, ConcatWith<"age">, ConcatWith<"size">, Linear<4>, Output<"end">>;
+    using Loss = Losses<At<"end", MeanSquaredError, "age">>;
+    const auto columns = CollectionOf<Loss>::required_columns(Three::layers);
+    REQUIRE(columns.size() == 3);
+    CHECK(columns[0].column.name == "input");
+    CHECK(columns[1].column.name == "size");
+    CHECK(columns[2].column.name == "age");
+
+    const Samples samples;
+    DataParallel<Three, Loss, Sgd, ConcatMean, Host> training(
+        {.batch_size = count, .seed = 2, .optimizer = {.learning_rate = 0.1}});
+    const BatchView all[] = {{count,
+                              {{{"input", ElementType::float32, {5}}, samples.first.data()},
+                               {{"age", ElementType::float32, {4}}, samples.age.data()},
+                               {{"size", ElementType::float32, {2}}, samples.all.data()}}}};
+    const double before = training.step(all).loss;
+    for (int step = 0; step < 20; ++step) training.step(all);
+    CHECK(training.step(all).loss < 0.8 * before);
+}

@@ -159,11 +159,9 @@ struct LossCollection {
         FixedArray<RequiredColumn> result(inputs.size() + loss_count);
         std::size_t count = 0;
         for (const RequiredColumn& each : inputs) result[count++] = each;
-        // The last column is that of a loss: of several inputs one that a loss reads too is listed twice.
-        const std::size_t first = inputs.size() == 1 ? 0 : inputs.size();
         const impl::NetworkOutputs outputs(layers);
         [&]<std::size_t... k>(std::index_sequence<k...>) {
-            (add_required<k>(result, count, first, outputs), ...);
+            (add_required<k>(result, count, inputs.size(), outputs), ...);
         }(std::make_index_sequence<loss_count>{});
         result.keep_first(count);
         return result;
@@ -225,14 +223,20 @@ private:
     }
 
     template <std::size_t k>
-    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t first,
+    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t inputs,
                              const impl::NetworkOutputs& outputs) {
         using Type = typename impl::DataLosses<Data>::template Type<k>;
         const LossEntry& entry = losses[k];
         const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
                                 Type::target(outputs[outputs.find(entry.output)].shape)};
-        for (std::size_t i = first; i < count; ++i) {
-            if (to[i].column == column) return;  // two losses read one column
+        for (std::size_t i = 0; i < count; ++i) {
+            if (to[i].column != column) continue;  // two losses read one column, or a loss reads an input
+            if (i >= inputs || inputs == 1) return;
+            // The last column is that of a loss.
+            const RequiredColumn read_twice = to[i];
+            for (; i + 1 < count; ++i) to[i] = to[i + 1];
+            to[i] = read_twice;
+            return;
         }
         to[count++] = {column, Type::name};
     }

@@ -77,6 +77,7 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
 [[gnu::cold]] constexpr std::size_t fuse(std::span<const LayerInfo> layers, bool fusion, std::span<NodeInfo> nodes,
                                          bool training = true) {
     std::size_t count = 0;
+    bool columns = false;                                       // whether a FromInput was met
     FixedArray<std::size_t> value_of_layer(layers.size() + 1);  // the nodes' number of each value
     for (std::size_t i = 0; i < layers.size(); i += nodes[count - 1].layers) {
         const LayerInfo& layer = layers[i];
@@ -97,7 +98,8 @@ constexpr void move_relu_masks(std::span<const LayerInfo> layers, std::span<Node
                 .also_reads_aside = layer.also_reads_aside,
                 .only_read_aside = layer.only_read_aside,
                 .is_output = layer.is_output};
-        node.untrained = !layer.column.empty() || impl::reads_untrained(nodes, node);
+        columns = columns || !layer.column.empty();
+        node.untrained = columns && (!layer.column.empty() || impl::reads_untrained(nodes, node));
         if (layer.reads_aside) impl::read_aside(nodes, node.reads, count - 1, false);
         if (layer.also_reads_aside) {
             impl::read_aside(nodes, node.also_reads, count - 1, layer.kind == LayerKind::sum);
