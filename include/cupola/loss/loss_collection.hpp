@@ -133,7 +133,7 @@ struct LossCollection {
     /// Whether the loss has weights, which its reports contain.
     static constexpr bool weighted = [] {
         return []<std::size_t... k>(std::index_sequence<k...>) {
-            return (loss_has_weights<typename impl::DataLosses<Data>::template Type<k>> || ...);
+            return (loss_has_weights<impl::DataLossAt<Data, k>> || ...);
         }(std::make_index_sequence<loss_count>{});
     }();
 
@@ -199,13 +199,13 @@ private:
         const auto add = [&](const CompileTimeMessage& other) {
             if (message.empty()) message = other;
         };
-        if constexpr (!(DataLoss<typename Of::template Type<k>, Device> && ...)) {
-            (add(data_loss_diagnostic<typename Of::template Type<k>, Device>()), ...);
+        if constexpr (!(DataLoss<impl::DataLossAt<Data, k>, Device> && ...)) {
+            (add(data_loss_diagnostic<impl::DataLossAt<Data, k>, Device>()), ...);
         } else {
             const impl::NetworkOutputs outputs(layers);
             add(impl::outputs_diagnostic(Of::entries, Of::by_output, outputs));
             if (!message.empty()) return message;
-            (add(Of::template Type<k>::diagnostic(outputs[outputs.find(Of::entries[k].output)].shape)), ...);
+            (add(impl::DataLossAt<Data, k>::diagnostic(outputs[outputs.find(Of::entries[k].output)].shape)), ...);
             for (const LossEntry& each : Of::entries) {
                 if (!message.empty() || !has_space(each.name)) continue;
                 message << "the name " << each.name
@@ -213,8 +213,7 @@ private:
             }
             if (loss_count > 1 && weighted && message.empty()) {
                 message << "Losses has a loss that counts samples by weights (";
-                ((message << (loss_has_weights<typename Of::template Type<k>> ? Of::entries[k].name
-                                                                              : std::string_view())),
+                ((message << (loss_has_weights<impl::DataLossAt<Data, k>> ? Of::entries[k].name : std::string_view())),
                  ...);
                 message << "); several losses have one mean over the samples only if each counts every sample alike";
             }
@@ -225,7 +224,7 @@ private:
     template <std::size_t k>
     static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t inputs,
                              const impl::NetworkOutputs& outputs) {
-        using Type = typename impl::DataLosses<Data>::template Type<k>;
+        using Type = impl::DataLossAt<Data, k>;
         const LossEntry& entry = losses[k];
         const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
                                 Type::target(outputs[outputs.find(entry.output)].shape)};

@@ -23,6 +23,9 @@ namespace cupola::inline CUPOLA_ABI {
 /// A loss times `factor`, in its value and its gradient.
 template <Number factor, class L>
 struct Weighted {
+    using WeightedLoss = L;
+    static constexpr double factor_of_loss = factor;
+
     L loss{};
 
     static constexpr bool lists_losses = true;
@@ -34,6 +37,9 @@ struct Weighted {
 /// The loss of the output `output_name`, which reads the column `column_name` of a batch.
 template <FixedString output_name, class L, FixedString column_name = output_name>
 struct At {
+    using LossOfOutput = L;
+    static constexpr std::string_view output = output_name.view(), column = column_name.view();
+
     L loss{};
 };
 
@@ -65,6 +71,8 @@ struct LossEntry {
 
 namespace impl {
 
+// Members are looked at where a partial specialisation would do: nvcc does not match one on a FixedString or a Number.
+
 /// A loss and its factor.
 template <class L>
 struct Factored {
@@ -72,20 +80,21 @@ struct Factored {
     static constexpr double factor = 1;
     static const Type& get(const L& loss) { return loss; }
 };
-template <Number f, class L>
-struct Factored<Weighted<f, L>> {
-    using Type = typename Factored<L>::Type;
-    static constexpr double factor = f * Factored<L>::factor;
-    static const Type& get(const Weighted<f, L>& loss) { return Factored<L>::get(loss.loss); }
+template <class L>
+    requires requires { typename L::WeightedLoss; }
+struct Factored<L> {
+    using Of = Factored<typename L::WeightedLoss>;
+    using Type = typename Of::Type;
+    static constexpr double factor = L::factor_of_loss * Of::factor;
+    static const Type& get(const L& loss) { return Of::get(loss.loss); }
 };
 
-template <class L>
-struct AtOutput;
-template <FixedString output_name, class L, FixedString column_name>
-struct AtOutput<At<output_name, L, column_name>> {
-    using Loss = Factored<L>;
-    static constexpr LossEntry entry{output_name.view(), output_name.view(), column_name.view(), Loss::factor};
-    static const typename Loss::Type& get(const At<output_name, L, column_name>& end) { return Loss::get(end.loss); }
+/// The loss of an At.
+template <class End>
+struct AtOutput {
+    using Loss = Factored<typename End::LossOfOutput>;
+    static constexpr LossEntry entry{End::output, End::output, End::column, Loss::factor};
+    static const typename Loss::Type& get(const End& end) { return Loss::get(end.loss); }
 };
 
 /// The name of a loss; empty for a type without one, which is reported elsewhere.
@@ -97,32 +106,32 @@ template <class L>
         return {};
 }
 
-/// The losses of the data as a list: Type<k> and get<k>(data), the loss number k.
+/// The losses of the data as a list: their types, and get<k>(data), the loss number k.
 template <class Data>
 struct DataLosses {
     static constexpr bool by_output = false;
-    template <std::size_t k>
-    using Type = typename Factored<Data>::Type;
+    using Types = std::tuple<typename Factored<Data>::Type>;
     static constexpr std::array<LossEntry, 1> entries{
-        LossEntry{.name = loss_name<Type<0>>(), .factor = Factored<Data>::factor}};
+        LossEntry{.name = loss_name<typename Factored<Data>::Type>(), .factor = Factored<Data>::factor}};
     template <std::size_t k>
-    static const Type<k>& get(const Data& data) {
+    static const auto& get(const Data& data) {
         return Factored<Data>::get(data);
     }
 };
 template <class... Ends>
 struct DataLosses<Losses<Ends...>> {
     static constexpr bool by_output = true;
-    template <std::size_t k>
-    using End = AtOutput<std::tuple_element_t<k, std::tuple<Ends...>>>;
-    template <std::size_t k>
-    using Type = typename End<k>::Loss::Type;
+    using Types = std::tuple<typename AtOutput<Ends>::Loss::Type...>;
     static constexpr std::array<LossEntry, sizeof...(Ends)> entries{AtOutput<Ends>::entry...};
     template <std::size_t k>
-    static const Type<k>& get(const Losses<Ends...>& data) {
-        return End<k>::get(std::get<k>(data.ends));
+    static const auto& get(const Losses<Ends...>& data) {
+        return AtOutput<std::tuple_element_t<k, std::tuple<Ends...>>>::get(std::get<k>(data.ends));
     }
 };
+
+/// The loss number k of the data.
+template <class Data, std::size_t k>
+using DataLossAt = std::tuple_element_t<k, typename DataLosses<Data>::Types>;
 
 }  // namespace impl
 

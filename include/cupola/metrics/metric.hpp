@@ -103,27 +103,35 @@ template <class M>
 
 namespace impl {
 
+/// Sets `result` if loss k of the data reads `column`. (A function, and no lambda: nvcc takes no template member of a dependent
+/// type in a generic one.)
+template <class Data, std::size_t k>
+constexpr void look_for_target(const NetworkOutputs& outputs, std::string_view column, ColumnSpec& result) {
+    using Loss = DataLossAt<Data, k>;
+    constexpr const LossEntry& entry = DataLosses<Data>::entries[k];
+    if constexpr (requires(const Shape& output) {
+                      typename Loss::Target;
+                      Loss::target(output);
+                  }) {
+        const std::size_t output = outputs.find(entry.output);
+        if (entry.column == column && output < outputs.size())
+            result = {target_column, element_type_of<typename Loss::Target>, Loss::target(outputs[output].shape)};
+    }
+}
+
+template <class Data, std::size_t... k>
+[[nodiscard]] constexpr ColumnSpec look_for_target(const NetworkOutputs& outputs, std::string_view column,
+                                                   std::index_sequence<k...>) {
+    ColumnSpec result;
+    (look_for_target<Data, k>(outputs, column, result), ...);
+    return result;
+}
+
 /// The column that the loss of the data reads, of several the one that reads `column` (none of extents if no loss does).
 template <class Data>
 [[nodiscard]] consteval ColumnSpec target_of(std::span<const LayerInfo> layers, std::string_view column) {
-    using List = DataLosses<Data>;
-    const NetworkOutputs outputs(layers);
-    ColumnSpec result;
-    const auto look = [&]<std::size_t k>(std::integral_constant<std::size_t, k>) {
-        using Loss = typename List::template Type<k>;
-        if constexpr (requires(const Shape& output) {
-                          typename Loss::Target;
-                          Loss::target(output);
-                      }) {
-            const std::size_t output = outputs.find(List::entries[k].output);
-            if (List::entries[k].column == column && output < outputs.size())
-                result = {target_column, element_type_of<typename Loss::Target>, Loss::target(outputs[output].shape)};
-        }
-    };
-    [&]<std::size_t... k>(std::index_sequence<k...>) {
-        (look(std::integral_constant<std::size_t, k>()), ...);
-    }(std::make_index_sequence<List::entries.size()>());
-    return result;
+    return look_for_target<Data>(NetworkOutputs(layers), column,
+                                 std::make_index_sequence<DataLosses<Data>::entries.size()>());
 }
 
 /// A metric of one output among several: see metrics::At.

@@ -164,7 +164,7 @@ private:
     }
     template <std::size_t k>
     [[nodiscard]] static auto targets(const BatchView& batch) {
-        return batch.data<typename Of::template Type<k>::Target>(Of::entries[k].column);
+        return batch.data<typename DataLossAt<typename Collection::DataLossType, k>::Target>(Of::entries[k].column);
     }
     template <std::size_t k>
     [[nodiscard]] auto operation() const {
