@@ -222,6 +222,7 @@ inline void Table::read_rows(impl::CsvRecords& records, const Table* training) {
     const impl::CsvFields fields(path_, header(), records);
     const auto places_of = [this](const std::vector<std::string>& columns) {
         std::vector<std::size_t> places;
+        places.reserve(columns.size());
         for (const std::string& column : columns) places.push_back(place_of(column));
         return places;
     };

@@ -86,9 +86,9 @@ struct IdxFile {
 
 /// "train-images-idx3-ubyte", or with a point before "idx3", as some archives unpack it.
 [[nodiscard]] inline std::string mnist_file(const std::string& folder, std::string_view part, std::string_view kind) {
-    const std::string name = text(folder, '/', part, '-', kind, "-ubyte");
+    std::string name = text(folder, '/', part, '-', kind, "-ubyte");
     if (path_kind_of(name) != PathKind::missing) return name;
-    const std::string other = text(folder, '/', part, '.', kind, "-ubyte");
+    std::string other = text(folder, '/', part, '.', kind, "-ubyte");
     if (path_kind_of(other) != PathKind::missing) return other;
     require<DataError>(path_kind_of(name + ".gz") == PathKind::missing, name,
                        ".gz is packed by gzip; unpack it first (gzip -d)");

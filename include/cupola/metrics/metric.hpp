@@ -191,7 +191,7 @@ public:
         if constexpr (std::is_lvalue_reference_v<M>) {
             entry.object = std::addressof(metric);
         } else {
-            entry.owned = std::make_shared<Type>(std::move(metric));
+            entry.owned = std::make_shared<Type>(std::forward<M>(metric));
             entry.object = entry.owned.get();
         }
         entries_.push_back(std::move(entry));

@@ -36,7 +36,7 @@ public:
         if constexpr (std::is_lvalue_reference_v<Batches>) {
             batches_ = const_cast<void*>(static_cast<const void*>(std::addressof(batches)));
         } else {
-            owned_ = std::make_shared<Batches>(std::move(batches));
+            owned_ = std::make_shared<Batches>(std::forward<Batches>(batches));
             batches_ = owned_.get();
         }
     }

@@ -45,12 +45,11 @@ public:
             for (std::int64_t x = 0; x < s.width; ++x) {
                 for (std::int64_t begin = 0; begin < s.channels; begin += width) {
                     const std::int64_t count = std::min(s.channels - begin, width);
-                    float sum[width] = {};
+                    alignas(64) float sum[width] = {};
                     for (std::int64_t k = 0; k < s.factor * s.factor; ++k) {
                         const T* const from =
                             rows + k / s.factor * row_size + (x * s.factor + k % s.factor) * s.channels + begin;
-#pragma omp simd
-                        for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(from[c]);
+                        add_row(from, count, sum);
                     }
                     T* const sums = to + x * s.channels + begin;
 #pragma omp simd
@@ -61,6 +60,12 @@ public:
     }
 
 private:
+    /// Out of line: of an inlined loop g++ -O3 keeps a scalar copy.
+    [[gnu::noinline]] static void add_row(const T* from, std::int64_t count, float* sum) {
+#pragma omp simd
+        for (std::int64_t c = 0; c < count; ++c) sum[c] += static_cast<float>(from[c]);
+    }
+
     UpsamplingShape shape_;
     std::int64_t batch_;
 };
