@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batches that do not fit the network or the training are rejected before a sample is read, in every function.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -115,6 +117,22 @@ TEST_CASE("a batch with samples and a null pointer is rejected in a step and in 
     CHECK(refusal([&] { (void)training.evaluate(without_labels, 1); }) ==
           "a batch of 4 samples has a null pointer to its column target");
     CHECK(training.step(Silent{images.view(4)}).samples == 4);
+}
+
+TEST_CASE("samples to predict may be a vector, an array or a span of whole samples") {
+    Training training({.batch_size = 4, .seed = 1});
+    const Images images(3);
+    const std::vector<float> three(images.pixels.begin(), images.pixels.begin() + 3 * 108);
+    const std::vector<float> expected = training.predict({three.data(), 3});
+    CHECK(expected.size() == 6);
+    CHECK(training.predict(three) == expected);
+    CHECK(training.predict(std::span(three), Weights::trained) == expected);
+    CHECK(training.predict(std::vector<float>(three)) == expected);
+    std::array<float, 108> one{};
+    std::copy_n(three.begin(), 108, one.begin());
+    CHECK(training.predict(one) == training.predict({three.data(), 1}));
+    CHECK(refusal([&] { (void)training.predict(std::vector<float>(109)); }) ==
+          "samples of this network have 108 values each, and 109 were given");
 }
 
 TEST_CASE("an evaluation's batch may be larger than training's if the options allow it, and is rejected otherwise") {

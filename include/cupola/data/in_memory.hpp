@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -79,6 +80,13 @@ class InMemoryBatches {
 public:
     InMemoryBatches(const InMemory& data, BatchOptions options);
     InMemoryBatches(const InMemory&&, BatchOptions) = delete;  // a temporary dies at once
+    template <Dataset Data>
+        requires(!std::derived_from<Data, InMemory>)
+    InMemoryBatches(const Data&, BatchOptions options) : InMemoryBatches(in_memory(), options) {
+        static_assert(!Dataset<Data>,
+                      "InMemoryBatches is for InMemory alone: for another data set, such as a part of a split, "
+                      "write Prefetch batches(TrainingBatches(data, IdentityTransform{}, {...}))");
+    }
 
     [[nodiscard]] std::int64_t batch_size() const { return source_.batch_size(); }
     [[nodiscard]] int replicas() const { return source_.replicas(); }
@@ -91,6 +99,8 @@ public:
     BatchView operator()(std::int64_t step, int replica, Context& context);
 
 private:
+    static const InMemory& in_memory();  // of the constructor that does not compile
+
     TrainingBatches<InMemory, IdentityTransform> source_;
     FixedArray<impl::BatchBuffer> buffers_;
 };

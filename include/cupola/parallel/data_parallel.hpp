@@ -164,6 +164,19 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
                                              Weights weights = Weights::trained) {
         return predict_output(samples, output_of_name(Net::outputs, output), weights);
     }
+    /// The same for a vector or another contiguous range of whole samples, one after another. Throws InvalidArgument for another
+    /// number of values.
+    template <class Samples>
+        requires std::convertible_to<const Samples&, std::span<const float>>
+    [[nodiscard]] std::vector<float> predict(const Samples& samples, Weights weights = Weights::trained) {
+        return predict(whole_samples(samples), weights);
+    }
+    template <class Samples>
+        requires std::convertible_to<const Samples&, std::span<const float>>
+    [[nodiscard]] std::vector<float> predict(const Samples& samples, std::string_view output,
+                                             Weights weights = Weights::trained) {
+        return predict(whole_samples(samples), output, weights);
+    }
 
     /// The parameter arena of a device, `Net::parameter_elements` floats; where each replica has parameters of its own, that
     /// of the device's first replica.
@@ -260,6 +273,13 @@ private:
     using Parts =
         impl::TrainingParts<Net, LossType, Options, D, Statistics::synchronized && (Net::buffer_elements > 0)>;
 
+    [[nodiscard]] static TensorView<const float, InputExtents> whole_samples(std::span<const float> values) {
+        constexpr std::int64_t sample = Net::input_shape.size();
+        const auto count = static_cast<std::int64_t>(values.size());
+        require(count % sample == 0, "samples of this network have ", sample, " values each, and ", count,
+                " were given");
+        return {values.data(), count / sample};
+    }
     [[nodiscard]] static BatchView view_of(const TensorView<const float, InputExtents>& samples) {
         static_assert(!Net::valid || count_inputs(Net::layers) == 1,
                       "this network has several inputs: give predict() a BatchView with a column for each");

@@ -90,10 +90,17 @@ template <class Training, class Batches>
 [[nodiscard]] consteval CompileTimeMessage batches_diagnostic() {
     CompileTimeMessage message;
     if constexpr (!requires(Training& training, Batches& batches) { training.queue(batches); }) {
-        message
-            << short_type_name<Batches>()
-            << " is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from "
-               "Prefetch or InMemoryBatches";
+        if constexpr (BatchSource<Batches>) {
+            message
+                << short_type_name<Batches>()
+                << " has no memory for its batches: write Prefetch batches(TrainingBatches(...)), or Prefetch around another "
+                   "source";
+        } else {
+            message
+                << short_type_name<Batches>()
+                << " is not a source of batches: fit calls it with (step, replica, context) and needs a BatchView, as from "
+                   "Prefetch or InMemoryBatches";
+        }
     }
     return message;
 }
