@@ -9,7 +9,6 @@
 // WeightedBinaryCrossEntropy<channels> has a weight of positives per channel.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -92,8 +91,7 @@ struct WeightedBinaryCrossEntropy {
     using Target = float;
 
     /// The weights of the targets that are 1 relative to those that are 0, positive; all 1 by default.
-    std::array<float, static_cast<std::size_t>(channels)> positive_weights =
-        impl::equal_weights<static_cast<std::size_t>(channels)>();
+    impl::WeightPerClass<static_cast<std::size_t>(channels)> positive_weights{};
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }

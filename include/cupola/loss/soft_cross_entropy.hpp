@@ -6,7 +6,6 @@
 // largest logit is that of the largest target.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -23,8 +22,7 @@ struct SoftCrossEntropy {
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
     /// The weights of the classes: finite, not negative, and not all 0.
-    std::array<float, static_cast<std::size_t>(classes)> class_weights =
-        impl::equal_weights<static_cast<std::size_t>(classes)>();
+    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights{};
 
     /// The extents of the target of one sample.
     static constexpr Shape target(const Shape& output) { return output; }

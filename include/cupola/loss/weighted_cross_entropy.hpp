@@ -5,7 +5,6 @@
 // CrossEntropyLoss with `weight` and `ignore_index`). Replicas and parts of a step count by these sums.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,8 +23,7 @@ struct WeightedCrossEntropy {
     /// The fraction of the target that is spread evenly over all classes, in [0, 1).
     float label_smoothing = 0.0F;
     /// The weights of the classes: finite, not negative, and not all 0.
-    std::array<float, static_cast<std::size_t>(classes)> class_weights =
-        impl::equal_weights<static_cast<std::size_t>(classes)>();
+    impl::WeightPerClass<static_cast<std::size_t>(classes)> class_weights{};
     /// The label of samples or positions that do not count; it may be a class.
     std::optional<std::int32_t> ignored_label{};
 

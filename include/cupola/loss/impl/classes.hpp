@@ -3,9 +3,13 @@
 // What the cross-entropies of several classes share: their extents, messages and weights.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include <cupola/core/compile_time_message.hpp>
@@ -34,13 +38,34 @@ namespace cupola::inline CUPOLA_ABI::impl {
     return message;
 }
 
-/// Weights of classes that are all 1.
-template <std::size_t classes>
-[[nodiscard]] constexpr std::array<float, classes> equal_weights() {
-    std::array<float, classes> weights{};
-    weights.fill(1.0F);
-    return weights;
-}
+/// A weight per class or channel, all 1 at first: assigned from a list, an array, a vector or a span.
+template <std::size_t count>
+class WeightPerClass {
+public:
+    constexpr WeightPerClass() { values_.fill(1.0F); }
+    /// Throws InvalidArgument for another number of weights: a std::array would take those that are missing for 0.
+    constexpr WeightPerClass(std::initializer_list<float> weights)  // NOLINT: assigned from a list
+        : WeightPerClass(std::span(weights.begin(), weights.size())) {}
+    template <class Weights>
+        requires(std::convertible_to<const Weights&, std::span<const float>> &&
+                 !std::derived_from<Weights, WeightPerClass>)
+    constexpr WeightPerClass(const Weights& weights) {  // NOLINT: assigned from a range
+        const std::span<const float> given = weights;
+        require(given.size() == count, "this loss needs ", count, " weights, one per class or channel, and ",
+                given.size(), given.size() == 1 ? " was given" : " were given");
+        std::copy(given.begin(), given.end(), values_.begin());
+    }
+
+    [[nodiscard]] static constexpr std::size_t size() { return count; }
+    [[nodiscard]] constexpr const float* data() const { return values_.data(); }
+    [[nodiscard]] constexpr const float* begin() const { return values_.data(); }
+    [[nodiscard]] constexpr const float* end() const { return values_.data() + count; }
+    [[nodiscard]] constexpr float operator[](std::size_t i) const { return values_[i]; }
+    [[nodiscard]] constexpr float& operator[](std::size_t i) { return values_[i]; }
+
+private:
+    std::array<float, count> values_{};
+};
 
 inline void require_label_smoothing(float label_smoothing) {
     require(label_smoothing >= 0.0F && label_smoothing < 1.0F, "label smoothing must be in [0, 1), not ",
