@@ -250,6 +250,8 @@ TEST_CASE("a column twice, or one that does not exist, is rejected with the name
     const CsvFolder folder;
     CHECK(folder.refusal("a,y,b,a\n1,2,3,4\n") == "a.csv has the column \"a\" twice: columns 1 and 4");
     CHECK(folder.refusal("a,b\n1,2\n") == "a.csv has no column \"y\"; its columns are \"a\", \"b\"");
+    CHECK(folder.refusal("a;y\n1;2\n") ==
+          "a.csv has no column \"y\"; its columns are \"a;y\"; the option .separator names another character than ','");
     CHECK(folder.refusal("y\n1\n") == "a.csv has no column beside its targets: \"y\"");
     CHECK(folder.refusal("a,y\n1,2\n", {.inputs = {"A"}, .targets = {"y"}}) ==
           "a.csv has no column \"A\"; its columns are \"a\", \"y\"");

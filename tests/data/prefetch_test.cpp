@@ -236,9 +236,10 @@ TEST_CASE("a step that is neither the replica's current nor its next is rejected
         };
         CHECK(refusal(-1, 0) == "a step must be at least 0, not -1");
         batches(5, 0, context);
-        CHECK(refusal(7, 0) == "replica 0 requested the batch of step 7; its next one is step 6");
-        CHECK(refusal(4, 0) == "replica 0 requested the batch of step 4; its next one is step 6");
-        CHECK(refusal(4, 1) == "replica 1 requested the batch of step 4; its next one is step 5");
+        const std::string advice = " (another training, or one that was set back, needs a Prefetch of its own)";
+        CHECK(refusal(7, 0) == "replica 0 requested the batch of step 7; its next one is step 6" + advice);
+        CHECK(refusal(4, 0) == "replica 0 requested the batch of step 4; its next one is step 6" + advice);
+        CHECK(refusal(4, 1) == "replica 1 requested the batch of step 4; its next one is step 5" + advice);
         CHECK(refusal(5, 2) == "replica 2 is out of range: the number of replicas is 2");
         CHECK(holds(batches(6, 0, context), 6, 0));
         CHECK(holds(batches(5, 1, context), 5, 1));

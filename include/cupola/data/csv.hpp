@@ -175,8 +175,10 @@ inline void Table::check_options() const {
 inline std::size_t Table::place_of(const std::string& column) const {
     const std::size_t place = header_.find(column);
     if (place == impl::CsvHeader::none) {
-        throw DataError(
-            text(path_, " has no column ", impl::in_quotes(column), "; its columns are ", impl::quoted_list(header())));
+        const bool other_separator = header().size() == 1 && header()[0].find_first_of(";\t|") != std::string::npos;
+        throw DataError(text(path_, " has no column ", impl::in_quotes(column), "; its columns are ",
+                             impl::quoted_list(header()),
+                             other_separator ? "; the option .separator names another character than ','" : ""));
     }
     return place;
 }

@@ -80,7 +80,8 @@ public:
         std::unique_lock lock(mutex_);
         if (!started_) start_at(step);
         require((queue.holds && step == queue.asked) || step == queue.asked + 1, "replica ", replica,
-                " requested the batch of step ", step, "; its next one is step ", queue.asked + 1);
+                " requested the batch of step ", step, "; its next one is step ", queue.asked + 1,
+                " (another training, or one that was set back, needs a Prefetch of its own)");
         Slot& slot = queue.slot_of(step);
         if (step != queue.asked) {
             if (queue.holds) queue.slot_of(queue.asked).state = State::empty;
