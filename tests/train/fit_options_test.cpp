@@ -281,6 +281,14 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
           ".quantity is \"validation_loss\", and the records of this run have: loss");
     CHECK(refusal({.epochs = 1, .validation = runs.validation, .quantity = "acuracy"}) ==
           ".quantity is \"acuracy\", and the records of this run have: loss, validation_loss");
+    CHECK(
+        refusal({.epochs = 1, .validation = EvaluationBatches(runs.others.data, IdentityTransform{}, 13)}) ==
+        "a forward pass takes 1 to 12 samples, the larger of batch_size and evaluation_batch_size in the options, not 13");
+    CHECK(refusal({.epochs = 1, .validation = runs.validation, .weights = Weights::averages}) ==
+          "this training keeps no moving averages to run the network with; set moving_average in its options");
+    const InMemory numbers({2}, runs.others.values, {2}, runs.others.values);
+    CHECK(refusal({.epochs = 1, .validation = EvaluationBatches(numbers, IdentityTransform{}, 12)}) ==
+          "the batches have a column target of float32 2, and cross_entropy reads int32 1");
     const auto endless = [&](std::int64_t step, int replica, HostContext& context) {
         return runs.batches(step, replica, context);
     };

@@ -136,14 +136,20 @@ struct DataParallel<Net, Loss, Optimizer, Averaging, D, Statistics> {
     Evaluation evaluate(Batches&& batches, std::int64_t count, Weights weights = Weights::trained,
                         MetricFunction metrics = {}) {
         const impl::Activity::Scope scope(parts_.activity_, "evaluate()");
+        require_evaluable(batches, count, weights);
+        synchronize();
+        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
+    }
+    /// What evaluate() checks before it begins: throws InvalidArgument for other columns, batches that are too large, and moving
+    /// averages that the training does not keep.
+    template <class Batches>
+    void require_evaluable(const Batches& batches, std::int64_t count, Weights weights) const {
         require(count >= 0, "an evaluation must have 0 or more batches, not ", count);
         parts_.evaluator_.require_weights(weights);
         require_batches(batches, required_columns());
         if constexpr (requires { batches.size_of(count); }) {
             if (count > 0) parts_.evaluator_.require_size(batches.size_of(0));
         }
-        synchronize();
-        return parts_.evaluator_.evaluate(parts_.functions_, batches, count, weights, metrics);
     }
     /// The outputs of the network for samples in host memory, sample by sample; at most as many samples as in evaluate(). Of
     /// several outputs, those of the last. Throws InvalidArgument for samples that hold a NaN or an infinity.

@@ -139,7 +139,7 @@ template <class Training, class Batches>
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
 /// Rethrows the exception of a step or of a validation, and the first exception of an `on_step` or `on_record`, after
 /// `on_end`. Throws InvalidArgument, before `on_begin`, for options that are out of range or do not fit together, and for
-/// batches whose `columns()` or `replicas()` are not the training's.
+/// batches, of the training or the validation, that do not fit the training.
 template <class Training, class Batches, class... Callbacks>
 History fit(Training& training, Batches&& batches, const FitOptions<Training>& options, Callbacks&&... callbacks) {
     static_assert(static_assert_message<batches_diagnostic<Training, std::remove_reference_t<Batches>>()>());
@@ -149,6 +149,7 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
+    options.validation.require_fitting(training, options.weights);
     impl::FitRecorder recorder({.steps = options.steps,
                                 .epochs = options.epochs,
                                 .every = options.every,

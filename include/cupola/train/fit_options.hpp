@@ -32,6 +32,11 @@ public:
     Validation(Batches&& batches)  // implicit: `.validation = test`
         : evaluate_([](Training& training, void* of, Weights weights, const MetricList<Training>& metrics) {
               return evaluate(training, *static_cast<std::remove_reference_t<Batches>*>(of), weights, metrics);
+          }),
+          require_([](const Training& training, const void* of, Weights weights) {
+              const auto& given = *static_cast<const std::remove_reference_t<Batches>*>(of);
+              if constexpr (requires { training.require_evaluable(given, given.count(), weights); })
+                  training.require_evaluable(given, given.count(), weights);
           }) {
         if constexpr (std::is_lvalue_reference_v<Batches>) {
             batches_ = const_cast<void*>(static_cast<const void*>(std::addressof(batches)));
@@ -42,6 +47,10 @@ public:
     }
 
     [[nodiscard]] explicit operator bool() const { return evaluate_ != nullptr; }
+    /// Throws InvalidArgument if evaluate() would before its first batch.
+    void require_fitting(const Training& training, Weights weights) const {
+        if (require_ != nullptr) require_(training, batches_, weights);
+    }
     [[nodiscard]] Evaluation operator()(Training& training, Weights weights,
                                         const MetricList<Training>& metrics) const {
         return evaluate_(training, batches_, weights, metrics);
@@ -49,6 +58,7 @@ public:
 
 private:
     Evaluation (*evaluate_)(Training&, void* batches, Weights, const MetricList<Training>&) = nullptr;
+    void (*require_)(const Training&, const void* batches, Weights) = nullptr;
     void* batches_ = nullptr;
     std::shared_ptr<void> owned_;
 };
