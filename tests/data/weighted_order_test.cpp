@@ -103,6 +103,9 @@ TEST_CASE("weights of classes become those of the samples") {
     CHECK(message_of<InvalidArgument>([&] {
               static_cast<void>(class_weights(data, std::vector<double>{1, 1}));
           }) == "sample 1 of the data set in memory has class 2, and there are 2 weights of classes");
+    CHECK(message_of<InvalidArgument>([&] {
+              static_cast<void>(class_weights(data, std::vector<double>{1, -1, 1}));
+          }) == "the weight of class 1 must be finite and at least 0, not -1");
 }
 
 TEST_CASE(

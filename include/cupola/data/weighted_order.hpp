@@ -106,10 +106,14 @@ private:
 };
 
 /// The weight of each sample from those of the classes: `class_weights(data, std::vector{1.0, 5.0})`. Throws InvalidArgument
-/// for data without classes or with a class that has no weight.
+/// for data without classes or with a class that has no weight, and for a weight that is negative or not finite.
 template <Dataset Data>
 [[nodiscard]] std::vector<double> class_weights(const Data& data, std::span<const double> weights) {
     const impl::ClassLabels<Data> labels(data, "a weight per class");
+    for (std::size_t c = 0; c < weights.size(); ++c) {
+        require(weights[c] >= 0 && std::isfinite(weights[c]), "the weight of class ", c,
+                " must be finite and at least 0, not ", weights[c]);
+    }
     std::vector<double> result(static_cast<std::size_t>(data.size()));
     for (std::size_t i = 0; i < result.size(); ++i) {
         const std::size_t label = labels[static_cast<std::int64_t>(i)];
