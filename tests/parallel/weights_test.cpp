@@ -230,6 +230,29 @@ TEST_CASE("each replica's own update is with its mean by weights") {
     CHECK(distance(state.parameters, alone.parameters()) < 1e-6);
 }
 
+TEST_CASE("a replica whose samples all have the weight 0 has no update of its own, which the error says") {
+    const Samples samples;
+    for (const int devices : {1, 2}) {
+        CAPTURE(devices);
+        TrainingOf<Net, true, LocalSgd, Host> training(
+            {.replicas = 2, .devices = devices, .batch_size = batch, .seed = 2});
+        const std::vector<float> before = training.parameters();
+        CHECK(
+            message_of<InvalidArgument>([&] {
+                training.step([&](std::int64_t, int replica, HostContext&) {
+                    return samples.view((1 - replica) * batch, batch);
+                });
+            }) ==
+            "the weights of all samples of replica 1 in step 0 are 0, and LocalSgd updates each replica with its own samples");
+        CHECK(training.parameters() == before);
+        CHECK(training
+                  .step([&](std::int64_t, int replica, HostContext&) {
+                      return samples.view((1 + replica) * batch, batch);
+                  })
+                  .weight > 0);
+    }
+}
+
 TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes nothing") {
     const Samples samples;
     const auto check = [&]<class A, class D>(int devices) {
@@ -248,4 +271,27 @@ TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes n
     check.template operator()<ConcatMean, Host>(2);
     check.template operator()<ConcatMean, Delayed>(2);
     check.template operator()<DeviceSum, Host>(2);
+}
+
+TEST_CASE(
+    "a single replica, whose average is its gradient, trains on after a step without weight or with a bad label") {
+    struct Classes : Sequential<Input<3>, Linear<3>> {};
+    const Samples samples;
+    const std::vector<std::int32_t> labels{0, 1, 2}, ignored{-1, -1, -1}, bad{0, 7, 1};
+    const auto check = [&]<class D>() {
+        DataParallel<Classes, WeightedCrossEntropy<3>, Sgd, ConcatMean, D> training(
+            {.batch_size = 3, .seed = 2, .loss = {.data = {.ignored_label = -1}}});
+        const std::vector<float> before = training.parameters();
+        const auto step = [&](const std::vector<std::int32_t>& of) {
+            const BatchView batches[] = {BatchView(samples.inputs.data(), of.data(), 3, {3})};
+            training.step(batches);
+        };
+        CHECK(message_of<InvalidArgument>([&] { step(ignored); }) == "the weights of all samples of step 0 are 0");
+        CHECK(contains(message_of<InvalidArgument>([&] { step(bad); }), "sample 1 of the batch has label 7"));
+        CHECK(training.parameters() == before);
+        step(labels);
+        CHECK(training.parameters() != before);
+    };
+    check.template operator()<Host>();
+    check.template operator()<Delayed>();
 }

@@ -176,6 +176,8 @@ private:
 
     [[noreturn, gnu::cold]] void find_error(std::int64_t step);
 
+    /// Rows that were divided in place by a weight of 0 are NaN between the parameters too, where no pass writes.
+    [[gnu::cold]] void clear_rows();
     void forget_steps();
 
     const StepFunctions<D>& options_;
@@ -375,6 +377,7 @@ void StepEngine<D, T, A>::roll_back(std::int64_t step) {
         error = std::current_exception();
     }
     step_ = step;
+    if (set_.weighted() && (own_parameters || set_.average_in_place())) clear_rows();
     forget_steps();
     std::rethrow_exception(error);
 }
@@ -401,8 +404,24 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
         weight += reports_.of(step, r).weight;
         finite = finite && std::isfinite(reports_.of(step, r).total);
     }
+    if constexpr (own_parameters) {
+        for (int r = 0; r < set_.replicas(); ++r) {
+            require(!finite || counts_.of_replica(step, r) == 0 || reports_.of(step, r).weight > 0,
+                    "the weights of all samples of replica ", r, " in step ", step, " are 0, and ", A::name,
+                    " updates each replica with its own samples");
+        }
+    }
     require(agreement_.processes() > 1 || weight > 0 || !finite, "the weights of all samples of step ", step, " are 0");
     FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
+}
+
+template <class D, class T, class A>
+void StepEngine<D, T, A>::clear_rows() {
+    const FixedArray<float> zeros(set_.elements());
+    set_.threads().run([&](int device) {
+        for (int r = set_.first_replica(device); r < set_.first_replica(device + 1); ++r)
+            set_.at(device).worker.set(set_.row(r), zeros);
+    });
 }
 
 template <class D, class T, class A>
