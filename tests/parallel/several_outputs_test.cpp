@@ -52,6 +52,14 @@ struct Squares {
 
 struct Net : Sequential<Input<5>, Named<"body", Linear<7>>, ReLU, Keep<"shared">, Named<"kinds", Linear<3>>,
                         Output<"kind">, From<"shared">, Named<"boxes", Linear<2>>, Output<"box">> {};
+/// The first loss compares with the input, as that of an autoencoder.
+struct CoderNet : Sequential<Input<5>, Named<"body", Linear<7>>, ReLU, Keep<"code">, Named<"copies", Linear<5>>,
+                             Output<"copy">, From<"code">, Named<"kinds", Linear<3>>, Output<"kind">> {};
+using CoderLoss = Losses<At<"copy", Squares, "input">, At<"kind", CrossEntropy<3>>>;
+struct ColumnNet : Sequential<Input<5>, Named<"body", Linear<2>>, Keep<"all">, FromInput<"box", 2>, AddFrom<"all">,
+                              Named<"boxes", Linear<2>>, Output<"copy">> {};
+using ColumnLoss = Losses<At<"copy", Squares, "box">>;
+
 struct KindNet : Sequential<Input<5>, Named<"body", Linear<7>>, ReLU, Named<"kinds", Linear<3>>> {};
 struct BoxNet : Sequential<Input<5>, Named<"body", Linear<7>>, ReLU, Named<"boxes", Linear<2>>> {};
 
@@ -241,4 +249,53 @@ TEST_CASE("two outputs read one column") {
                               {{{"input", ElementType::float32, {5}}, samples.inputs.data()},
                                {{"label", ElementType::int32, {1}}, samples.kinds.data()}}}};
     CHECK(training.step(all).replicas[0].parts.size() == 2);
+}
+
+TEST_CASE("a loss and metrics may read a column that the network reads") {
+    const Samples samples;
+    const auto view = [&](std::int64_t i, int, HostContext&) { return samples.view(i * 4, 4); };
+    struct Source {
+        const Samples& samples;
+        [[nodiscard]] std::int64_t count() const { return 3; }
+        BatchView operator()(std::int64_t i, int, HostContext&) const { return samples.view(i * 4, 4); }
+    };
+    const Source test{samples};
+    const auto check = [&]<class D>() {
+        DataParallel<CoderNet, CoderLoss, Sgd, ConcatMean, D> coder({.batch_size = 4, .seed = 2});
+        const Evaluation result = evaluate(coder, test, metrics::At<"copy", metrics::MeanAbsoluteError, "input">{});
+        const std::vector<float> copies = coder.predict({samples.inputs.data(), 4}, "copy");
+        double sum = 0;
+        for (std::size_t i = 0; i < copies.size(); ++i)
+            sum += std::abs(static_cast<double>(copies[i]) - static_cast<double>(samples.inputs[i]));
+        struct FirstBatch : Source {
+            [[nodiscard]] std::int64_t count() const { return 1; }
+        };
+        CHECK(evaluate(coder, FirstBatch{{samples}}, metrics::At<"copy", metrics::MeanAbsoluteError, "input">{})
+                  .metric("copy/mean_absolute_error") == doctest::Approx(sum / 20).epsilon(1e-6));
+        CHECK(result.metrics.size() == 1);
+
+        DataParallel<ColumnNet, ColumnLoss, Sgd, ConcatMean, D> column({.batch_size = 4, .seed = 2});
+        const double before = column.evaluate(view, 1).loss;
+        for (int s = 0; s < 20; ++s) column.step([&](std::int64_t, int, HostContext&) { return samples.view(0, 4); });
+        CHECK(column.evaluate(view, 1).loss < before);
+        CHECK(evaluate(column, test, metrics::At<"copy", metrics::MeanAbsoluteError, "box">{}).metrics[0].value > 0);
+    };
+    check.template operator()<Host>();
+    check.template operator()<Delayed>();
+}
+
+TEST_CASE("columns that are read in two ways, and more columns than a batch has, are a mistake of the losses") {
+    const auto said = [](const CompileTimeMessage& message) { return std::string(message.characters, message.size); };
+    using Mixed = Losses<At<"kind", CrossEntropy<3>, "all">, At<"box", Squares, "all">>;
+    CHECK(said(CollectionOf<Mixed>::diagnostic_on<Host>(Net::layers)) ==
+          "cross_entropy reads the column all as int32 1, and squares as float32 2");
+    using OfInput = Losses<At<"kind", CrossEntropy<3>>, At<"box", Squares, "input">>;
+    CHECK(said(CollectionOf<OfInput>::diagnostic_on<Host>(Net::layers)) ==
+          "the network reads the column input as float32 5, and squares as float32 2");
+    struct Eight : Sequential<Input<2>, Linear<2>, Output<"a">, Output<"b">, Output<"c">, Output<"d">, Output<"e">,
+                              Output<"f">, Output<"g">, Output<"h">> {};
+    using EightLosses = Losses<At<"a", Squares>, At<"b", Squares>, At<"c", Squares>, At<"d", Squares>, At<"e", Squares>,
+                               At<"f", Squares>, At<"g", Squares>, At<"h", Squares>>;
+    CHECK(said(CollectionOf<EightLosses>::diagnostic_on<Host>(Eight::layers)) ==
+          "the network and its losses read more than 8 columns of a batch");
 }

@@ -206,6 +206,10 @@ private:
             add(impl::outputs_diagnostic(Of::entries, Of::by_output, outputs));
             if (!message.empty()) return message;
             (add(impl::DataLossAt<Data, k>::diagnostic(outputs[outputs.find(Of::entries[k].output)].shape)), ...);
+            if (message.empty()) {
+                const std::array<RequiredColumn, loss_count> read{column_of<k>(outputs)...};
+                message = impl::columns_diagnostic(layers, read);
+            }
             for (const LossEntry& each : Of::entries) {
                 if (!message.empty() || !has_space(each.name)) continue;
                 message << "the name " << each.name
@@ -221,23 +225,23 @@ private:
         return message;
     }
 
+    /// The column that a loss reads.
     template <std::size_t k>
-    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t inputs,
-                             const impl::NetworkOutputs& outputs) {
+    static constexpr RequiredColumn column_of(const impl::NetworkOutputs& outputs) {
         using Type = impl::DataLossAt<Data, k>;
         const LossEntry& entry = losses[k];
-        const ColumnSpec column{entry.column, element_type_of<typename Type::Target>,
-                                Type::target(outputs[outputs.find(entry.output)].shape)};
-        for (std::size_t i = 0; i < count; ++i) {
-            if (to[i].column != column) continue;  // two losses read one column, or a loss reads an input
-            if (i >= inputs || inputs == 1) return;
-            // The last column is that of a loss.
-            const RequiredColumn read_twice = to[i];
-            for (; i + 1 < count; ++i) to[i] = to[i + 1];
-            to[i] = read_twice;
-            return;
+        return {{entry.column, element_type_of<typename Type::Target>,
+                 Type::target(outputs[outputs.find(entry.output)].shape)},
+                Type::name};
+    }
+    template <std::size_t k>
+    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t first,
+                             const impl::NetworkOutputs& outputs) {
+        const RequiredColumn required = column_of<k>(outputs);
+        for (std::size_t i = first; i < count; ++i) {
+            if (to[i].column == required.column) return;  // two losses read one column
         }
-        to[count++] = {column, Type::name};
+        to[count++] = required;
     }
 
     template <class R>

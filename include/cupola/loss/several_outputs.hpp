@@ -17,6 +17,8 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/fixed_string.hpp>
 #include <cupola/net/table.hpp>
+#include <cupola/tensor/batch.hpp>
+#include <cupola/tensor/require_batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
@@ -220,6 +222,37 @@ private:
                         : outputs[k].name);
         return message;
     }
+    return message;
+}
+
+/// What is wrong with the columns that a network of these layers and its losses read, or nothing.
+[[nodiscard]] constexpr CompileTimeMessage columns_diagnostic(std::span<const LayerInfo> layers,
+                                                              std::span<const RequiredColumn> of_losses) {
+    CompileTimeMessage message;
+    std::array<RequiredColumn, max_columns> read{};
+    std::size_t count = 0;
+    const auto add = [&](const RequiredColumn& each) {
+        if (!message.empty()) return;
+        for (std::size_t i = 0; i < count; ++i) {
+            const ColumnSpec &own = each.column, &other = read[i].column;
+            if (own.name != other.name) continue;
+            if (own.type == other.type && own.shape == other.shape) return;
+            message << read[i].reader << " reads the column " << own.name << " as " << to_string(other.type) << " "
+                    << other.shape << ", and " << each.reader << " as " << to_string(own.type) << " " << own.shape;
+            return;
+        }
+        if (count == max_columns) {
+            message << "the network and its losses read more than " << static_cast<std::int64_t>(max_columns)
+                    << " columns of a batch";
+            return;
+        }
+        read[count++] = each;
+    };
+    add(required_input(layers.front().input));
+    for (const LayerInfo& layer : layers) {
+        if (!layer.column.empty()) add({{layer.column, ElementType::float32, layer.output}, "the network"});
+    }
+    for (const RequiredColumn& each : of_losses) add(each);
     return message;
 }
 

@@ -31,7 +31,7 @@ struct MetricBatch {
     Shape output_shape{};
     /// The values of this output for all samples, one sample after another.
     std::span<const float> outputs{};
-    /// The batch without its column "input".
+    /// The batch without its column "input", unless a loss reads that.
     BatchView targets{};
     /// All outputs, in the order of the network.
     std::span<const MetricOutput> all_outputs{};

@@ -83,7 +83,10 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     const std::size_t losses = functions.losses.size();
     std::vector<LossResult> results(static_cast<std::size_t>(count) * losses);
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(count));
-    MetricFeed<D> feed(metrics, set_.network().layers, set_.device_count());
+    bool loss_reads_input = false;
+    for (const LossOfOutput& each : functions.losses)
+        loss_reads_input = loss_reads_input || each.entry.column == input_column;
+    MetricFeed<D> feed(metrics, set_.network().layers, set_.device_count(), loss_reads_input);
     const auto run = [&](int device) {
         Context& context = set_.context(device);
         for (std::int64_t i = device; i < count; i += set_.device_count()) {

@@ -30,8 +30,9 @@ public:
     /// The values of the network's output number k.
     using Outputs = FunctionRef<const float*(std::size_t k)>;
 
-    MetricFeed(MetricFunction see, std::span<const LayerInfo> layers, int devices)
-        : see_(see), network_(layers), memory_(static_cast<std::size_t>(devices)) {}
+    /// `with_input`: whether the column "input" is a target too.
+    MetricFeed(MetricFunction see, std::span<const LayerInfo> layers, int devices, bool with_input)
+        : see_(see), network_(layers), with_input_(with_input), memory_(static_cast<std::size_t>(devices)) {}
 
     /// Passes batch `number` on, after those before it. Returns false if another device has failed: no batch follows then.
     [[nodiscard]] bool pass(Context& context, int device, std::int64_t number, const BatchView& batch, Outputs outputs);
@@ -49,6 +50,7 @@ private:
 
     MetricFunction see_;
     NetworkOutputs network_;
+    bool with_input_;
     /// Of each device, where its memory is not the host's.
     std::vector<Memory> memory_;
     std::mutex mutex_;
@@ -104,7 +106,7 @@ MetricBatch MetricFeed<D>::on_host(Context& context, Memory& memory, const Batch
     for (std::size_t i = 0; i < batch.columns().size(); ++i) {
         const ColumnSpec& spec = batch.columns()[i];
         const void* data = batch.data(i);
-        if (spec.name == input_column || data == nullptr) continue;
+        if ((spec.name == input_column && !with_input_) || data == nullptr) continue;
         if constexpr (!D::host_memory) {
             std::vector<std::byte>& copy = memory.columns[i];
             copy.resize(static_cast<std::size_t>(batch.size) * spec.bytes());
