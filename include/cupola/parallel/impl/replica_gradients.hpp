@@ -71,9 +71,9 @@ void ReplicaGradients<D>::allocate(int device, int first, int last) {
     if (has_averages_) average = typename D::Arena(arena_bytes(), text("the averaged gradient of device ", device));
     float* const place = has_averages_ ? reinterpret_cast<float*>(average.data()) : rows_[0];
     averages_[index] = place;
-    // One average for all devices; the loop is over none where each has its own.
-    const std::size_t shared = D::host_memory ? averages_.size() : 0;
-    for (std::size_t other = 0; other < shared; ++other) averages_[other] = place;
+    if constexpr (D::host_memory) {
+        for (float*& each : averages_) each = place;
+    }
 }
 
 }  // namespace impl
