@@ -4,12 +4,14 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 
+#include "parallel/policies.hpp"
 #include "throws_with.hpp"
 
 using namespace cupola;
@@ -35,6 +37,19 @@ private:
         }
         return {Two::input_shape, values, labels, 2};
     }
+};
+
+/// A sum of which the other process gives nothing.
+template <class D>
+struct SumOfTwo : SumAcross<D> {
+    using SumAcross<D>::SumAcross;
+    [[nodiscard]] int processes() const { return 2; }
+};
+struct OfTwoProcesses {
+    static constexpr std::string_view name = "OfTwoProcesses";
+    std::int64_t bucket_elements = 64;
+    template <class D>
+    using Collective = SumOfTwo<D>;
 };
 
 struct Runs {
@@ -257,6 +272,40 @@ TEST_CASE("an exception of on_record, or of a validation, ends the run after on_
     CHECK(told.calls.back() == "end");
 }
 
+TEST_CASE("a validation that is not for the training is rejected before the run begins") {
+    Runs runs;
+    Told told;
+    const auto refusal = [&](const FitOptions<Training>& options) {
+        return message_of<InvalidArgument>([&] { fit(runs.training, runs.batches, options, told); });
+    };
+    const InMemory numbers(Two::input_shape, runs.points.values, {2}, runs.points.values);
+    CHECK(refusal({.epochs = 1, .validation = EvaluationBatches(numbers, IdentityTransform{}, 12)}) ==
+          "the batches have a column target of float32 2, and cross_entropy reads int32 1");
+    CHECK(
+        refusal({.epochs = 1, .validation = EvaluationBatches(runs.points.data, IdentityTransform{}, 13)}) ==
+        "a forward pass takes 1 to 12 samples, the larger of batch_size and evaluation_batch_size in the options, not 13");
+    CHECK(refusal({.epochs = 1, .validation = runs.validation, .weights = Weights::averages}) ==
+          "this training keeps no moving averages to run the network with; set moving_average in its options");
+    CHECK(told.calls.empty());
+    CHECK(runs.training.step() == 0);
+}
+
+TEST_CASE("several processes do not choose by their own loss, with which they would end at different steps") {
+    DataParallel<Two, CrossEntropy<2>, Sgd, OfTwoProcesses, Host> training({.replicas = 2, .batch_size = 12});
+    REQUIRE(training.all_replicas() == 4);
+    Runs runs;
+    const auto refusal = [&](const FitOptions<decltype(training)>& options) {
+        return message_of<InvalidArgument>([&] { fit(training, runs.batches, options); });
+    };
+    constexpr const char* refused =
+        ".quantity is \"loss\", which is of the samples of one process: .patience and .restore_best of several "
+        "processes need one of the validation";
+    CHECK(refusal({.epochs = 2, .patience = 1}) == refused);
+    CHECK(refusal({.epochs = 2, .validation = runs.validation, .quantity = "loss", .restore_best = true}) == refused);
+    CHECK(fit(training, runs.batches, {.epochs = 2, .validation = runs.validation, .patience = 1}).records.size() == 2);
+    CHECK(!fit(training, runs.batches, {.epochs = 1}).records.empty());
+}
+
 TEST_CASE("options of a run that do not fit together are rejected before it begins") {
     Runs runs;
     Told told;
@@ -277,6 +326,8 @@ TEST_CASE("options of a run that do not fit together are rejected before it begi
     CHECK(refusal({.epochs = 1, .min_delta = std::nan("")}) == ".min_delta is 0 or more, not nan");
     CHECK(refusal({.steps = 9, .patience = 1}) ==
           ".patience of a run by steps needs .every, the steps between two records");
+    CHECK(refusal({.steps = 9, .restore_best = true}) ==
+          ".restore_best of a run by steps needs .every, the steps between two records");
     CHECK(refusal({.epochs = 1, .quantity = "validation_loss"}) ==
           ".quantity is \"validation_loss\", and the records of this run have: loss");
     CHECK(refusal({.epochs = 1, .validation = runs.validation, .quantity = "acuracy"}) ==

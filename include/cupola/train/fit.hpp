@@ -134,6 +134,16 @@ template <class Training, class Batches>
     return epochs;
 }
 
+/// Whether other processes have replicas of the training.
+template <class Training>
+[[nodiscard]] bool has_several_processes([[maybe_unused]] const Training& training) {
+    if constexpr (requires { training.all_replicas() > training.options.replicas; }) {
+        return training.all_replicas() > training.options.replicas;
+    } else {
+        return false;
+    }
+}
+
 }  // namespace impl
 
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
@@ -157,6 +167,8 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
                                 .validates = static_cast<bool>(options.validation),
+                                .restores = static_cast<bool>(options.restore_best),
+                                .several_processes = impl::has_several_processes(training),
                                 .metrics = options.metrics.begun_values(training),
                                 .losses = impl::losses_of<Training>()},
                                impl::epochs_of(training, batches), training.step(),

@@ -107,14 +107,15 @@ struct FitOptions {
     /// Computed in each validation, from its forward pass.
     MetricList<Training> metrics{};
     /// By what the best record is chosen: "loss", "validation_loss" or the name of a metric's result, which says whether
-    /// larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation.
+    /// larger or smaller values are better. Where it is empty, "validation_loss" if there is a validation. With several
+    /// processes, which have different "loss", patience and restore_best need another.
     std::string_view quantity{};
     /// Ends the run after this many records in a row whose quantity is not better by more than `min_delta`; 0 for never.
     std::int64_t patience = 0;
     double min_delta = 0;
     /// Keeps a copy of the state of the training at the best record, and restores it at the end of the run, after
     /// on_end: all of TrainingState, so the next step is that after the record. Not restored if fit() throws, or if no
-    /// record has a finite quantity.
+    /// record has a finite quantity. A run by steps needs `every`.
     RestoreBest<Training> restore_best{};
 };
 

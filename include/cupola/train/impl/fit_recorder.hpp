@@ -47,7 +47,7 @@ struct FitPlan {
     std::int64_t every = 0, patience = 0;
     double min_delta = 0;
     std::string_view quantity{};
-    bool validates = false;
+    bool validates = false, restores = false, several_processes = false;
     /// The names of the metrics' results, and what is better.
     std::span<const MetricValue> metrics{};
     /// The losses of the data.
@@ -125,6 +125,8 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
     require(plan.min_delta >= 0, ".min_delta is 0 or more, not ", plan.min_delta);
     require(plan.patience == 0 || plan.epochs || plan.every > 0,
             ".patience of a run by steps needs .every, the steps between two records");
+    require(!plan.restores || plan.epochs || plan.every > 0,
+            ".restore_best of a run by steps needs .every, the steps between two records");
     history_.quantity = !plan.quantity.empty() ? plan.quantity : plan.validates ? "validation_loss" : "loss";
     require(plan.metrics.empty() || plan.validates,
             ".metrics needs .validation, the batches that they are computed of");
@@ -143,6 +145,9 @@ CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
         larger_is_better_ = each.larger_is_better;
     }
     require(known, ".quantity is \"", history_.quantity, "\", and the records of this run have: ", names);
+    require(!plan.several_processes || (plan.patience == 0 && !plan.restores) || history_.quantity != "loss",
+            ".quantity is \"loss\", which is of the samples of one process: .patience and .restore_best of several "
+            "processes need one of the validation");
     plan_.metrics = {};
     plan_.losses = {};
 
