@@ -225,7 +225,7 @@ MUTATIONS = [
         "steps_behind_go_on",
         "the steps behind one that came to nothing keep their numbers",
         ENGINE,
-        "error = std::current_exception(); } «step_ = step;» forget_steps();",
+        "error = std::current_exception(); } «step_ = step;» if (set_.weighted()",
         "",
         ["parallel/every_device: a step that is not finite*"],
     ),

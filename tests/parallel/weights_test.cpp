@@ -253,6 +253,17 @@ TEST_CASE("a replica whose samples all have the weight 0 has no update of its ow
     }
 }
 
+TEST_CASE("a replica whose samples have a negative weight is rejected, and changes nothing") {
+    Samples samples;
+    for (std::int64_t n = 0; n < 3; ++n) samples.targets[static_cast<std::size_t>(2 * (3 + n) + 1)] = -2;
+    TrainingOf<Net, true, ConcatMean, Host> training({.replicas = 2, .batch_size = 3, .seed = 2});
+    const std::vector<float> before = training.parameters();
+    const auto of_step = [&](std::int64_t, int replica, HostContext&) { return samples.view(6 - 3 * replica, 3); };
+    CHECK(message_of<InvalidArgument>([&] { training.step(of_step); }) ==
+          "the weights of the samples of replica 1 in step 0 add up to -6; a weight must be 0 or more");
+    CHECK(training.parameters() == before);
+}
+
 TEST_CASE("a step whose samples all have the weight 0 is rejected, and changes nothing") {
     const Samples samples;
     const auto check = [&]<class A, class D>(int devices) {

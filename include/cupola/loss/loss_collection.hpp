@@ -235,11 +235,17 @@ private:
                 Type::name};
     }
     template <std::size_t k>
-    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t first,
+    static void add_required(FixedArray<RequiredColumn>& to, std::size_t& count, std::size_t inputs,
                              const impl::NetworkOutputs& outputs) {
         const RequiredColumn required = column_of<k>(outputs);
-        for (std::size_t i = first; i < count; ++i) {
-            if (to[i].column == required.column) return;  // two losses read one column
+        for (std::size_t i = 0; i < count; ++i) {
+            if (to[i].column != required.column) continue;  // two losses read one column, or a loss reads an input
+            if (i >= inputs || inputs == 1) return;
+            // The last column is that of a loss.
+            const RequiredColumn read_twice = to[i];
+            for (; i + 1 < count; ++i) to[i] = to[i + 1];
+            to[i] = read_twice;
+            return;
         }
         to[count++] = required;
     }

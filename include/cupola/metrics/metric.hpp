@@ -245,7 +245,7 @@ CUPOLA_INLINE void Metrics::begin(std::span<const LayerInfo> layers, std::span<c
     const NetworkOutputs outputs(layers);
     MetricTask task{.output = outputs[outputs.size() - 1].shape, .target = columns.back().column};
     for (std::size_t k = 0; k < outputs.size(); ++k) task.all_outputs.push_back({outputs[k].name, outputs[k].shape});
-    task.columns = distinct_columns(columns);
+    for (const RequiredColumn& each : columns) task.columns.push_back(each.column);
     for (const Entry& each : entries_) each.begin(each.object, task);
 }
 

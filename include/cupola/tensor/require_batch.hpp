@@ -25,9 +25,6 @@ struct RequiredColumn {
     return {{input_column, ElementType::float32, input}, "the network"};
 }
 
-/// The columns of `required`, each once: a loss may read a column that the network reads too.
-[[nodiscard]] Columns distinct_columns(std::span<const RequiredColumn> required);
-
 /// Throws InvalidArgument unless `columns` has each of `required`. `subject` begins the message: "a batch has samples of
 /// 6 x 6 x 1, and the network takes 6 x 6 x 3".
 void require_columns(std::string_view subject, const Columns& columns, std::span<const RequiredColumn> required);
@@ -74,15 +71,6 @@ namespace impl {
 }
 
 }  // namespace impl
-
-CUPOLA_INLINE Columns distinct_columns(std::span<const RequiredColumn> required) {
-    Columns columns;
-    for (const RequiredColumn& each : required) {
-        const ColumnSpec* const found = columns.find(each.column.name);
-        if (found == nullptr || *found != each.column) columns.push_back(each.column);
-    }
-    return columns;
-}
 
 CUPOLA_INLINE void require_columns(std::string_view subject, const Columns& columns,
                                    std::span<const RequiredColumn> required) {

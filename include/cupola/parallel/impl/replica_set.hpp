@@ -238,7 +238,7 @@ MemoryReport ReplicaSet<D, T>::memory_needed() const {
     memory.average = gradients_.average_bytes();
     if (!D::host_memory) {
         std::size_t sample = 0;
-        for (const ColumnSpec& each : distinct_columns(setup_.required)) sample += each.bytes();
+        for (const RequiredColumn& each : setup_.required) sample += each.column.bytes();
         memory.batches = static_cast<std::size_t>(setup_.batch_size * setup_.replicas) * sample;
     }
     memory.average += static_cast<std::size_t>(setup_.sums) * sizeof(float) * static_cast<std::size_t>(setup_.devices);
@@ -279,7 +279,8 @@ void ReplicaSet<D, T>::allocate(int device) {
     gradients_.allocate(device, first, last);
     State& state = at(device);
     state.worker.allocate(memory_, copies(device));
-    const Columns columns = distinct_columns(setup_.required);
+    Columns columns;
+    for (const RequiredColumn& each : setup_.required) columns.push_back(each.column);
     const QueueSizes sizes{.status_bytes = status(device).bytes(),
                            .replicas = last - first,
                            .columns = &columns,

@@ -401,6 +401,8 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
     double weight = 0;
     bool finite = true;
     for (int r = 0; r < set_.replicas(); ++r) {
+        require(!(reports_.of(step, r).weight < 0), "the weights of the samples of replica ", r, " in step ", step,
+                " add up to ", reports_.of(step, r).weight, "; a weight must be 0 or more");
         weight += reports_.of(step, r).weight;
         finite = finite && std::isfinite(reports_.of(step, r).total);
     }

@@ -119,7 +119,7 @@ bool StepReports<D, T>::read_replica(std::int64_t step, int replica) {
         regularization_[i] = 0.5 * regularized_[i].coefficient * StatusBlock::regularization(block)[i];
     const std::int64_t samples = counts_.of_replica(step, replica);
     if (samples > 0) builder(step).complete(replica, samples, regularization_);
-    return finite && std::isfinite(report.total);
+    return finite && std::isfinite(report.total) && report.weight >= 0;
 }
 
 }  // namespace impl
