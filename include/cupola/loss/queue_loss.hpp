@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include <cupola/ops/loss_report.hpp>
 
@@ -19,7 +20,8 @@ void queue_loss(const Operation& operation, Context& context, const float* outpu
         operation.queue(context, outputs, targets, batch, gradient, report);
     } else {
         const LossResult result = operation.forward(context, outputs, targets, batch, gradient);
-        *report = {.sum = result.sum,
+        // A negative weight is reported with the step, which a sum that is not finite keeps from changing anything.
+        *report = {.sum = result.weight < 0 ? std::numeric_limits<double>::quiet_NaN() : result.sum,
                    .correct = result.correct,
                    .weight = result.weight,
                    .predictions = result.predictions,
