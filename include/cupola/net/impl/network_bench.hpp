@@ -18,7 +18,6 @@
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/plan.hpp>
 #include <cupola/ops/loss_report.hpp>
-#include <cupola/tensor/algorithms.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
