@@ -107,7 +107,7 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
     impl::queue_set(context, healthy, std::int32_t{1});
     impl::queue_set(context, count, 1.0F);
     const auto regularized = CollectionOf<Loss>::regularized(Net::layers);
-    const std::vector<Segment> segments = impl::segments_of(Net::layers, regularized);
+    const auto segments = impl::segments_of(Net::layers, regularized);
     std::int64_t regularized_elements = 0;
     for (const auto& parameter : regularized) regularized_elements += parameter.size;
     const Sgd optimizer{.learning_rate = 0.01};
