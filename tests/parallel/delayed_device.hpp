@@ -47,7 +47,7 @@ public:
             if (*healthy == 0) return;
             for (std::size_t c = 0; c < columns_.size(); ++c) {
                 const cupola::ColumnSpec& column = columns_[c];
-                const auto from = static_cast<std::size_t>(batch.columns().find(column.name) - batch.columns().begin());
+                const std::size_t from = batch.columns().place_of(column.name);
                 std::memcpy(batches_[r].span().data(c), batch.data(from),
                             static_cast<std::size_t>(batch.size) * column.bytes());
             }

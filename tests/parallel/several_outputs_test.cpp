@@ -17,6 +17,7 @@
 #include <cupola/cupola.hpp>
 
 #include "delayed_device.hpp"
+#include "largest_difference.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 
@@ -87,16 +88,6 @@ struct Samples {
     }
 };
 
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-    REQUIRE(a.size() == b.size());
-    double largest = 0, of = 1e-30;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-        of = std::max(of, std::abs(static_cast<double>(b[i])));
-    }
-    return largest / of;
-}
-
 template <class T>
 std::vector<float> gradient_of(const Samples& samples) {
     T training({.batch_size = count, .seed = 2});
@@ -155,8 +146,8 @@ TEST_CASE("the loss is the sum of the outputs' losses by their factors, each rep
         kind_part[i] = of_kinds[i];
         box_part[i] = of_boxes[i];
     }
-    CHECK(distance(kind_part, of_kinds) < 1e-6);
-    CHECK(distance(box_part, of_boxes) < 1e-6);
+    CHECK(largest_difference(kind_part, of_kinds) < 1e-6);
+    CHECK(largest_difference(box_part, of_boxes) < 1e-6);
 }
 
 TEST_CASE("the gradient is linear in the factors") {
@@ -166,7 +157,7 @@ TEST_CASE("the gradient is linear in the factors") {
                              box = gradient_of<TrainingOf<Both<0, 1>>>(samples);
     std::vector<float> sum(both.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = 2.0F * kind[i] + 0.25F * box[i];
-    CHECK(distance(both, sum) < 1e-5);
+    CHECK(largest_difference(both, sum) < 1e-5);
 }
 
 TEST_CASE("replicas, devices and batches whose gradients are added up equal one batch of all, with every agreement") {
@@ -188,11 +179,12 @@ TEST_CASE("replicas, devices and batches whose gradients are added up equal one 
     const std::vector<float> one = run.template operator()<TrainingOf<Loss>>({}, 1);
     const auto check = [&]<class A, class D>() {
         for (const int devices : {1, 2})
-            CHECK(distance(run.template operator()<TrainingOf<Loss, A, D>>({.replicas = 2, .devices = devices}, 2),
-                           one) < 1e-5);
-        CHECK(distance(run.template operator()<TrainingOf<Loss, A, D>>(
-                           {.replicas = 2, .devices = 2, .gradient_accumulation_steps = 2}, 4),
-                       one) < 1e-5);
+            CHECK(largest_difference(
+                      run.template operator()<TrainingOf<Loss, A, D>>({.replicas = 2, .devices = devices}, 2), one) <
+                  1e-5);
+        CHECK(largest_difference(run.template operator()<TrainingOf<Loss, A, D>>(
+                                     {.replicas = 2, .devices = 2, .gradient_accumulation_steps = 2}, 4),
+                                 one) < 1e-5);
     };
     check.template operator()<ConcatMean, Host>();
     check.template operator()<ConcatMean, Delayed>();

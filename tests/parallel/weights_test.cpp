@@ -16,6 +16,7 @@
 #include <cupola/cupola.hpp>
 
 #include "delayed_device.hpp"
+#include "largest_difference.hpp"
 #include "policies.hpp"
 #include "throws_with.hpp"
 
@@ -114,19 +115,9 @@ Ended together(const Samples& samples, int devices) {
         [&](std::int64_t, int replica, HostContext&) { return samples.view(replica * batch, batch); });
 }
 
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-    REQUIRE(a.size() == b.size());
-    double largest = 0, of = 1e-30;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-        of = std::max(of, std::abs(static_cast<double>(b[i])));
-    }
-    return largest / of;
-}
-
 void check_equal(const Ended& together, const Ended& alone) {
-    CHECK(distance(together.parameters, alone.parameters) < 1e-5);
-    CHECK(distance(together.gradient, alone.gradient) < 1e-5);
+    CHECK(largest_difference(together.parameters, alone.parameters) < 1e-5);
+    CHECK(largest_difference(together.gradient, alone.gradient) < 1e-5);
     for (std::size_t s = 0; s < alone.losses.size(); ++s)
         CHECK(together.losses[s] == doctest::Approx(alone.losses[s]).epsilon(1e-6));
 }
@@ -143,7 +134,7 @@ void check_all_agreements() {
         check_equal(together<N, true, DeviceSum, Delayed>(samples, devices), one);
     }
     // By samples alone the replicas of a small weight would count as much as the others.
-    CHECK(distance(together<N, false, ConcatMean, Host>(samples, 2).gradient, one.gradient) > 1e-2);
+    CHECK(largest_difference(together<N, false, ConcatMean, Host>(samples, 2).gradient, one.gradient) > 1e-2);
 }
 
 }  // namespace
@@ -195,7 +186,7 @@ TEST_CASE("a replica's report and gradient are of the mean by weights") {
         TrainingOf<Net, true, ConcatMean, Host> single({.batch_size = batch, .seed = 2});
         const BatchView own[] = {samples.view(r * batch, batch)};
         CHECK(single.step(own).loss == doctest::Approx(report.replicas[static_cast<std::size_t>(r)].total));
-        CHECK(distance(training.gradient(r), single.gradient(0)) < 1e-5);
+        CHECK(largest_difference(training.gradient(r), single.gradient(0)) < 1e-5);
     }
 }
 
@@ -227,7 +218,7 @@ TEST_CASE("each replica's own update is with its mean by weights") {
     TrainingOf<Net, true, ConcatMean, Host> alone({.batch_size = batch, .seed = 2});
     const BatchView own[] = {samples.view(batch, batch)};
     for (int s = 0; s < 2; ++s) alone.step(own);
-    CHECK(distance(state.parameters, alone.parameters()) < 1e-6);
+    CHECK(largest_difference(state.parameters, alone.parameters()) < 1e-6);
 }
 
 TEST_CASE("a replica whose samples all have the weight 0 has no update of its own, which the error says") {

@@ -54,6 +54,8 @@ TEST_CASE("a batch has any columns by name") {
     CHECK(batch.data<float>("box") == boxes);
     CHECK(batch.data(2) == boxes);
     CHECK(names_of(batch.columns()) == "input, kind, box");
+    CHECK(batch.columns().place_of("box") == 2);
+    CHECK(batch.columns().place_of("other") == 3);
     CHECK(batch.columns()[2].bytes() == 16);
 }
 

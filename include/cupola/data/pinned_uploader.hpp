@@ -153,8 +153,7 @@ private:
             require_batch(batch, declared);
             const BatchSpan to = in(pinned);
             for (std::size_t i = 0; i < columns_.size(); ++i) {
-                const auto place =
-                    static_cast<std::size_t>(batch.columns().find(columns_[i].name) - batch.columns().begin());
+                const std::size_t place = batch.columns().place_of(columns_[i].name);
                 std::memcpy(to.data(i), batch.data(place), static_cast<std::size_t>(batch.size) * columns_[i].bytes());
             }
             return batch.size;

@@ -59,6 +59,11 @@ public:
         }
         return nullptr;
     }
+    /// The number of the column of that name; size() without one.
+    [[nodiscard]] std::size_t place_of(std::string_view name) const {
+        const ColumnSpec* const found = find(name);
+        return found == nullptr ? size_ : static_cast<std::size_t>(found - begin());
+    }
     /// Columns of the same names, types and extents, in the same order.
     bool operator==(const Columns&) const = default;
 

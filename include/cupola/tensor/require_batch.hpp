@@ -86,7 +86,7 @@ CUPOLA_INLINE void require_batch(const BatchView& batch, std::span<const Require
     if (batch.size == 0) return;
     require_columns("a batch has", batch.columns(), required);
     for (const RequiredColumn& each : required) {
-        const auto i = static_cast<std::size_t>(batch.columns().find(each.column.name) - batch.columns().begin());
+        const std::size_t i = batch.columns().place_of(each.column.name);
         require(batch.data(i) != nullptr, "a batch of ", batch.size, " samples has a null pointer to its column ",
                 each.column.name);
     }

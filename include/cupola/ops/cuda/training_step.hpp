@@ -52,7 +52,7 @@ inline void queue_take_batch(const CudaContext& context, const BatchView& batch,
     for (const ColumnSpec& column : to.columns()) {
         require(column.bytes() % sizeof(std::int32_t) == 0, "a batch on Cuda has columns of 4-byte elements, not ",
                 to_string(column.type), " as in column ", column.name);
-        const auto from = static_cast<std::size_t>(batch.columns().find(column.name) - batch.columns().begin());
+        const std::size_t from = batch.columns().place_of(column.name);
         each.column[each.columns++] = {
             static_cast<const std::int32_t*>(batch.data(from)),
             reinterpret_cast<std::int32_t*>(to.data(static_cast<std::size_t>(&column - to.columns().begin()))),
