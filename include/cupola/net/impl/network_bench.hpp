@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cupola/core/function_ref.hpp>
+#include <cupola/net/impl/directional_derivatives.hpp>
 #include <cupola/net/impl/layer_bench.hpp>
 #include <cupola/net/inputs.hpp>
 #include <cupola/net/plan.hpp>
