@@ -36,6 +36,7 @@
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/error.hpp>
 #include <cupola/core/type_name.hpp>
+#include <cupola/data/batches.hpp>
 #include <cupola/loss/several_outputs.hpp>
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
