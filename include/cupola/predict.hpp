@@ -6,13 +6,13 @@
 //   predictor.predict(samples, logits);
 //   predictor.predict(samples, {{"kind", kinds}, {"box", boxes}});  // the outputs of a network that has several
 //
-// The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. Every member
+// The file is a checkpoint of a Cupola training, or one with the same parameters that PyTorch saved. The training may have
+// been one of Frozen<Net, ...>, or the network here may be one, for any patterns. Every member
 // function may be called by any number of threads at once; `streams` of the calls run at a time. After construction Cupola
 // allocates nothing; OpenMP may allocate at the first call of a thread, where a stream has more than one thread, and oneDNN
 // in matrix products on processors without AVX-512.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +34,7 @@
 #include <cupola/net/non_finite.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/parallel/step_report.hpp>
+#include <cupola/parallel/training_state.hpp>
 #include <cupola/tensor/batch.hpp>
 #include <cupola/tensor/finite.hpp>
 
@@ -67,17 +68,17 @@ public:
     /// Reads the checkpoint at `path`. Throws DataError if it is not of this network, lacks the requested weights, or contains
     /// numbers that are not finite, and InvalidArgument, DeviceError or OutOfMemory if it cannot be run with `options`.
     [[gnu::cold]] explicit Predictor(const std::string& path, const Options& options = {})
-        : Predictor(read_checkpoint(path, Net::layers), path, options) {}
+        : Predictor(read_checkpoint(path, Net::layers, FrozenInFile::any), path, options) {}
 
-    /// Takes a checkpoint that was read; `name` is its name in errors. Throws as the other constructor does.
+    /// Takes a checkpoint that was read, or the state of a training; `name` is its name in errors. Throws as the other
+    /// constructor does. A state without `tensors` is in the layout of Net.
     [[gnu::cold]] Predictor(const Checkpoint& checkpoint, const std::string& name, const Options& options = {})
         : step_(checkpoint.state.step),
           weights_(chosen(checkpoint, name, options)),
           max_batch_(options.max_batch),
           streams_(InferenceStreams<D, typename Net::Precision::Activation>::template make<Net>(
               {.max_batch = options.max_batch, .streams = options.streams, .device = options.device},
-              checked(parameters_of(checkpoint, weights_), checkpoint.state.buffers, name), checkpoint.state.buffers)) {
-    }
+              parameters_of(checkpoint, weights_, name), checkpoint.state.buffers)) {}
 
     /// Writes the network's outputs for one sample or a batch, one after another: `samples` are of Net::input_shape,
     /// channels last, `outputs` of Net::output_shape; of several outputs, those of the last. Throws InvalidArgument if the
@@ -176,25 +177,22 @@ private:
         return weights;
     }
 
-    /// The moving averages are those of the parameters that are trained, which are first in the arena.
-    [[nodiscard, gnu::cold]] static std::vector<float> parameters_of(const Checkpoint& checkpoint, Weights weights) {
-        std::vector<float> parameters = checkpoint.state.parameters;
-        const std::vector<float>& averages = checkpoint.state.averages;
-        if (weights == Weights::averages && averages.size() <= parameters.size())
-            std::copy(averages.begin(), averages.end(), parameters.begin());
-        return parameters;
-    }
-
-    [[nodiscard, gnu::cold]] static std::vector<float> checked(std::vector<float> parameters,
-                                                               const std::vector<float>& buffers,
-                                                               const std::string& name) {
-        require<DataError>(parameters.size() == static_cast<std::size_t>(Net::parameter_elements) &&
-                               buffers.size() == static_cast<std::size_t>(Net::buffer_elements),
-                           name, " is a checkpoint of another network: it has ", parameters.size(), " and ",
-                           buffers.size(), " elements of parameters and running statistics, not ",
+    [[nodiscard, gnu::cold]] static std::vector<float> parameters_of(const Checkpoint& checkpoint, Weights weights,
+                                                                     const std::string& name) {
+        const TrainingState& state = checkpoint.state;
+        require<DataError>(state.parameters.size() == static_cast<std::size_t>(Net::parameter_elements) &&
+                               state.buffers.size() == static_cast<std::size_t>(Net::buffer_elements),
+                           name, " is a checkpoint of another network: it has ", state.parameters.size(), " and ",
+                           state.buffers.size(), " elements of parameters and running statistics, not ",
                            Net::parameter_elements, " and ", Net::buffer_elements);
+        std::vector<float> parameters;
+        try {
+            parameters = parameters_in_layout(Net::layers, state, weights == Weights::averages);
+        } catch (const InvalidArgument& error) {
+            throw DataError(text(name, " cannot be used: ", error.what()));
+        }
         std::string found = non_finite_parameter(Net::layers, parameters);
-        if (found.empty()) found = invalid_buffer(Net::layers, buffers);
+        if (found.empty()) found = invalid_buffer(Net::layers, state.buffers);
         require<DataError>(found.empty(), name, " cannot be used: ", found);
         return parameters;
     }

@@ -16,6 +16,8 @@
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 #include <cupola/io/checkpoint.hpp>
+#include <cupola/io/checkpoint_files.hpp>
+#include <cupola/io/load_parameters.hpp>
 #include <cupola/predict.hpp>
 
 #include "delayed_device.hpp"
@@ -294,28 +296,96 @@ TEST_CASE("the state of a training with other frozen parameters is rejected, by 
     using G = DataParallel<Net, CrossEntropy<5>, Sgd, ConcatMean, Host>;
     F frozen({.batch_size = 4});
     G whole({.batch_size = 4});
-    CHECK(message_of<InvalidArgument>([&] { frozen.restore(whole.state()); }) ==
-          "the state belongs to a training with other frozen parameters: its conv1.weight is trained, and this "
-          "network's conv1.weight is frozen");
-    CHECK(message_of<InvalidArgument>([&] { whole.restore(frozen.state()); }) ==
-          "the state belongs to a training with other frozen parameters: its conv1.weight is frozen, and this "
-          "network's conv1.weight is trained");
+    CHECK(
+        message_of<InvalidArgument>([&] { frozen.restore(whole.state()); }) ==
+        "the state belongs to a training with other frozen parameters: its conv1.weight is trained, and this "
+        "network's conv1.weight is frozen; the optimiser's state and the moving averages of another freezing cannot be "
+        "continued, and load_parameters reads the parameters alone from a checkpoint");
+    CHECK(
+        message_of<InvalidArgument>([&] { whole.restore(frozen.state()); }) ==
+        "the state belongs to a training with other frozen parameters: its conv1.weight is frozen, and this "
+        "network's conv1.weight is trained; the optimiser's state and the moving averages of another freezing cannot be "
+        "continued, and load_parameters reads the parameters alone from a checkpoint");
     const io_tests::TemporaryFolder folder;
     const std::string path = folder.path("model.safetensors");
     using M = Training<Net, Host>;
     M averaged(options_for<M>(1, {}));
     write_checkpoint(path, Net::layers, {.state = averaged.state()});
-    CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, Tuned::layers); }) ==
-          path +
-              " is the checkpoint of a training with other frozen parameters: conv1.weight is trained there and frozen "
-              "here; load_parameters reads the parameters alone");
+    CHECK(
+        message_of<DataError>([&] { (void)read_checkpoint(path, Tuned::layers); }) ==
+        path +
+            " is the checkpoint of a training with other frozen parameters: conv1.weight is trained there and frozen "
+            "here; its optimiser's state and moving averages cannot be continued, and load_parameters reads the parameters "
+            "alone");
     using T = Training<Tuned, Host>;
     T tuned(options_for<T>(1, {}));
     write_checkpoint(path, Tuned::layers, {.state = tuned.state()});
-    CHECK(message_of<DataError>([&] { (void)read_checkpoint(path, Net::layers); }) ==
-          path +
-              " is the checkpoint of a training with other frozen parameters: conv1.weight is frozen there and trained "
-              "here; load_parameters reads the parameters alone");
+    CHECK(
+        message_of<DataError>([&] { (void)read_checkpoint(path, Net::layers); }) ==
+        path +
+            " is the checkpoint of a training with other frozen parameters: conv1.weight is frozen there and trained "
+            "here; its optimiser's state and moving averages cannot be continued, and load_parameters reads the parameters "
+            "alone");
+}
+
+TEST_CASE_TEMPLATE("prediction and evaluation take the checkpoint of a training with other frozen parameters", From,
+                   Tuned, TunedRunning, Net) {
+    using Source = Training<From, Host>;
+    Source source(options_for<Source>(1, {}));
+    for (int s = 0; s < 4; ++s) source.step(batch);
+    HostContext context(0, {});
+    const BatchView samples = batch(0, 0, context);
+    const io_tests::TemporaryFolder folder;
+    const std::string path = folder.path("model-4.safetensors");
+    const Checkpoint checkpoint{.state = source.state()};
+    write_checkpoint(path, From::layers, checkpoint);
+    REQUIRE(source.predict(samples, Weights::averages) != source.predict(samples));
+
+    const auto check = [&]<class To>(const To&) {
+        for (const Weights weights : {Weights::trained, Weights::averages}) {
+            const std::vector<float> expected = source.predict(samples, weights);
+            const auto same = [&](const Predictor<To>& predictor) {
+                std::vector<float> outputs(expected.size());
+                predictor.predict(samples, outputs);
+                for (std::size_t i = 0; i < outputs.size(); ++i)
+                    CHECK(outputs[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+            };
+            same(Predictor<To>(path, {.max_batch = 4, .weights = weights}));
+            same(Predictor<To>(checkpoint, "the state", {.max_batch = 4, .weights = weights}));
+            const FoundCheckpoint found = newest_valid_checkpoint(folder.path(""), To::layers, FrozenInFile::any);
+            REQUIRE(found.checkpoint);
+            same(Predictor<To>(*found.checkpoint, found.path, {.max_batch = 4, .weights = weights}));
+
+            using Target = DataParallel<To, CrossEntropy<5>, Sgd, ConcatMean, Host>;
+            Target target({.batch_size = 4});
+            const LoadReport report = load_parameters(target, path, {.weights = weights, .require_all = true});
+            CHECK(report.unused.empty());
+            const std::vector<float> outputs = target.predict(samples);
+            for (std::size_t i = 0; i < outputs.size(); ++i)
+                CHECK(outputs[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+        }
+    };
+    check(Net{});
+    check(Tuned{});
+    check(TunedRunning{});
+}
+
+TEST_CASE(
+    "a Predictor rejects a state whose tensors or arenas are those of another network, with the first difference") {
+    using F = DataParallel<Tuned, CrossEntropy<5>, Sgd, ConcatMean, Host>;
+    F training({.batch_size = 4});
+    Checkpoint checkpoint{.state = training.state()};
+    checkpoint.state.tensors[2].shape = Shape{2, 2};
+    CHECK(
+        message_of<DataError>([&] { (void)Predictor<Net>(checkpoint, "the state"); }) ==
+        "the state cannot be used: the state belongs to another network: its norm1.weight is 2 x 2, and this network's "
+        "norm1.weight is 4");
+    checkpoint.state = training.state();
+    checkpoint.state.averages.assign(7, 0.0F);
+    CHECK(message_of<DataError>([&] { (void)Predictor<Net>(checkpoint, "the state"); }) ==
+          text("the state cannot be used: the state has ", Net::parameter_elements,
+               " elements of parameters and 7 of moving averages, and this network has ", Net::parameter_elements,
+               " and ", Tuned::trained_elements));
 }
 
 TEST_CASE("a group for frozen parameters alone is an error that lists those that are trained") {

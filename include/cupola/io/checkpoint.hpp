@@ -75,12 +75,24 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     file.commit();
 }
 
+/// Which parameters the training that wrote a checkpoint may have frozen (net/frozen.hpp): those that the network has frozen,
+/// as a training needs that continues from it; or any, as prediction and evaluation allow.
+enum class FrozenInFile : std::uint8_t { as_in_network, any };
+
 /// Reads a checkpoint of the network `Net::layers`. Throws DataError also where a number in it is not finite, or a running
-/// variance is below 0.
-[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
+/// variance is below 0. With FrozenInFile::any the arenas have the layout of the training that wrote them, whose frozen
+/// parameters `state.tensors` marks; `parameters_in_layout` has the parameters in that of `layers`.
+[[nodiscard]] inline Checkpoint read_checkpoint(const SafetensorsFile& file, std::span<const LayerInfo> layers,
+                                                FrozenInFile frozen = FrozenInFile::as_in_network) {
     Checkpoint checkpoint;
     impl::read_metadata(file, checkpoint);
-    if (checkpoint.resumable) impl::check_frozen(file, layers);
+    std::vector<LayerInfo> layers_of_file;
+    if (checkpoint.resumable && frozen == FrozenInFile::any) {
+        layers_of_file = impl::frozen_as_in(file, layers);
+        layers = layers_of_file;
+    } else if (checkpoint.resumable) {
+        impl::check_frozen(file, layers);
+    }
     checkpoint.state.tensors = state_tensors(layers);
     const impl::StoredTensors tensors = impl::stored_tensors(layers);
     const bool averages = checkpoint.resumable && !tensors.trained.empty() &&
@@ -111,8 +123,9 @@ inline void write_checkpoint(const std::string& path, std::span<const LayerInfo>
     return checkpoint;
 }
 
-[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers) {
-    return read_checkpoint(SafetensorsFile(path), layers);
+[[nodiscard]] inline Checkpoint read_checkpoint(const std::string& path, std::span<const LayerInfo> layers,
+                                                FrozenInFile frozen = FrozenInFile::as_in_network) {
+    return read_checkpoint(SafetensorsFile(path), layers, frozen);
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

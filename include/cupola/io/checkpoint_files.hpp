@@ -75,9 +75,10 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
 }
 
 /// The newest checkpoint in `folder` that is not damaged. One that is valid but of another network or version throws,
-/// and so does one that cannot be read: an older one is not what was asked for.
+/// and so does one that cannot be read: an older one is not what was asked for. `frozen` as in read_checkpoint.
 [[nodiscard]] inline FoundCheckpoint newest_valid_checkpoint(const std::string& folder,
-                                                             std::span<const LayerInfo> layers) {
+                                                             std::span<const LayerInfo> layers,
+                                                             FrozenInFile frozen = FrozenInFile::as_in_network) {
     FoundCheckpoint found;
     const std::vector<CheckpointFile> files = list_checkpoints(folder);
     for (const CheckpointFile& candidate : files) {
@@ -88,14 +89,14 @@ inline constexpr std::string_view checkpoint_prefix = "model-", checkpoint_suffi
         } catch (const UnreadableFile& error) {
             if (error.code != ENOENT && error.code != ESTALE) throw;
             // A training has removed it since the folder was listed and written a newer one, or it is a dangling link.
-            if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers);
+            if (list_checkpoints(folder) != files) return newest_valid_checkpoint(folder, layers, frozen);
             found.damaged.emplace_back(error.what());
             continue;
         } catch (const DataError& error) {
             found.damaged.emplace_back(error.what());
             continue;
         }
-        found.checkpoint = read_checkpoint(*file, layers);
+        found.checkpoint = read_checkpoint(*file, layers, frozen);
         found.path = candidate.path;
         break;
     }

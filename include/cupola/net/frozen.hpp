@@ -129,30 +129,17 @@ template <std::size_t layer_count>
     }
     if (!any_pattern && result.diagnostic.empty())
         result.diagnostic << "Frozen names no parameters; name at least one pattern, as in Frozen<Net, 'body.*'>";
-    std::int64_t offset = 0;
-    for (LayerInfo& layer : result.layers) {
-        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-            if (layer.frozen[p]) continue;
-            layer.offsets[p] = offset;
-            offset += arena_extent(layer.parameters.list[p].shape.size());
-            result.trained_count += layer.parameters.list[p].shape.size();
-        }
-    }
+    lay_out_parameters(result.layers);
+    result.trained_elements = trained_elements(result.layers);
     for (std::size_t i = 0; i < layer_count; ++i) {
-        if (result.layers[i].kind != LayerKind::batch_norm) continue;
-        result.layers[i].uses_running_statistics =
-            is_frozen(result.layers, i) && norms == FrozenNorms::running_statistics;
+        LayerInfo& layer = result.layers[i];
+        for (std::size_t p = 0; p < layer.parameters.count; ++p)
+            result.trained_count += layer.frozen[p] ? 0 : layer.parameters.list[p].shape.size();
+        if (layer.kind != LayerKind::batch_norm) continue;
+        layer.uses_running_statistics = is_frozen(result.layers, i) && norms == FrozenNorms::running_statistics;
     }
-    result.trained_elements = offset;
-    if (offset == 0 && result.diagnostic.empty()) {
+    if (result.trained_elements == 0 && result.diagnostic.empty()) {
         result.diagnostic << "Frozen leaves no parameter to train: its patterns match all of the network's";
-    }
-    for (LayerInfo& layer : result.layers) {
-        for (std::size_t p = 0; p < layer.parameters.count; ++p) {
-            if (!layer.frozen[p]) continue;
-            layer.offsets[p] = offset;
-            offset += arena_extent(layer.parameters.list[p].shape.size());
-        }
     }
     return result;
 }

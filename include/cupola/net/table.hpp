@@ -188,6 +188,20 @@ constexpr void find_outputs(std::span<const LayerInfo> layers, std::span<Network
     return count;
 }
 
+/// Lays out the arena: the parameters that are trained in the order of the layers, then the frozen ones.
+constexpr void lay_out_parameters(std::span<LayerInfo> layers) {
+    std::int64_t offset = 0;
+    for (const bool frozen : {false, true}) {
+        for (LayerInfo& layer : layers) {
+            for (std::size_t p = 0; p < layer.parameters.count; ++p) {
+                if (layer.frozen[p] != frozen) continue;
+                layer.offsets[p] = offset;
+                offset += arena_extent(layer.parameters.list[p].shape.size());
+            }
+        }
+    }
+}
+
 /// The elements of an array of all buffers, including padding.
 [[nodiscard]] constexpr std::int64_t buffer_elements(std::span<const LayerInfo> layers) {
     std::int64_t count = 0;

@@ -4,6 +4,7 @@
 // `training.state()` copies it out, `training.restore(state)` puts it back, and io/checkpoint.hpp stores it in a file.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -68,18 +69,27 @@ struct TrainingState {
 /// The parameters and the running statistics of the network `Net::layers`, in the order of their arenas.
 [[nodiscard, gnu::cold]] std::vector<StateTensor> state_tensors(std::span<const LayerInfo> layers);
 
+/// The parameters of a state in the layout of the network `layers`, which may have other frozen parameters than the state's;
+/// with `averages`, the moving averages of those that have one. A state without `tensors` is in the network's layout. Throws
+/// InvalidArgument for a state of another network, and for arenas of other sizes.
+[[nodiscard, gnu::cold]] std::vector<float> parameters_in_layout(std::span<const LayerInfo> layers,
+                                                                 const TrainingState& state, bool averages);
+
 namespace impl {
 
 /// Throws InvalidArgument unless the tensors of a state have the extents of the network's. The names appear only in the
 /// message: a layer without a name is called by its number, which a layer without parameters changes.
 [[gnu::cold]] void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
 
+/// The same without a comparison of what is frozen.
+[[gnu::cold]] void require_extents_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given);
+
 /// Throws InvalidArgument unless these are the states with the names of the optimiser's. Two optimisers may keep equally
 /// many states with different meanings; the names distinguish them.
 [[gnu::cold]] void require_states(std::span<const std::string> names, std::span<const OptimizerState> states);
 
 #ifndef CUPOLA_OPS
-CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
+CUPOLA_INLINE void require_extents_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
     const std::vector<StateTensor> own = state_tensors(layers);
     for (std::size_t i = 0; i < given.size() || i < own.size(); ++i) {
         constexpr const char* other = "the state belongs to another network: ";
@@ -89,9 +99,18 @@ CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::sp
                 ", and this network has no such tensor");
         require(given[i].shape == own[i].shape, other, "its ", given[i].name, " is ", to_string(given[i].shape),
                 ", and this network's ", own[i].name, " is ", to_string(own[i].shape));
+    }
+}
+
+CUPOLA_INLINE void require_tensors_of(std::span<const LayerInfo> layers, std::span<const StateTensor> given) {
+    require_extents_of(layers, given);
+    const std::vector<StateTensor> own = state_tensors(layers);
+    for (std::size_t i = 0; i < own.size(); ++i) {
         const auto how = [](const StateTensor& tensor) { return tensor.frozen ? " is frozen" : " is trained"; };
         require(given[i].frozen == own[i].frozen, "the state belongs to a training with other frozen parameters: its ",
-                given[i].name, how(given[i]), ", and this network's ", own[i].name, how(own[i]));
+                given[i].name, how(given[i]), ", and this network's ", own[i].name, how(own[i]),
+                "; the optimiser's state and the moving averages of another freezing cannot be continued, and "
+                "load_parameters reads the parameters alone from a checkpoint");
     }
 }
 
@@ -122,6 +141,30 @@ CUPOLA_INLINE std::vector<StateTensor> state_tensors(std::span<const LayerInfo> 
             tensors.push_back({buffer_name(layers, r, b), layers[r].buffers.list[b].shape});
     }
     return tensors;
+}
+
+CUPOLA_INLINE std::vector<float> parameters_in_layout(std::span<const LayerInfo> layers, const TrainingState& state,
+                                                      bool averages) {
+    if (!state.tensors.empty()) impl::require_extents_of(layers, state.tensors);
+    std::vector<LayerInfo> given(layers.begin(), layers.end());
+    for (std::size_t i = 0, next = 0; !state.tensors.empty() && i < given.size(); ++i) {
+        for (std::size_t p = 0; p < given[i].parameters.count; ++p) given[i].frozen[p] = state.tensors[next++].frozen;
+    }
+    lay_out_parameters(given);
+    const auto elements = static_cast<std::size_t>(arena_elements(layers)),
+               trained = static_cast<std::size_t>(trained_elements(given));
+    require(state.parameters.size() == elements && (!averages || state.averages.size() == trained), "the state has ",
+            state.parameters.size(), " elements of parameters and ", state.averages.size(),
+            " of moving averages, and this network has ", elements, " and ", trained);
+    std::vector<float> result(elements);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        for (std::size_t p = 0; p < given[i].parameters.count; ++p) {
+            const std::vector<float>& from = averages && !given[i].frozen[p] ? state.averages : state.parameters;
+            std::copy_n(from.begin() + given[i].offsets[p], given[i].parameters.list[p].shape.size(),
+                        result.begin() + layers[i].offsets[p]);
+        }
+    }
+    return result;
 }
 #endif
 

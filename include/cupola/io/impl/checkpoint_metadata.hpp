@@ -110,25 +110,46 @@ inline constexpr std::string_view own_prefix = "cupola.", version_key = "cupola.
     return result;
 }
 
+/// The parameters that the training that wrote the file froze.
+class FrozenInMetadata {
+public:
+    explicit FrozenInMetadata(const SafetensorsFile& file) {
+        for (const auto& [key, value] : file.metadata()) {
+            if (key == frozen_key) names_ = text(' ', value, ' ');
+        }
+    }
+    [[nodiscard]] bool has(const std::string& name) const { return names_.find(text(' ', name, ' ')) != names_.npos; }
+
+private:
+    std::string names_;
+};
+
+/// The network in which the parameters are frozen that the file's training froze.
+[[nodiscard]] inline std::vector<LayerInfo> frozen_as_in(const SafetensorsFile& file,
+                                                         std::span<const LayerInfo> layers) {
+    const FrozenInMetadata there(file);
+    std::vector<LayerInfo> result(layers.begin(), layers.end());
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        for (std::size_t p = 0; p < layers[i].parameters.count; ++p)
+            result[i].frozen[p] = there.has(parameter_name(layers, i, p));
+    }
+    lay_out_parameters(result);
+    return result;
+}
+
 /// Throws DataError unless the training that wrote the file froze the parameters that `layers` has frozen: its optimiser's
 /// state and its averages are those of the others.
 inline void check_frozen(const SafetensorsFile& file, std::span<const LayerInfo> layers) {
-    std::string_view there;
-    for (const auto& [key, value] : file.metadata()) {
-        if (key == frozen_key) there = value;
-    }
-    const std::string here = frozen_names(layers);
-    const auto has = [](std::string_view list, std::string_view name) {
-        return text(' ', list, ' ').find(text(' ', name, ' ')) != std::string::npos;
-    };
-    for (std::size_t i = 0; there != here && i < layers.size(); ++i) {
+    const FrozenInMetadata there(file);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
         for (std::size_t p = 0; p < layers[i].parameters.count; ++p) {
             const std::string name = parameter_name(layers, i, p);
-            if (has(there, name) == has(here, name)) continue;
+            if (there.has(name) == layers[i].frozen[p]) continue;
             throw DataError(text(file.path(), " is the checkpoint of a training with other frozen parameters: ", name,
                                  " is ",
-                                 has(there, name) ? "frozen there and trained here" : "trained there and frozen here",
-                                 "; load_parameters reads the parameters alone"));
+                                 there.has(name) ? "frozen there and trained here" : "trained there and frozen here",
+                                 "; its optimiser's state and moving averages cannot be continued, and load_parameters "
+                                 "reads the parameters alone"));
         }
     }
 }
