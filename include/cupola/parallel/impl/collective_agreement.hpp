@@ -100,6 +100,10 @@ public:
 
     [[nodiscard]] const float* gradient_of(int device, int) const { return set_.average(device); }
     void after_update(int, std::int64_t) {}
+    /// What the sums of the last step were divided by: where the loss has weights, those of all processes.
+    [[nodiscard, gnu::cold]] float divisor() {
+        return set_.copied(1, 0, [&](auto&) { return sums_[0].divisor; })[0];
+    }
 
 private:
     struct Rows {

@@ -413,7 +413,12 @@ void StepEngine<D, T, A>::find_error(std::int64_t step) {
                     " updates each replica with its own samples");
         }
     }
-    require(agreement_.processes() > 1 || weight > 0 || !finite, "the weights of all samples of step ", step, " are 0");
+    const bool no_weight_here = set_.weighted() && finite && !(weight > 0);
+    require(agreement_.processes() > 1 || !no_weight_here, "the weights of all samples of step ", step, " are 0");
+    if constexpr (requires { agreement_.divisor(); }) {
+        require(!no_weight_here || agreement_.divisor() != 0, "the weights of all samples of step ", step,
+                " are 0, in all ", agreement_.processes(), " processes");
+    }
     FiniteSearch<D, T>(set_, step, options_.gradient_accumulation_steps).throw_first(replicas);
 }
 
