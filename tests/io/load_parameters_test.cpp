@@ -134,6 +134,23 @@ TEST_CASE("names may have a prefix in the file, and a tensor that the file lacks
     CHECK(report.missing == Names{"head.weight", "head.bias"});
     CHECK(report.unused.empty());
     CHECK(part<Own>(state.parameters, 1, 0) == part<Wrapped>(stored.parameters, 1, 0));
+    CHECK(to_string(report) ==
+          "loaded 2, each as net. and its name: body.fc.weight, body.fc.bias\n"
+          "not in the file 2, each as net. and its name: head.weight, head.bias");
+    const auto refusal = [&](const LoadOptions& options) {
+        return message_of<DataError>([&] { load_parameters(SafetensorsFile(path), Own::layers, state, options); });
+    };
+    CHECK(refusal({.file_prefix = "net.", .require_all = true}) ==
+          path + " lacks a part of what was to be loaded: not in the file: net.head.weight, net.head.bias");
+    CHECK(refusal({.patterns = {"head.bias"}, .file_prefix = "net."}) ==
+          "nothing could be loaded from " + path + ": not in the file: net.head.bias");
+    struct Wider : Sequential<Input<4, 4, 2>, Flatten, Named<"body.fc", Linear<7>>> {};
+    TrainingState wider = state_of<Wider>(500);
+    CHECK(message_of<DataError>([&] {
+              load_parameters(SafetensorsFile(path), Wider::layers, wider,
+                              {.patterns = {"*.bias"}, .file_prefix = "net."});
+          }) ==
+          "nothing could be loaded from " + path + ": body.fc.bias is 7 here, and net.body.fc.bias is 6 in the file");
 }
 
 TEST_CASE(
@@ -148,7 +165,8 @@ TEST_CASE(
     CHECK(message_of<InvalidArgument>([&] { f.load({.patterns = {}}); }) ==
           "load_parameters needs at least one pattern");
     CHECK(message_of<DataError>([&] { f.load({.patterns = {"head.*"}, .file_prefix = "net."}); }) ==
-          "nothing could be loaded from " + f.path + ": not in the file: head.weight, head.bias");
+          "nothing could be loaded from " + f.path +
+              ": no name in it begins with net.; it has 18 tensors, the first is body.conv.bias");
     CHECK(message_of<DataError>([&] { f.load({.patterns = {"head.bias"}}); }) ==
           "nothing could be loaded from " + f.path + ": head.bias is 3 here and 5 in the file");
     CHECK(message_of<DataError>([&] { f.load({.require_all = true}); }) ==

@@ -44,10 +44,13 @@ struct LoadOptions {
 
 /// Full names of parameters and running statistics, in the order of the network; `unused` in that of the file.
 struct LoadReport {
+    /// The beginning of the names in the file, as in the options.
+    std::string file_prefix{};
     std::vector<std::string> loaded{};
     /// The file has no tensor of this name.
     std::vector<std::string> missing{};
-    /// The file's tensor has other extents: "head.weight is 10 x 64 here and 100 x 64 in the file".
+    /// The file's tensor has other extents: "head.weight is 10 x 64 here and 100 x 64 in the file", with a prefix "head.weight is
+    /// 10 x 64 here, and net.head.weight is 100 x 64 in the file".
     std::vector<std::string> other_extents{};
     /// No pattern matches these.
     std::vector<std::string> not_matched{};
@@ -58,16 +61,19 @@ struct LoadReport {
     [[nodiscard]] bool complete() const { return missing.empty() && other_extents.empty(); }
 };
 
-/// A line per kind that is not empty: "loaded 4: body.weight, body.bias, ...".
+/// A line per kind that is not empty: "loaded 4: body.weight, body.bias, ...", with a prefix "loaded 4, each as net. and its name: ...".
 [[nodiscard]] inline std::string to_string(const LoadReport& report) {
     std::string result;
-    const auto line = [&](const char* what, const std::vector<std::string>& names) {
+    const auto line = [&](const char* what, const std::vector<std::string>& names, bool has_prefix = false) {
         if (names.empty()) return;
-        result += text(result.empty() ? "" : "\n", what, ' ', names.size(), ": ");
+        result += text(result.empty() ? "" : "\n", what, ' ', names.size());
+        if (has_prefix && !report.file_prefix.empty())
+            result += text(names.size() == 1 ? ", as " : ", each as ", report.file_prefix, " and its name");
+        result += ": ";
         for (std::size_t i = 0; i < names.size(); ++i) result += text(i == 0 ? "" : ", ", names[i]);
     };
-    line("loaded", report.loaded);
-    line("not in the file", report.missing);
+    line("loaded", report.loaded, true);
+    line("not in the file", report.missing, true);
     line("of other extents", report.other_extents);
     line("matched by no pattern", report.not_matched);
     line("in the file and not used", report.unused);
@@ -87,13 +93,14 @@ inline void load_tensor(const SafetensorsFile& file, const SafeTensor& stored, c
     }
 }
 
-/// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error.
+/// "head.weight is 3 x 6 here and 5 x 6 in the file; not in the file: head.bias", for an error; what is missing by its name in
+/// the file.
 [[nodiscard]] inline std::string shown_lacks(const LoadReport& report) {
     std::string result;
     for (const std::string& other : report.other_extents) result += text(result.empty() ? "" : "; ", other);
     for (std::size_t i = 0; i < report.missing.size(); ++i)
-        result +=
-            text(i > 0 ? ", " : (result.empty() ? "not in the file: " : "; not in the file: "), report.missing[i]);
+        result += text(i > 0 ? ", " : (result.empty() ? "not in the file: " : "; not in the file: "),
+                       report.file_prefix, report.missing[i]);
     return result;
 }
 
@@ -134,7 +141,7 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                                file.tensors(),
                                [](const SafeTensor& tensor) { return tensor.name.starts_with(impl::averages_prefix); }),
                        file.path(), " has no moving averages");
-    LoadReport report;
+    LoadReport report{.file_prefix = prefix};
     TrainingState next = state;
     std::vector<float> piece;
     std::vector<std::string> used;
@@ -150,7 +157,9 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                         own.extents.begin() + static_cast<std::ptrdiff_t>(own.rank))) {
             std::string there;
             for (const std::int64_t extent : extents) there += text(there.empty() ? "" : " x ", extent);
-            report.other_extents.push_back(text(tensor.name, " is ", to_string(own), " here and ",
+            const std::string of_file = prefix.empty() ? std::string() : text(prefix, tensor.name, " is ");
+            report.other_extents.push_back(text(tensor.name, " is ", to_string(own),
+                                                prefix.empty() ? " here and " : " here, and ", of_file,
                                                 there.empty() ? "a single number" : there, " in the file"));
             return;
         }
@@ -179,6 +188,12 @@ inline LoadReport load_parameters(const SafetensorsFile& file, std::span<const L
                            name.starts_with(impl::replica_prefix) || name.ends_with(".num_batches_tracked");
         if (!other && std::ranges::find(used, name) == used.end()) report.unused.emplace_back(impl::shown(name));
     }
+    const bool any_of_prefix = std::ranges::any_of(
+        file.tensors(), [&](const SafeTensor& tensor) { return std::string_view(tensor.name).starts_with(prefix); });
+    require<DataError>(any_of_prefix, "nothing could be loaded from ", file.path(), ": no name in it begins with ",
+                       prefix, "; it has ", file.tensors().size(), " tensors",
+                       file.tensors().empty() ? "" : ", the first is ",
+                       file.tensors().empty() ? "" : impl::shown(file.tensors().front().name));
     require<DataError>(!report.loaded.empty(), "nothing could be loaded from ", file.path(), ": ",
                        impl::shown_lacks(report));
     require<DataError>(!options.require_all || report.complete(), file.path(),
