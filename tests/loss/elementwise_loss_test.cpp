@@ -55,6 +55,39 @@ struct OfOneValue {
     float operator()(float x) const { return x; }
     float derivative(float x, float) const { return x; }
 };
+/// Members with and without initialisers, which need as many constants.
+struct OfMembers {
+    float operator()(float x, float t) const { return x - t; }
+    float derivative(float, float) const { return 1; }
+};
+struct OneMember : OfMembers {
+    float a;
+};
+struct InitialisedMember : OfMembers {
+    float a = 1;
+};
+struct SecondInitialised {
+    float a, b = 1;
+    float operator()(float x, float t) const { return x - t; }
+    float derivative(float, float) const { return 1; }
+};
+struct TwoMembers {
+    float a, b;
+    float operator()(float x, float t) const { return x - t; }
+    float derivative(float, float) const { return 1; }
+};
+struct Whole {
+    int a;
+    float operator()(float x, float t) const { return x - t; }
+    float derivative(float, float) const { return 1; }
+};
+template <class Formula, Number... constants>
+constexpr bool complete = ElementwiseLoss<Formula, constants...>::formula_diagnostic().empty();
+static_assert(complete<OfMembers> && complete<InitialisedMember> && !complete<OneMember>);
+static_assert(!complete<SecondInitialised> && complete<SecondInitialised, 2> && complete<SecondInitialised, 2, 3>);
+static_assert(!complete<TwoMembers> && !complete<TwoMembers, 2> && complete<TwoMembers, 2, 3>);
+static_assert(!complete<TwoMembers, 1, 2, 3> && !complete<OfMembers, 1> && !complete<Whole, 1>);
+
 static_assert(LossFormula<LogCoshFormula> && LossFormula<impl::SquaredErrorFormula>);
 static_assert(!LossFormula<WithoutDerivative> && !LossFormula<OfOneValue> && !LossFormula<float>);
 static_assert(MeanSquaredError::target({4, 6, 3}) == Shape{4, 6, 3} && BinaryCrossEntropy::target({7}) == Shape{7});

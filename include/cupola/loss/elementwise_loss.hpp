@@ -15,10 +15,20 @@
 //   };
 //
 // ops/elementwise_loss.hpp defines what a formula is, and ops/math.hpp has functions for it. The constants, if any, are
-// the formula's members, as floats.
+// the formula's members, as floats, in the order of their declaration:
+//
+//   struct QuantileFormula {
+//       float q;
+//       ...
+//   };
+//   struct Quantile : ElementwiseLoss<QuantileFormula, 0.9> { ... };
+//
+// A member without a constant and without an initialiser of its own (`float q = 0.5F;`) does not compile.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include <cupola/core/compile_time_message.hpp>
 #include <cupola/core/extents.hpp>
@@ -29,9 +39,41 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// Whether a formula is made of values of these types.
+template <class Formula, class... Values>
+concept MadeOf = requires { Formula{Values()...}; };
+
+/// Whether every member has an initialiser of its own, or the formula a constructor.
+template <class Formula>
+concept HasOwnValues = requires { new const Formula; };
+
+/// Converts to the type of any member.
+struct AnyValue {
+    template <class T>
+    operator T() const;  // NOLINT: never called
+};
+
+/// Whether the formula has a member that neither a constant nor an initialiser gives a value. Where there are constants and
+/// initialisers, the members without a constant are taken to be those that are initialised.
+template <class Formula, class... Constants>
+[[nodiscard]] consteval bool leaves_a_member_out() {
+    if constexpr (sizeof...(Constants) == 0) {
+        return !HasOwnValues<Formula>;
+    } else {
+        return std::is_aggregate_v<Formula> && std::is_trivially_default_constructible_v<Formula> &&
+               MadeOf<Formula, Constants..., AnyValue>;
+    }
+}
+
+}  // namespace impl
+
 template <class Formula, Number... constants>
 struct ElementwiseLoss {
     using Target = float;
+
+    static constexpr bool takes_constants = impl::MadeOf<Formula, decltype(static_cast<float>(constants))...>;
 
     /// What `Formula` lacks, or nothing.
     static consteval CompileTimeMessage formula_diagnostic() {
@@ -40,6 +82,16 @@ struct ElementwiseLoss {
             message << short_type_name<Formula>() << " is not the formula of a loss: it lacks "
                     << (impl::HasLossValue<Formula> ? "`float derivative(float output, float target) const`"
                                                     : "`float operator()(float output, float target) const`");
+        } else if constexpr (!takes_constants) {
+            message << short_type_name<Formula>() << " cannot be made of the "
+                    << static_cast<std::int64_t>(sizeof...(constants))
+                    << " constants of its ElementwiseLoss: they are its members, as floats, in their order";
+        } else if constexpr (impl::leaves_a_member_out<Formula, decltype(static_cast<float>(constants))...>()) {
+            message << short_type_name<Formula>() << " has a member without a value: its ElementwiseLoss has "
+                    << static_cast<std::int64_t>(sizeof...(constants))
+                    << (sizeof...(constants) == 1 ? " constant" : " constants")
+                    << ", and each member needs one or an initialiser, as in ElementwiseLoss<"
+                    << short_type_name<Formula>() << ", 0.5>";
         }
         return message;
     }
@@ -50,7 +102,7 @@ struct ElementwiseLoss {
     static constexpr CompileTimeMessage diagnostic(const Shape&) { return {}; }
 
     template <class Device>
-        requires LossFormula<Formula>
+        requires(formula_diagnostic().empty())
     [[nodiscard]] ops::ElementwiseLoss<Device, Formula> operation(const Shape& output) const {
         return ops::ElementwiseLoss<Device, Formula>(output.size(), Formula{static_cast<float>(constants)...});
     }
