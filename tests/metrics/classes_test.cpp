@@ -70,12 +70,13 @@ TEST_CASE("a confusion matrix has a row per class of the labels and a column per
     CHECK(matrix.without_prediction == 1);
     CHECK(matrix.count(2, 0) == 1);
     CHECK(matrix.recall(0) == 0.5);
-    CHECK(matrix.recall(1) == 1);
+    CHECK(matrix.recall(1) == 0.5);  // the other has no prediction
+    CHECK(matrix.unpredicted == std::vector<std::int64_t>{0, 1, 0});
     CHECK(matrix.recall(2) == 0);
     CHECK(matrix.precision(0) == 0.5);
     CHECK(std::isnan(matrix.precision(2)));
     CHECK(values_of(matrix)[0].name == "balanced_accuracy");
-    CHECK(values_of(matrix)[0].value == doctest::Approx(0.5));
+    CHECK(values_of(matrix)[0].value == doctest::Approx(1.0 / 3));
     CHECK(to_string(matrix) == "0: 1 1 0\n1: 0 1 0\n2: 1 0 0\n");
     CHECK(message_of<InvalidArgument>([&] { (void)matrix.count(0, 3); }) ==
           "class 3 is out of range: the number of classes is 3");
@@ -85,6 +86,33 @@ TEST_CASE("a confusion matrix has a row per class of the labels and a column per
     CHECK(result_of(matrix, {3}, {1, 0, 0, 1, 0, 0}, {1}, std::vector<std::int32_t>{0, 1}) == doctest::Approx(0.5));
     matrix.counts[3] = 100;
     CHECK(to_string(matrix) == "0:   1   0   0\n1: 100   0   0\n2:   0   0   0\n");
+}
+
+TEST_CASE("without labels there is no balanced accuracy, and too many classes for a matrix are an error") {
+    metrics::ConfusionMatrix matrix;
+    CHECK(std::isnan(result_of(matrix, {3}, {1, 0, 0}, {1}, std::vector<std::int32_t>{-1})));
+    CHECK(message_of<InvalidArgument>([&] {
+              matrix.begin({{2'000'000'000}, label});
+          }) == "metrics::ConfusionMatrix is for at most 32768 classes, not 2000000000");
+}
+
+TEST_CASE("of equal logits the first count, and a row with a NaN is wrong, as for the accuracy") {
+    const std::vector<float> equal = {1, 1, 1, 1, 1, 1, 1, 1, 1}, nan = {not_a_number, 9, 1};
+    metrics::TopK<1> top_1;
+    metrics::TopK<3> top_3;
+    metrics::Accuracy accuracy;
+    metrics::ConfusionMatrix matrix;
+    const std::vector<std::int32_t> each{0, 1, 2};
+    CHECK(result_of(top_1, {3}, equal, {1}, each) == doctest::Approx(1.0 / 3));
+    CHECK(result_of(accuracy, {3}, equal, {1}, each) == doctest::Approx(1.0 / 3));
+    CHECK(result_of(matrix, {3}, equal, {1}, each) == doctest::Approx(1.0 / 3));
+    CHECK(matrix.counts == std::vector<std::int64_t>{1, 0, 0, 1, 0, 0, 1, 0, 0});
+    for (const std::int32_t of : each) {
+        const std::vector<std::int32_t> one{of};
+        CHECK(result_of(top_3, {3}, nan, {1}, one) == 0);
+        CHECK(result_of(accuracy, {3}, nan, {1}, one) == 0);
+        CHECK(result_of(matrix, {3}, nan, {1}, one) == 0);
+    }
 }
 
 TEST_CASE("binary accuracy compares each element with its threshold") {

@@ -78,6 +78,18 @@ TEST_CASE("R squared is that of its definition in two passes, with the same bits
     CHECK(std::isnan(result_of(r_squared, {1}, {1, 2}, {1}, std::vector<float>{4, 4})));
 }
 
+TEST_CASE("an output whose targets are equal counts by its residuals in R squared, and alone has none") {
+    metrics::RSquared r_squared;
+    // scikit-learn's r2_score with multioutput="variance_weighted".
+    CHECK(result_of(r_squared, {2}, {1.5F, 6, 2, 7, 3, 9}, {2}, std::vector<float>{1, 7, 2, 9, 4, 8}) ==
+          doctest::Approx(1 - 7.25 / (14.0 / 3 + 2)));
+    CHECK(result_of(r_squared, {2}, {1.5F, 6, 2, 7, 3, 9}, {2}, std::vector<float>{1, 7, 2, 7, 4, 7}) ==
+          doctest::Approx(1 - 6.25 / (14.0 / 3)));
+    CHECK(std::isnan(result_of(r_squared, {1}, {4, 4}, {1}, std::vector<float>{4, 4})));
+    CHECK(std::isnan(result_of(r_squared, {1}, {3}, {1}, std::vector<float>{3})));
+    CHECK(result_of(r_squared, {1}, {9, 1}, {1}, std::vector<float>{1, 2}) == -128 - 1);
+}
+
 TEST_CASE("the area under the ROC curve is exact, with equal scores by half") {
     metrics::Auc auc;
     CHECK(result_of(auc, {1}, {0.1F, 0.4F, 0.35F, 0.8F}, {1}, std::vector<float>{0, 0, 1, 1}) == 0.75);
@@ -119,6 +131,17 @@ TEST_CASE("with several logits the score is the logarithm of the odds of the pos
               metrics::Auc fourth{.positive = 3};
               fourth.begin({{3}, {"target", ElementType::int32, {1}}});
           }) == "the positive class of metrics::Auc is 3, and the number of classes is 3");
+}
+
+TEST_CASE("equal scores count a half, and several outputs are one list of scores") {
+    metrics::Auc auc;
+    // scikit-learn's roc_auc_score([0, 1, 0, 1, 1], [0.5, 0.5, 0.2, 0.2, 0.9]).
+    CHECK(result_of(auc, {1}, {0.5F, 0.5F, 0.2F, 0.2F, 0.9F}, {1}, std::vector<float>{0, 1, 0, 1, 1}) ==
+          doctest::Approx(2.0 / 3));
+    CHECK(result_of(auc, {5}, {0.5F, 0.5F, 0.2F, 0.2F, 0.9F}, {5}, std::vector<float>{0, 1, 0, 1, 1}) ==
+          doctest::Approx(2.0 / 3));
+    // Probabilities of 1 in floats, and different odds.
+    CHECK(result_of(auc, {2}, {0, 40, 0, 50}, {1}, std::vector<std::int32_t>{0, 1}) == 1);
 }
 
 TEST_CASE("without one of the two classes, or with a score that is NaN, the area is NaN") {

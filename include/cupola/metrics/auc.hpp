@@ -6,8 +6,10 @@
 //   one logit per target of 0 or 1 (float or int32): the logit is the score;
 //   rows of two or more logits, one per label: the score is the logarithm of the odds of class `positive` against all others.
 //
-// Its result is "auc"; NaN where positive or negative labels are missing, or a score is NaN. Memory: 8 bytes per target of
-// the evaluation, twice that while the result is computed.
+// Its result is "auc"; NaN where positive or negative labels are missing, or a score is NaN. It is scikit-learn's
+// roc_auc_score of labels `positive` against all others; the odds have the order of the probabilities, and remain different
+// where two probabilities are rounded to the same number. Outputs of several elements, each with a target, are one list of
+// scores (average="micro"). Memory: 8 bytes per target of the evaluation, twice that while the result is computed.
 #pragma once
 
 #include <cstdint>

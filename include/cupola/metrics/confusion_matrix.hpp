@@ -7,7 +7,9 @@
 //   evaluate(training, test, matrix);
 //   std::puts(to_string(matrix).c_str());
 //
-// Its result is "balanced_accuracy", the mean of the recalls of the classes that have labels.
+// Rows are labels and columns predictions, as in scikit-learn's confusion_matrix. Its result is "balanced_accuracy", the mean
+// of the recalls of the classes that have labels (balanced_accuracy_score); NaN without labels. A label whose logits contain
+// a NaN has no prediction: it is in no row, and in its class's recall as one that was not predicted right. Memory: 8 bytes per pair of classes.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +32,21 @@ namespace cupola::inline CUPOLA_ABI {
 namespace metrics {
 
 struct ConfusionMatrix {
+    /// More would need over 8.6 GB.
+    static constexpr std::int64_t max_classes = 32'768;
     /// A label that is not counted; nor are labels that are not classes.
     std::optional<std::int32_t> ignored_label{};
     std::int64_t classes = 0;
     /// `classes` rows, one per class of the labels, of `classes` numbers each, one per predicted class.
     std::vector<std::int64_t> counts{};
-    /// The labels whose logits hold a NaN, so that there is no prediction; in no row.
+    /// The labels whose logits hold a NaN, so that there is no prediction; in no row. Of all classes, and of each.
     std::int64_t without_prediction = 0;
+    std::vector<std::int64_t> unpredicted{};
 
     static constexpr CompileTimeMessage diagnostic(const Shape& output, const ColumnSpec& target) {
         return impl::class_labels_diagnostic("metrics::ConfusionMatrix", output, target);
     }
+    /// Throws InvalidArgument for more classes than `max_classes`.
     void begin(const MetricTask& task);
     void add(const MetricBatch& batch);
     void report(MetricResults& results) const { results.add("balanced_accuracy", balanced_accuracy(), Better::larger); }
@@ -48,9 +54,9 @@ struct ConfusionMatrix {
     /// The labels of class `actual` for which class `predicted` was predicted. Throws InvalidArgument for a number that is
     /// not a class.
     [[nodiscard]] std::int64_t count(std::int64_t actual, std::int64_t predicted) const;
-    /// The fraction of the labels of a class that were predicted right; NaN without such labels.
+    /// The fraction of the labels of a class that were predicted right; NaN without such labels (scikit-learn: 0).
     [[nodiscard]] double recall(std::int64_t actual) const;
-    /// The fraction of the predictions of a class that were right; NaN without such predictions.
+    /// The fraction of the predictions of a class that were right; NaN without such predictions (scikit-learn: 0).
     [[nodiscard]] double precision(std::int64_t predicted) const;
     [[nodiscard]] double balanced_accuracy() const;
 };
@@ -64,7 +70,10 @@ static_assert(Metric<ConfusionMatrix>);
 
 CUPOLA_INLINE void ConfusionMatrix::begin(const MetricTask& task) {
     classes = task.output[task.output.rank - 1];
-    counts.assign(static_cast<std::size_t>(classes * classes), 0);
+    require(classes <= max_classes, "metrics::ConfusionMatrix is for at most ", max_classes, " classes, not ", classes);
+    const auto rows = static_cast<std::size_t>(classes);
+    counts.assign(rows * rows, 0);
+    unpredicted.assign(rows, 0);
     without_prediction = 0;
 }
 
@@ -73,6 +82,7 @@ CUPOLA_INLINE void ConfusionMatrix::add(const MetricBatch& batch) {
         const std::size_t predicted = impl::largest_of(logits);
         if (predicted == logits.size()) {
             ++without_prediction;
+            ++unpredicted[label];
         } else {
             ++counts[label * logits.size() + predicted];
         }
@@ -86,9 +96,10 @@ CUPOLA_INLINE std::int64_t ConfusionMatrix::count(std::int64_t actual, std::int6
 }
 
 CUPOLA_INLINE double ConfusionMatrix::recall(std::int64_t actual) const {
-    std::int64_t all = 0;
+    const std::int64_t right = count(actual, actual);
+    std::int64_t all = unpredicted[static_cast<std::size_t>(actual)];
     for (std::int64_t c = 0; c < classes; ++c) all += count(actual, c);
-    return impl::ratio(count(actual, actual), all);
+    return impl::ratio(right, all);
 }
 
 CUPOLA_INLINE double ConfusionMatrix::precision(std::int64_t predicted) const {
