@@ -7,19 +7,19 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/cuda/impl/window_launch.hpp>
 #include <cupola/ops/option_a_shortcut.hpp>
+#include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The windows in the form of a pooling's, over `channels` channels of the output, or of the input.
-[[nodiscard]] inline PoolExtents shortcut_extents(const OptionAShortcutShape& shape, std::int64_t channels,
-                                                  int channels_per_thread) {
-    return {PoolingShape{shape.height, shape.width, channels, PoolingKind::average}, channels_per_thread};
+/// The windows as those of a pooling, over `channels` channels of the output, or of the input.
+[[nodiscard]] inline PoolingShape windows_of(const OptionAShortcutShape& shape, std::int64_t channels) {
+    return {shape.height, shape.width, channels, PoolingKind::average};
 }
 
 template <class T, int n>
@@ -88,31 +88,21 @@ public:
           in_packs_(shape.in_channels % n == 0 && shape.out_channels % n == 0 && shape.before % n == 0) {}
 
     void forward(const ForwardArgs<Cuda, T>& args) const {
-        in_packs_&& impl::aligned_for_packs(args.input, args.output) ? forward<n>(args) : forward<1>(args);
+        const bool packs = in_packs_ && impl::aligned_for_packs(args.input, args.output);
+        impl::launch_over_outputs<impl::ShortcutForward, T>(args.context, impl::windows_of(shape_, shape_.out_channels),
+                                                            batch_, packs, shape_.in_channels, shape_.before,
+                                                            args.input, args.output);
     }
     void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
-        in_packs_&& impl::aligned_for_packs(args.output_gradient, args.input_gradient) ? backward<n>(args)
-                                                                                       : backward<1>(args);
+        const bool packs = in_packs_ && impl::aligned_for_packs(args.output_gradient, args.input_gradient);
+        impl::launch_over_inputs<impl::ShortcutBackward, T>(args.context, impl::windows_of(shape_, shape_.in_channels),
+                                                            batch_, packs, shape_.out_channels, shape_.before,
+                                                            args.output_gradient, args.input_gradient);
     }
 
 private:
     static constexpr int n = impl::pack_size<T>;
-
-    template <int per_thread>
-    void forward(const ForwardArgs<Cuda, T>& args) const {
-        const impl::PoolExtents extents = impl::shortcut_extents(shape_, shape_.out_channels, per_thread);
-        impl::launch(
-            args.context, extents.outputs(batch_),
-            impl::ShortcutForward<T, per_thread>{extents, shape_.in_channels, shape_.before, args.input, args.output});
-    }
-    template <int per_thread>
-    void backward(const BackwardArgs<Cuda, T>& args) const {
-        const impl::PoolExtents extents = impl::shortcut_extents(shape_, shape_.in_channels, per_thread);
-        impl::launch(args.context, extents.inputs(batch_),
-                     impl::ShortcutBackward<T, per_thread>{extents, shape_.out_channels, shape_.before,
-                                                           args.output_gradient, args.input_gradient});
-    }
 
     OptionAShortcutShape shape_;
     std::int64_t batch_;

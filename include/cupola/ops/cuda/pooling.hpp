@@ -9,7 +9,9 @@
 
 #include <cupola/device/cuda.hpp>
 #include <cupola/ops/cuda/impl/launch.cuh>
+#include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/cuda/impl/window_launch.hpp>
 #include <cupola/ops/pooling.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -104,26 +106,15 @@ private:
     }
     void means(const ForwardArgs<Cuda, T>& args) const {
         const bool packs = shape_.channels % n == 0 && impl::aligned_for_packs(args.input, args.output);
-        const impl::PoolExtents extents(shape_, packs ? n : 1);
-        if (packs) {
-            impl::launch(args.context, extents.outputs(batch_),
-                         impl::MeanPoolForward<T, n>{extents, args.input, args.output});
-        } else {
-            impl::launch(args.context, extents.outputs(batch_),
-                         impl::MeanPoolForward<T, 1>{extents, args.input, args.output});
-        }
+        impl::launch_over_outputs<impl::MeanPoolForward, T>(args.context, shape_, batch_, packs, args.input,
+                                                            args.output);
     }
     void means_backward(const BackwardArgs<Cuda, T>& args) const {
         const T* const y = mask_ ? args.output : nullptr;
-        const T* const dy = args.output_gradient;
-        T* const dx = args.input_gradient;
-        const bool packs = shape_.channels % n == 0 && impl::aligned_for_packs(y, dy, dx);
-        const impl::PoolExtents extents(shape_, packs ? n : 1);
-        if (packs) {
-            impl::launch(args.context, extents.inputs(batch_), impl::MeanPoolBackward<T, n>{extents, y, dy, dx});
-        } else {
-            impl::launch(args.context, extents.inputs(batch_), impl::MeanPoolBackward<T, 1>{extents, y, dy, dx});
-        }
+        const bool packs =
+            shape_.channels % n == 0 && impl::aligned_for_packs(y, args.output_gradient, args.input_gradient);
+        impl::launch_over_inputs<impl::MeanPoolBackward, T>(args.context, shape_, batch_, packs, y,
+                                                            args.output_gradient, args.input_gradient);
     }
 
     PoolingShape shape_;

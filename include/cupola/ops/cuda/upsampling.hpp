@@ -6,9 +6,10 @@
 #include <cstdint>
 
 #include <cupola/device/cuda.hpp>
-#include <cupola/ops/cuda/impl/launch.cuh>
 #include <cupola/ops/cuda/impl/pack.hpp>
 #include <cupola/ops/cuda/impl/pool_elements.hpp>
+#include <cupola/ops/cuda/impl/window_launch.hpp>
+#include <cupola/ops/pooling.hpp>
 #include <cupola/ops/upsampling.hpp>
 #include <cupola/ops/window.hpp>
 
@@ -16,12 +17,12 @@ namespace cupola::inline CUPOLA_ABI {
 
 namespace impl {
 
-/// The extents of the pooling that goes the other way: its windows lie side by side, its input is the upsampled image.
-[[nodiscard]] inline PoolExtents upsampling_extents(const UpsamplingShape& s, int channels_per_thread) {
+/// The pooling that goes the other way: its windows lie side by side, its input is the upsampled image.
+[[nodiscard]] inline PoolingShape windows_of(const UpsamplingShape& s) {
     const auto axis = [&](std::int64_t size) {
         return window_axis(size * s.factor, s.factor, s.factor, Padding::valid);
     };
-    return {PoolingShape{axis(s.height), axis(s.width), s.channels, PoolingKind::average}, channels_per_thread};
+    return {axis(s.height), axis(s.width), s.channels, PoolingKind::average};
 }
 
 template <class T, int n>
@@ -71,34 +72,22 @@ template <impl::CudaElement T>
 class Upsampling<Cuda, T> {
 public:
     Upsampling(const BuildContext<Cuda, T>& build, const UpsamplingShape& shape)
-        : shape_(shape), batch_(build.batch), in_packs_(shape.channels % n == 0) {}
+        : windows_(impl::windows_of(shape)), batch_(build.batch), in_packs_(shape.channels % impl::pack_size<T> == 0) {}
 
     void forward(const ForwardArgs<Cuda, T>& args) const {
-        in_packs_&& impl::aligned_for_packs(args.input, args.output) ? forward<n>(args) : forward<1>(args);
+        const bool packs = in_packs_ && impl::aligned_for_packs(args.input, args.output);
+        impl::launch_over_inputs<impl::UpsampleForward, T>(args.context, windows_, batch_, packs, args.input,
+                                                           args.output);
     }
     void backward(const BackwardArgs<Cuda, T>& args) const {
         if (args.input_gradient == nullptr) return;
-        in_packs_&& impl::aligned_for_packs(args.output_gradient, args.input_gradient) ? backward<n>(args)
-                                                                                       : backward<1>(args);
+        const bool packs = in_packs_ && impl::aligned_for_packs(args.output_gradient, args.input_gradient);
+        impl::launch_over_outputs<impl::UpsampleBackward, T>(args.context, windows_, batch_, packs,
+                                                             args.output_gradient, args.input_gradient);
     }
 
 private:
-    static constexpr int n = impl::pack_size<T>;
-
-    template <int per_thread>
-    void forward(const ForwardArgs<Cuda, T>& args) const {
-        const impl::PoolExtents extents = impl::upsampling_extents(shape_, per_thread);
-        impl::launch(args.context, extents.inputs(batch_),
-                     impl::UpsampleForward<T, per_thread>{extents, args.input, args.output});
-    }
-    template <int per_thread>
-    void backward(const BackwardArgs<Cuda, T>& args) const {
-        const impl::PoolExtents extents = impl::upsampling_extents(shape_, per_thread);
-        impl::launch(args.context, extents.outputs(batch_),
-                     impl::UpsampleBackward<T, per_thread>{extents, args.output_gradient, args.input_gradient});
-    }
-
-    UpsamplingShape shape_;
+    PoolingShape windows_;
     std::int64_t batch_;
     bool in_packs_;
 };
