@@ -118,7 +118,7 @@ Evaluation Evaluator<D, T>::evaluate(const StepFunctions<D>& functions, BatchSou
     for (const LossOfOutput& each : functions.losses) evaluation.losses.push_back({std::string(each.entry.name)});
     for (std::size_t i = 0; i < sizes.size(); ++i) {
         evaluation.samples += sizes[i];
-        evaluation.weight += functions.weighted ? results[i * losses].weight : static_cast<double>(sizes[i]);
+        evaluation.weight += set_.weighted() ? results[i * losses].weight : static_cast<double>(sizes[i]);
         for (std::size_t k = 0; k < losses; ++k) {
             evaluation.losses[k].loss += results[i * losses + k].sum;
             evaluation.losses[k].correct += results[i * losses + k].correct;

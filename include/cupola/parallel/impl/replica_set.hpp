@@ -53,7 +53,7 @@ struct ReplicaSetup {
     /// The minimum number of elements of a bucket of the gradient; 0 for one bucket.
     std::int64_t bucket_elements = 0;
     std::size_t regularized = 0;
-    /// Whether the loss has weights, which its reports contain.
+    /// Whether the loss has weights, which its reports contain; otherwise each sample has the weight 1.
     bool weighted = false;
     /// The number of reports of each batch beside that of the sum of its losses.
     std::size_t losses = 0;

@@ -51,8 +51,6 @@ public:
     int check_every = 0;
     MovingAverage moving_average{};
     std::span<const ParameterGroup> groups{};
-    /// Whether the loss has weights, which its reports contain; otherwise each sample has the weight 1.
-    bool weighted = false;
     /// Whether an update may be repeated without a call of its function: see Optimizer.
     bool repeats_update = false;
     /// Whether the policy for statistics cannot throw.
@@ -101,7 +99,6 @@ public:
         this->batch_size = options.batch_size;
         this->gradient_accumulation_steps = options.gradient_accumulation_steps;
         this->seed = options.seed;
-        this->weighted = Collection::weighted;
         this->losses = FixedArray<LossOfOutput>(Collection::loss_count);
         this->sums_losses = Collection::loss_count > 1 || Collection::losses[0].factor != 1;
         for (std::size_t k = 0; k < Collection::loss_count; ++k) {
