@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covers: cupola/ops/plan_node.hpp
+// Covers: cupola/ops/plan_node.hpp, cupola/net/plan_arguments.hpp
 #include <cupola/net/plan.hpp>
 
 #include <cmath>

@@ -16,78 +16,12 @@
 #include <cupola/core/fixed_array.hpp>
 #include <cupola/core/function_ref.hpp>
 #include <cupola/net/impl/plan_ends.hpp>
+#include <cupola/net/plan_arguments.hpp>
 #include <cupola/net/sequential.hpp>
 #include <cupola/net/step_times.hpp>
 #include <cupola/tensor/batch.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
-
-/// The purpose of a plan.
-struct PlanOptions {
-    std::int64_t batch = 1;
-    bool training = true;
-    /// Whether backward also computes the gradient of the batch.
-    bool input_gradient = false;
-    /// A plan for `forward_each`: no layer is fused, and forward computes what it computes in training.
-    bool inspect = false;
-    /// Whether replicas that run in lockstep share the statistics of their batches: the plan is then run in segments.
-    bool synchronized = false;
-    /// The minimum number of elements of a bucket of the gradient; 0 for a single bucket.
-    std::int64_t bucket_elements = 0;
-    bool operator==(const PlanOptions&) const = default;
-};
-
-/// The random numbers of one pass: see ForwardArgs.
-struct RngKey {
-    std::uint64_t seed = 0;
-    std::uint32_t step = 0;
-    std::int64_t first_sample = 0;
-    bool training = true;
-};
-
-/// The arrays of a network's buffers, laid out as in Net::buffer_elements: running statistics, which a pass outside
-/// training reads, and the array to which a pass in training writes the statistics of its batch. The caller updates the
-/// former with the latter.
-struct PassBuffers {
-    const float* running = nullptr;
-    float* batch = nullptr;
-    /// The statistics of all replicas that ran in lockstep, from `batch`: a node that merges statistics uses these as
-    /// those of its batch, so that `forward_each` shows the values that the step computed.
-    const float* merged = nullptr;
-    /// The arena of the frozen parameters, where `parameters` of the call are others, such as moving averages, which the
-    /// frozen parameters do not have; null if it is that arena.
-    const float* frozen = nullptr;
-};
-
-/// The elements [begin, end) of the parameter arena, whose gradients become final together.
-struct GradientBucket {
-    std::int64_t begin = 0, end = 0;
-};
-
-/// Bytes of a plan's arena by use.
-struct PlanBytes {
-    /// Activations and their gradients, from the type alone: `activation_bytes<Net>(batch)`.
-    std::size_t activations = 0;
-    /// Tensors that forward saves for backward beside activations, packed weights, and scratch memory: they depend on
-    /// the backend.
-    std::size_t saved = 0, packed = 0, scratch = 0;
-    [[nodiscard]] std::size_t total() const { return activations + saved + packed + scratch; }
-};
-
-/// The batch of a forward pass: the address of its column "input", or the view of all columns, which a network with a
-/// FromInput needs. Owns nothing; made for one call.
-class PlanInputs {
-public:
-    PlanInputs(const float* input) : input_(input) {}                                 // NOLINT: it is one
-    PlanInputs(const BatchView& batch) : input_(batch.inputs()), columns_(&batch) {}  // NOLINT
-    [[nodiscard]] const float* input() const { return input_; }
-    /// Null if there is only the address.
-    [[nodiscard]] const BatchView* columns() const { return columns_; }
-
-private:
-    const float* input_;
-    const BatchView* columns_ = nullptr;
-};
 
 namespace impl {
 
