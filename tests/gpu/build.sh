@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compiles and links the backend for NVIDIA GPUs and its tests in build/cuda, and runs those that need no GPU. Where there is
-# no nvcc it says so and ends with status 77, "skipped", unless CUPOLA_REQUIRE_CUDA is set.
+# Compiles and links the backend for NVIDIA GPUs and its tests in build/cuda, and runs the tests that need no GPU. Without nvcc it
+# prints a message and ends with status 77, "skipped"; if CUPOLA_REQUIRE_CUDA is set, that is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

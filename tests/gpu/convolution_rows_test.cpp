@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The partition of the GPU's sum over rows, followed on the host as by the kernel's blocks and threads.
+// The partition of the GPU's sum over rows, checked on the host in place of the blocks and threads of the kernel.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,7 +15,7 @@ using impl::RowSlabs;
 
 namespace {
 
-/// How often each element is visited, and by how many threads each partial sum is written.
+/// Counts the visits of each element, and the threads that write each partial sum.
 void walk(const RowSlabs& rows, int n, std::vector<int>& visits, std::vector<int>& writes) {
     const int columns = rows.columns(n), lanes = impl::row_sum_threads / columns;
     REQUIRE(columns * lanes == impl::row_sum_threads);
@@ -71,7 +71,7 @@ TEST_CASE("a gradient is widened and added to what is there, element by element"
         from[i] = BFloat16(static_cast<float>(i) - 4.5F);
         to[i] = 100.0F;
     }
-    to[11] = -7.0F;  // after the end
+    to[11] = -7.0F;  // behind the last element
     const InPacks<8, impl::ElementsAt<impl::AddElement, float, const BFloat16>> add{11, {{}, {{to}, {from}}}};
     for (std::int64_t i = 0; i < add.size(); ++i) add(i);
     for (int i = 0; i < 11; ++i) CHECK(to[i] == 100.0F + static_cast<float>(i) - 4.5F);

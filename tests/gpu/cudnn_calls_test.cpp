@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The results of cuDNN and cuBLASLt for calls that need no GPU. Compiled with NVIDIA's libraries and with the emulator's:
-// both have to answer the same.
+// The results of cuDNN and cuBLASLt for calls that need no GPU. Compiled with NVIDIA's libraries and with the emulator's
+// stand-ins: both must return the same.
 #include <array>
 #include <cstdint>
 #include <fstream>
@@ -22,7 +22,7 @@ namespace {
 using Four = std::array<std::int64_t, 4>;
 using Two = std::array<std::int64_t, 2>;
 
-/// Not finalised.
+/// A tensor, not finalised.
 Descriptor tensor_of(std::int64_t id, const Four& extents, const Four& strides,
                      cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -34,14 +34,14 @@ Descriptor tensor_of(std::int64_t id, const Four& extents, const Four& strides,
     CHECK(tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, false) == CUDNN_STATUS_SUCCESS);
     return tensor;
 }
-/// Channels last, finalised.
+/// A tensor with channels last, finalised.
 Descriptor channels_last(std::int64_t id, const Four& extents, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     const auto [n, c, h, w] = extents;
     Descriptor tensor = tensor_of(id, extents, {c * h * w, 1, c * w, c}, type);
     CHECK(tensor.finalize() == CUDNN_STATUS_SUCCESS);
     return tensor;
 }
-/// Not finalised.
+/// A convolution, not finalised.
 Descriptor convolution_of(const Two& strides, const Two& before, const Two& dilations) {
     Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
@@ -58,7 +58,7 @@ Descriptor same_convolution() {
     CHECK(convolution.finalize() == CUDNN_STATUS_SUCCESS);
     return convolution;
 }
-/// Not finalised.
+/// A forward operation, not finalised.
 Descriptor forward_of(const Descriptor* convolution, const Descriptor& x, const Descriptor& w, const Descriptor& y,
                       bool factors = true) {
     Descriptor operation(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
@@ -83,10 +83,10 @@ Descriptor graph() {
     Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     CHECK(graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation) == CUDNN_STATUS_SUCCESS);
     CHECK(graph.finalize() == CUDNN_STATUS_SUCCESS);
-    return graph;  // what it was made of is destroyed here
+    return graph;  // the descriptors that it was made from are destroyed here
 }
 
-/// Not finalised.
+/// A device, not finalised.
 Descriptor device_of(const std::string& text) {
     Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     CHECK(device.set_some(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, std::ssize(text), text.data()) ==
@@ -139,7 +139,7 @@ TEST_CASE("cuDNN's descriptors lack attributes until they are set, and cannot be
     CHECK(cudnnBackendGetAttribute(tensor.get(), CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, &count,
                                    values.data()) == CUDNN_STATUS_NOT_INITIALIZED);
 
-    // What does not fit.
+    // Attributes with wrong types or counts.
     CHECK(tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, std::int64_t{0}) ==
           CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
     CHECK(tensor.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD) ==

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of cuDNN's descriptors, for tests of its C functions: Cupola's own class is not used.
+// A descriptor of cuDNN for tests of its C functions, which do not use Cupola's class.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace cudnn_test {
 
-/// A descriptor that is destroyed at the end. What it is asked answers a status.
+/// A descriptor that is destroyed at the end of its scope. Its functions return the status of the call.
 class Descriptor {
 public:
     explicit Descriptor(cudnnBackendDescriptorType_t type) {
@@ -45,7 +45,7 @@ public:
     cudnnStatus_t set(cudnnBackendAttributeName_t name, const Descriptor& other) {
         return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
     }
-    /// Descriptors as elements.
+    /// Sets an attribute whose elements are descriptors.
     cudnnStatus_t set(cudnnBackendAttributeName_t name, const std::vector<const Descriptor*>& others) {
         std::vector<cudnnBackendDescriptor_t> objects;
         for (const Descriptor* other : others) objects.push_back(other->get());

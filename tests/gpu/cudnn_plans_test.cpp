@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plans of convolutions, made without a GPU: cuDNN plans from a description of one. The description
-// is an assumed one until one is recorded on a card.
+// The plans of convolutions, made without a GPU: cuDNN can plan for a description of one. The description is an assumed one
+// until one is recorded on a GPU.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ std::string device_text() {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Where plans are made for.
+/// The device for which plans are made.
 const CudnnTarget& described() {
     static const impl::CudnnDescriptor device = impl::cudnn_device(device_text());
     static const CudnnTarget target{.device = &device, .device_name = "NVIDIA H200"};
@@ -164,7 +164,7 @@ TEST_CASE("a choice that was stored as text is used again, whatever cuDNN ranks 
             CHECK(again.numerical_notes == first[i].numerical_notes);
             CHECK(again.plan.description() == first[i].plan.description());
 
-            // Another engine than the first: only a text that is heeded leads to it.
+            // An engine other than the first, which is taken only if the stored choice is used.
             const impl::CudnnDescriptor graph = impl::convolution_graph(described(), problems[i]);
             std::optional<EngineChoice> other;
             for (const impl::CudnnEngine& engine : impl::cudnn_engines(described(), graph, CUDNN_HEUR_MODE_A)) {
@@ -177,7 +177,7 @@ TEST_CASE("a choice that was stored as text is used again, whatever cuDNN ranks 
             const ChosenPlan as_told = impl::plan_convolution(described(), problems[i], rules, &forced);
             CHECK(as_told.choice == *other);
             CHECK(as_told.plan.description() != first[i].plan.description());
-            const EngineChoice without_knobs{0, {}};  // cuDNN's engine for anything
+            const EngineChoice without_knobs{0, {}};  // cuDNN's engine for every problem
             forced.set(impl::plan_key(described(), problems[i], rules), without_knobs);
             CHECK(impl::plan_convolution(described(), problems[i], rules, &forced).choice == without_knobs);
         }
@@ -242,7 +242,7 @@ TEST_CASE(
 
 TEST_CASE("without an engine, the error names the convolution and the skipped engines") {
     ConvolutionProblem problem = tutorial(ElementType::bfloat16)[0];
-    problem.shape.bias = false;  // cuDNN has no precompiled engine with a ReLU and no bias
+    problem.shape.bias = false;  // cuDNN has no precompiled engine with a ReLU but without a bias
     const std::string shape = "128 x 24 x 24 x 3 -> 24 x 24 x 64, window 5 x 5, stride 1 x 1, padding 2 2 2 2";
     CHECK(message_of<DeviceError>([&] {
               static_cast<void>(impl::plan_convolution(described(), problem,
@@ -250,7 +250,7 @@ TEST_CASE("without an engine, the error names the convolution and the skipped en
           }) == "cuDNN has no engine on NVIDIA H200 for the forward, ReLU of a convolution in bfloat16: " + shape +
                     "; it offered none");
 
-    // Rules that most engines do not keep.
+    // Rules that most engines do not satisfy.
     problem = tutorial(ElementType::bfloat16)[4];
     impl::EngineRules rules = impl::convolution_rules(ElementType::bfloat16, false, true);
     rules.rounded_factors = false;
@@ -288,7 +288,7 @@ TEST_CASE("a description that lacks a property is rejected, and one of another G
     const std::string without = replaced("\"multiProcessorCount\"", "\"multiProcessors\"");
     CHECK(contains(message_of<DeviceError>([&] { static_cast<void>(impl::cudnn_device(without)); }), "HasMember"));
 
-    // The description is what is planned for: this GPU has no tensor cores for float, and none of cuDNN's bfloat16.
+    // Plans depend on the description: this GPU has no tensor cores for float, and cuDNN has no bfloat16 engine for it.
     const impl::CudnnDescriptor old = impl::cudnn_device(replaced("\"deviceVer\": 900", "\"deviceVer\": 750"));
     const CudnnTarget target{.device = &old, .device_name = "an sm_75"};
     const auto offered = [&](ElementType element) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulator's declarations of cuDNN and cuBLASLt have the numbers of NVIDIA's, which this file is compiled with.
+// The constants in the emulator's declarations of cuDNN and cuBLASLt equal those of NVIDIA's headers.
 #include <cublasLt.h>
 #include <cudnn_backend.h>
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Covers: cupola/data/cuda_batches.hpp, cupola/data/pinned_uploader.hpp
 //
-// Batches for `Cuda`, made by its kernels or handed over, against those of the host: on the emulator, where a stream's
-// work runs later, and compiled by nvcc for a GPU.
+// Compares batches for `Cuda`, made by its kernels or uploaded, with those of the host: on the emulator, where the work of a
+// stream runs later, and compiled by nvcc for a GPU.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Batch {
     std::vector<std::int32_t> labels;
 };
 
-/// What is on the device when all that is queued is done.
+/// The batch in the device's memory after all queued work is complete.
 Batch on_host(CudaContext& context, const BatchView& view, const Shape& shape) {
     CHECK(input_shape_of(view.columns()) == shape);
     Batch batch{std::vector<float>(static_cast<std::size_t>(view.size * shape.size())),
@@ -60,14 +60,14 @@ Batch on_host(CudaContext& context, const BatchView& view, const Shape& shape) {
 template <class Transform>
 void check_samples(const Batch& made, const std::vector<float>& samples, const std::vector<std::int32_t>& labels) {
     CHECK(made.labels == labels);
-    // Another place, side or factor of one sample in a thousand would be 1e-3 and more.
+    // A wrong position, flip or factor of one sample in a thousand would give 1e-3 or more.
     if constexpr (impl::Draws<Transform, impl::DrawnPiece>)
         CHECK(reference::same_bits(made.samples, samples));
     else
         CHECK(reference::distance(made.samples, samples) < 1e-6);
 }
 
-/// `steps` steps of all replicas, as TrainingBatches makes them.
+/// Compares `steps` steps of all replicas with those of TrainingBatches.
 template <class Transform>
 void check_training(const ImageSet& images, const Transform& transform, const BatchOptions& options, std::int64_t first,
                     std::int64_t steps) {
@@ -117,7 +117,7 @@ void check_evaluation(const ImageSet& images, const Transform& transform, std::i
     }
 }
 
-/// The images' bytes are all `value`.
+/// Images whose bytes are all `value`.
 ImageSet flat_images(std::int64_t count, std::int64_t height, std::int64_t width, std::uint8_t value) {
     return {"flat images",
             {height, width, 3},
@@ -133,7 +133,7 @@ struct Own {
     [[nodiscard]] Shape output(const Shape& input) const { return input; }
     void operator()(std::span<const std::uint8_t>, const Shape&, const RandomStream&, float*) const {}
 };
-/// Gives samples of other extents than it announces.
+/// Returns samples of other extents than it announces.
 struct WrongSource {
     std::vector<float> samples = std::vector<float>(2);
     std::vector<std::int32_t> labels = std::vector<std::int32_t>(1);
@@ -274,7 +274,7 @@ TEST_CASE("images and options that GPU batches do not support are rejected") {
 
 namespace {
 
-/// Queues `steps` steps of all replicas without a wait, each batch's copy behind it, and compares them with `expected`.
+/// Queues `steps` steps of all replicas without a wait, with a copy of each batch, and compares the copies with `expected`.
 template <class Source, class Expected>
 void check_uploader(Source& source, const Expected& expected, const PinnedUploaderOptions& options, std::int64_t first,
                     std::int64_t steps) {
@@ -347,7 +347,7 @@ TEST_CASE("samples in host memory are copied to a GPU") {
 
 namespace {
 
-/// Four numbers and the index, three of the numbers as the input.
+/// Writes three random numbers as the input; four numbers and the index as targets.
 struct Indexed {
     void operator()(std::int64_t index, const RandomStream& random, const BatchSpan& sample) const {
         const RandomWords<4> words = random.words(0);
@@ -406,7 +406,7 @@ TEST_CASE("batches that cannot be copied are rejected") {
     CHECK(message_of<InvalidArgument>([&] { [[maybe_unused]] const BatchView view = other(0, 0, context); }) ==
           "a batch has samples of 2 x 1, and their source takes 2 x 2");
 #ifndef __CUDACC__
-    // A GPU that stands still.
+    // A GPU that makes no progress.
     Batches waiting(source, {.ahead = 2, .timeout_seconds = 0.01});
     emulator::set_pace(0);
     emulator::set_eager(false);

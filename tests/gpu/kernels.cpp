@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of `Cuda` compute on the emulator, compared with `Host`: the operations that the typed tests have no
-// body for, the optimisers, the sums, and the division that they place themselves by.
+// Compares the results of `Cuda`'s kernels on the emulator with those of `Host`: the operations that no typed test covers,
+// the optimisers, the sums, and the division by which threads find their elements.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -46,17 +46,17 @@ Floats widened(const std::vector<T>& values) {
     return {values.begin(), values.end()};
 }
 
-/// What `D` computes in for T: Host has no Float16, and what it computes in float is rounded once afterwards.
+/// The type in which `D` computes for T: Host has no Float16, so it computes in float and rounds the result once.
 template <class D, class T>
 using ComputedIn = std::conditional_t<std::is_same_v<D, Host> && std::is_same_v<T, Float16>, float, T>;
 
 Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random(seed).normal(count); }
 
 void finish(HostContext&) {}
-/// What is queued runs here.
+/// Runs the queued work.
 void finish(CudaContext& context) { context.synchronize(); }
 
-/// Where an array may begin: at a multiple of 16 bytes, and past it.
+/// Offsets at which an array begins: a multiple of 16 bytes, and one element behind it.
 constexpr std::size_t starts[] = {0, 1};
 
 }  // namespace
@@ -214,7 +214,7 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 elements keeps its po
                                      channels, PoolingKind::max};
             const Shape input{20, 19, channels}, output{shape.height.output, shape.width.output, channels};
             Floats values = normal(r.input_size(), 6);
-            for (float& value : values) value = std::round(value) - (mask ? 2.5F : 0.0F);  // many are equal
+            for (float& value : values) value = std::round(value) - (mask ? 2.5F : 0.0F);  // makes many equal
             const auto x = elements<T>(values);
             auto dy = elements<T>(normal(r.output_size(), 7));
             ops::Pooling<Cuda, T> op(BuildContext<Cuda, T>{.context = cuda,
@@ -248,7 +248,7 @@ TEST_CASE_TEMPLATE("a maximum over windows of more than 15 elements keeps its po
 
 namespace {
 
-/// One step of an optimiser on a device, for parameters with state; what they are after it.
+/// The parameters and the state after one step of an optimiser on a device.
 template <class D, class O>
 Floats stepped(typename D::Context& context, const O& optimizer, const Floats& gradient, Floats w, Floats state,
                const Segment& segment, float clip = 0, float scale = 1) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: none.sh STATUS BEFORE PROGRAM ARGUMENTS... . Where there is no GPU, PROGRAM must end with this status and exactly one
-# message that says so, after BEFORE.
+# Usage: none.sh STATUS BEFORE PROGRAM ARGUMENTS... . On a machine without a GPU, PROGRAM must end with this status and print exactly
+# one message, which follows BEFORE and says that there is no GPU.
 set -uo pipefail
 expected=$1 before=$2
 shift 2
@@ -22,5 +22,5 @@ if [ "$status" -eq 0 ]; then
     echo "there is a GPU here"
     exit 77
 fi
-echo "it ended with status $status and said: $output"
+echo "it ended with status $status and printed: $output"
 exit 1

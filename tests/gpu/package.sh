@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: package.sh BUILD CUDNN NCCL FOLDER. Installs BUILD's Cupola and builds a program with its components for GPUs, beside a
-# cuDNN and an NCCL that lie as Python's wheels have them: in nvidia/<library>/lib, and with a version in their name only.
-# From the environment: CXX.
+# Usage: package.sh BUILD CUDNN NCCL FOLDER. Installs the package of BUILD and builds a program with its components for GPUs. cuDNN and
+# NCCL are laid out as in Python's wheels: in nvidia/<library>/lib, with only the file that has a version in its name.
+# The environment variable CXX is the compiler.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$1 cudnn=$2 nccl=$3 folder=$4

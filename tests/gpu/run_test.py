@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/gpu/run without a GPU: what it then says, its stages' time, the arithmetic of rooflines and bars, programs that take turns."""
+"""Tests of tests/gpu/run without a GPU: its message, the time limits of its stages, the computation of rooflines and limits, and
+programs that take turns."""
 
 import argparse
 import contextlib
@@ -84,7 +85,7 @@ class Stages(unittest.TestCase):
             self.assertTrue(all(stage.least <= stage.limit for stage in made))
             self.assertLessEqual(sum(stage.least for stage in made), stages.TOTAL_SECONDS)
             [build] = [i for i, stage in enumerate(made) if stage.name == "build"]
-            # A build has at least half of the time.
+            # A build may use at least half of the time.
             self.assertGreaterEqual(
                 stages.TOTAL_SECONDS - sum(stage.least for stage in made[build + 1 :]) - 20, stages.TOTAL_SECONDS / 2
             )
@@ -176,7 +177,7 @@ class Stages(unittest.TestCase):
             self.assertTrue(report.failed())
 
 
-# What stands for the program: it notes what it was started with, and ends as NCCL would have it.
+# Stands in for the program: it records its arguments and environment, and ends as it would with NCCL.
 TWO_PROCESSES = """
 import json, os, pathlib, signal, sys
 result, process, processes = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -443,7 +444,7 @@ for line in sys.stdin:
 
 
 class WholeBench(unittest.TestCase):
-    """All stages of bench after the build, with programs that pretend."""
+    """All stages of bench after the build, with stand-ins for the programs."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages with time limits of their own, and the report that is written after each: what tests/gpu/run is made of."""
+"""Stages with a time limit each, and the report that is written after each stage. tests/gpu/run consists of stages."""
 
 import json
 import math
@@ -11,16 +11,16 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-# What a report lets all stages of a run take together.
+# The time limit of all stages of a run together, in seconds.
 TOTAL_SECONDS = 530
 
 
 class Skipped(Exception):
-    """A stage that cannot run on this machine; the reason is the report's."""
+    """Raised by a stage that cannot run on this machine; the report has the reason."""
 
 
 class Failed(Exception):
-    """A stage that ran and found something; the message is the report's, and so is what it found beside it."""
+    """Raised by a stage that found an error; the report has the message and the other results."""
 
     def __init__(self, reason, found=None):
         super().__init__(reason)
@@ -29,8 +29,8 @@ class Failed(Exception):
 
 @dataclass
 class Stage:
-    """`body(seconds)` has `limit` seconds at most, and at least `least` where those before it keep to the same: what they may take
-    is what is left without the `least` of all that come after. Where one that is `needed` does not pass, none of those comes.
+    """`body(seconds)` has at most `limit` seconds. It has at least `least`, because the stages before it may not use the `least` of
+    the stages after them. If a stage that is `needed` does not pass, the stages after it do not run.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Stage:
 
 
 def well_formed(value):
-    """The same without numbers that JSON does not have."""
+    """The same value without numbers that JSON cannot express."""
     if isinstance(value, dict):
         return {str(key): well_formed(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,14 +66,14 @@ class Report:
         return TOTAL_SECONDS - (time.monotonic() - self.start)
 
     def run(self, stages):
-        """All in turn."""
+        """Runs all stages in order."""
         for i, stage in enumerate(stages):
             seconds = min(stage.limit, self.left() - sum(later.least for later in stages[i + 1 :]))
             if not self.stage(stage.name, seconds, stage.body) and stage.needed:
                 return
 
     def stage(self, name, seconds, body):
-        """Runs body(seconds) and notes how it ended. Whatever happens in it, the next stage has its turn."""
+        """Runs body(seconds) and records its result. An error does not prevent the next stage."""
         entry = {"name": name, "status": "running", "limit_s": max(0, round(seconds))}
         self.data["stages"].append(entry)
         self.write()
@@ -89,7 +89,7 @@ class Report:
             entry.update(reason.found, status="failed", reason=str(reason))
         except subprocess.TimeoutExpired:
             entry.update(status="failed", reason=f"it was ended after {seconds:.0f} s")
-        except Exception as error:  # an error of this script's must not cost the other stages
+        except Exception as error:  # an error in this script must not prevent the other stages
             entry.update(status="failed", reason=f"{type(error).__name__}: {error}")
         entry["seconds"] = round(time.monotonic() - begin, 1)
         self.write()
@@ -119,7 +119,7 @@ class Report:
 
 
 def run(command, seconds, log=None, **more):
-    """Runs a command and all that it starts for at most `seconds`; returns its status and what it printed."""
+    """Runs a command and its children for at most `seconds`; returns its status and its output."""
     process = subprocess.Popen(
         [str(word) for word in command],
         stdout=subprocess.PIPE,
@@ -149,7 +149,7 @@ def last_lines(output, count=3):
 
 
 def json_of(command, seconds, log):
-    """The object in JSON that a program prints last, on one line or on several."""
+    """The last JSON object in the output of a program, on one line or on several."""
     status, output = run(command, seconds, log)
     if status != 0:
         raise Failed(f"{pathlib.Path(command[0]).name} ended with status {status}: {last_lines(output, 1)}")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step asks of CUDA once it is captured, as CUPTI hears it: no allocation, no wait and no copy, but
-// for ConcatMean's one wait and a copy of each row and of the mean; and what its graphs consist of.
+// The calls of CUDA in a captured step of a training, recorded by CUPTI: no allocation, no wait and no copy, except one wait
+// and the copies of each row and of the mean by ConcatMean; and the nodes of its graphs.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -30,7 +30,7 @@ using namespace cupola;
 
 namespace {
 
-/// Counts the calls of the runtime's and of the driver's functions, by name, while it lives.
+/// Counts the calls of functions of the runtime and the driver by name during its lifetime.
 class Calls {
 public:
     Calls() {
@@ -83,7 +83,7 @@ private:
 
 constexpr int steps = 10;
 
-/// What may not be called in a step, by the beginning of a function's name.
+/// The functions that a step must not call, by the beginnings of their names.
 constexpr std::string_view waits[] = {"cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize",
                                       "cuStreamSynchronize",   "cuCtxSynchronize",      "cuEventSynchronize"};
 constexpr std::string_view allocations[] = {
@@ -94,7 +94,7 @@ constexpr std::string_view allocations[] = {
 constexpr std::string_view copies[] = {"cudaMemcpy", "cuMemcpy"};
 
 int calls_of(const std::map<std::string, int>& counted, std::span<const std::string_view> beginnings) {
-    // A call of the runtime's may be heard a second time as the driver's: the larger number is what was asked for.
+    // A call of the runtime may be recorded again as a call of the driver: the larger number is the number of calls.
     int of_runtime = 0, of_driver = 0;
     for (const auto& [name, count] : counted) {
         for (const std::string_view beginning : beginnings) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches for the tutorial network that are in a GPU's memory from the start: uniform numbers with a variance of one, and
-// arbitrary labels.
+// Batches for the tutorial's network that are in the memory of a GPU from the start: uniform numbers with a variance of one,
+// and arbitrary labels.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace gpu_tests {
 
-/// Each replica has the same few in turn, one further than the replica before it.
+/// Each replica uses the same few batches in turn, shifted by one from replica to replica.
 class SyntheticBatches {
 public:
     explicit SyntheticBatches(std::int64_t batch)

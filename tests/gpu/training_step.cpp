@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a training's step on `Cuda` queues beside its network, on the emulator: the batch, sums and means, constants
-// that travel by value, and updates whose constants, soundness and step number are on the device, beside those that
-// have them by value.
+// The work of a training step on `Cuda` besides the network, on the emulator: the batch, sums and means, constants passed by
+// value, and updates that read their constants, their state and the step number from the device, compared with updates that
+// take them by value.
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -38,7 +38,7 @@ namespace {
 
 Floats normal(std::int64_t count, std::uint64_t seed) { return reference::Random(seed).normal(count); }
 
-/// Where an array may begin: at a multiple of 16 bytes, and past it.
+/// Offsets at which an array begins: a multiple of 16 bytes, and one element behind it.
 constexpr std::size_t starts[] = {0, 1};
 
 }  // namespace
@@ -52,7 +52,7 @@ TEST_CASE("a batch is copied bit for bit, and no batch once the training is not 
             CAPTURE(start);
             const auto floats = static_cast<std::size_t>(size * features), labels = static_cast<std::size_t>(size);
             Floats samples = normal(static_cast<std::int64_t>(start + floats), 1);
-            samples[start] = std::bit_cast<float>(0x7FC0'1234U);  // a NaN with a number in it
+            samples[start] = std::bit_cast<float>(0x7FC0'1234U);  // a NaN with a payload
             std::vector<std::int32_t> classes(labels);
             for (std::size_t i = 0; i < labels; ++i) classes[i] = static_cast<std::int32_t>(i) - 1;
             const BatchView batch{samples.data() + start, classes.data(), size, Shape{features}};
@@ -73,7 +73,7 @@ TEST_CASE("a batch is copied bit for bit, and no batch once the training is not 
             CHECK(to_labels.back() == 99);
             to.pop_back();
             to_labels.pop_back();
-            samples.front() = to.front();  // not of the batch where that begins past it
+            samples.front() = to.front();  // not a part of the batch if the batch begins behind it
             if (start == 0) CHECK(std::bit_cast<std::uint32_t>(to.front()) == 0x7FC0'1234U);
             CHECK(same_bits(to, samples));
             CHECK(to_labels == classes);
@@ -168,12 +168,12 @@ TEST_CASE("a mean that is not finite names the last such element of each row tha
     const float infinity = std::numeric_limits<float>::infinity(), one = 1;
     const std::size_t count = 1003;
     for (const std::size_t start : starts) {
-        // The mean is of the elements from 2 on of three rows.
+        // The mean of three rows, from element 2 on.
         Floats rows(3 * (count + 2), 1.0F), mean(start + count, 1.0F);
         const std::size_t row = count + 2, bad[] = {0, 2, 5, 600, count - 1};
         for (const std::size_t i : bad) mean[start + i] = i == 5 ? std::nanf("") : infinity;
         rows[2 + 2] = rows[2 + 600] = rows[2 + 601] = infinity;  // element 601 of the mean is finite
-        rows[row + 1] = infinity;                                // outside
+        rows[row + 1] = infinity;                                // outside the mean
         rows[2 * row + 2 + 5] = std::nanf("");
         unsigned long long ends[] = {0, 0, 9};
         std::int32_t healthy = 1;
@@ -213,7 +213,7 @@ TEST_CASE("scalars and constants are passed by value, and a report is copied as 
         for (int i = 0; i < count; ++i) constants.write(FourteenFloats{{static_cast<float>(i)}});
         impl::queue_constants(cuda, constants);
         const std::vector<std::byte> expected(constants.values().begin(), constants.values().end());
-        constants.begin();  // the host's may change at once
+        constants.begin();  // the host may change its copy at once
         if (count > 0) constants.write(FourteenFloats{{-1.0F}});
         cuda.synchronize();
         CHECK(std::vector<std::byte>(device.bytes, device.bytes + expected.size()) == expected);
@@ -275,7 +275,7 @@ TEST_CASE("an update of a captured step has the bits of one that is not captured
             CHECK(same_bits(captured_state, state_before));
             impl::queue_constants(cuda, constants);
             constants.rewind();
-            // What is captured has the first step's numbers; those of the device count.
+            // A captured graph contains the numbers of the first step; those on the device must be used.
             if (step == 2) {
                 healthy = 0;
                 update(captured, captured_state, 0);
@@ -334,7 +334,7 @@ TEST_CASE("a norm that stays on the device clips as Host's does") {
     broken[5] = std::nanf("");
     const Floats result = stepped.template operator()<Cuda>(cuda, Clipped<Sgd>{.optimizer = {}, .max_norm = 1}, broken);
     cuda.synchronize();
-    CHECK(std::isnan(result[5]));  // and is not hidden
+    CHECK(std::isnan(result[5]));  // a NaN is not hidden
 }
 
 TEST_CASE_TEMPLATE("dropout reads the step number on the device in a captured step", T, float, BFloat16) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Usage: two_processes OUT PROCESS PROCESSES ID_FILE STEPS [--die-at STEP] [--step-seconds SECONDS]. One process of a
-// training that averages by NcclAllReduce: two replicas in all, so PROCESSES is 1 or 2, and each replica has the same
-// batches either way. Writes the losses and the parameters to OUT, as JSON. two_processes.py starts and compares them.
+// training that averages by NcclAllReduce. There are two replicas in total, so PROCESSES is 1 or 2; each replica has the same
+// batches in both cases. Writes the losses and the parameters to OUT as JSON. two_processes.py starts the processes and
+// compares their results.
 //
-// Ends with 0; with 3 and the error's message; with 77 where there is no GPU; or is killed by itself before step STEP.
+// Exit status: 0; 3 with the message of an error; 77 without a GPU. With --die-at the process kills itself before step STEP.
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace {
 
 using namespace cupola;
 
-/// With a Dropout, whose numbers must be those of the replica among all.
+/// With a Dropout, whose random numbers depend on the number of the replica among those of all processes.
 struct Net : Sequential<Input<8, 8, 3>, Conv2d<8, 3>, ReLU, MaxPool2d<2, 2>, Flatten, Dropout<0.2>, Linear<24>, ReLU,
                         Linear<10>> {};
 using Training = DataParallel<Net, CrossEntropy<10>, Sgd, NcclAllReduce, Cuda>;
@@ -31,7 +32,7 @@ using Training = DataParallel<Net, CrossEntropy<10>, Sgd, NcclAllReduce, Cuda>;
 constexpr int all_replicas = 2;
 constexpr std::int64_t batch = 32, features = 8 * 8 * 3;
 
-/// What all replicas take in all steps, in memory that the GPU reads.
+/// The batches of all replicas and steps, in memory that the GPU reads.
 class Samples {
 public:
     explicit Samples(std::int64_t steps)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes that average by NcclAllReduce, on one GPU or more: they must learn what one process with both batches learns,
-and when one of them is killed the other must end by itself, with an error that says who it was.
+"""Checks two processes that average by NcclAllReduce, on one GPU or more: they must learn what one process with both batches
+learns, and when one of them is killed the other must end by itself, with an error that names the killed one.
 
-NCCL refuses two ranks on one GPU of one host. With a NCCL_HOSTID of its own each process passes for a host, and they talk by
-sockets over the loopback interface: enough to see that the numbers are right, and nothing about speed. Processes of one host, which
-talk by peer-to-peer copies or shared memory, need a GPU each: where there are two, both checks are made of them too; where there is
-one, NCCL's refusal has to end both processes with an error.
+NCCL rejects two ranks on one GPU of one host. With different values of NCCL_HOSTID each process counts as a host, and they
+communicate by sockets over the loopback interface: this checks the numbers and says nothing about speed. Processes of one host, which
+communicate by peer-to-peer copies or shared memory, need a GPU each: with two GPUs they are checked too; with one, NCCL's error has
+to end both processes with a message.
 """
 
 import json
@@ -24,14 +24,14 @@ from stages import Failed, Skipped
 STEPS = 10
 DIE_AT = 5
 TOLERANCE = 1e-4
-# The deadline of a step where a rank is killed, and what the end may cost beside it: the way out of a process with a GPU.
+# The deadline of a step in which a rank is killed, and the time that the end of a process with a GPU may take in addition.
 STEP_SECONDS = 15
 EXIT_SECONDS = 30
 
 
 class Process:
-    """One of the training's processes, whose output goes to a file. `gpus` holds that of each process of one host; without, each
-    process passes for a host of its own, and all have the same GPU."""
+    """One process of the training, whose output goes to a file. `gpus` lists the GPU of each process of one host; without it, each
+    process counts as a host of its own, and all use the same GPU."""
 
     def __init__(self, program, folder, name, process, processes, id_file, gpus=None, more=()):
         self.result = folder / f"{name}-{process}.json"
@@ -54,7 +54,7 @@ class Process:
         return self.printed.read_text(errors="replace")
 
     def transports(self):
-        """What NCCL says that it connected by: "P2P", "SHM" or "NET"."""
+        """The transport in NCCL's log: "P2P", "SHM" or "NET"."""
         said = self.said_by_nccl.read_text(errors="replace") if self.said_by_nccl.exists() else ""
         return sorted(set(re.findall(r"\bvia (P2P|SHM|NET)\b", said)))
 
@@ -68,7 +68,7 @@ class Process:
 
 
 def visible_gpus():
-    """The GPUs that a process started here may use, each as CUDA_VISIBLE_DEVICES names it."""
+    """The GPUs that a process may use, by their names in CUDA_VISIBLE_DEVICES."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         return [name.strip() for name in chosen.split(",") if name.strip()]
@@ -79,7 +79,7 @@ def visible_gpus():
 
 
 def last_line(output):
-    """The error's message, or the last line that was printed."""
+    """The message of the error, or the last line of the output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     messages = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (messages or lines or ["it printed nothing"])[-1][:600]
@@ -93,7 +93,7 @@ def difference(left, right):
 
 
 def _finish(processes, until, found):
-    """What all have written. If one fails, what each of them said is the reason: it is seldom the first that knows."""
+    """The results of all processes. If one fails, the reason contains the messages of all, because the cause is often in another one."""
     problems = []
     for process in processes:
         name = process.printed.stem
@@ -112,7 +112,7 @@ def _finish(processes, until, found):
 
 
 def _alone(program, folder, until, found):
-    """What one process learns with both batches."""
+    """The result of one process with both batches."""
     alone = Process(program, folder, "both-batches", 0, 1, folder / "unused")
     try:
         begin = time.monotonic()
@@ -139,7 +139,7 @@ def _compare(program, folder, until, found, expected, gpus=None):
         raise Failed(f"the ranks of one host are connected by {', '.join(found['transports'])}", found)
     if results[0]["parameters"] != results[1]["parameters"]:
         raise Failed(f"the two processes' parameters differ after {STEPS} steps", found)
-    # Each reports the loss of its own samples, of which there are as many.
+    # Each process reports the loss of its own samples; both have the same number.
     losses = [(a + b) / 2 for a, b in zip(results[0]["losses"], results[1]["losses"])]
     found["losses_differ_by"] = difference(losses, expected["losses"])
     found["parameters_differ_by"] = difference(results[0]["parameters"], expected["parameters"])
@@ -185,7 +185,7 @@ def _kill(program, folder, until, found, gpus=None):
 
 
 def _refuse(program, folder, until, found, gpu):
-    """Two ranks of one host on one GPU: NCCL refuses them, and both processes end with an error."""
+    """Two ranks of one host on one GPU: NCCL rejects them, and both processes end with an error."""
     ranks = [Process(program, folder, "two-ranks-on-one-gpu", process, 2, folder / "id-of-the-refused", [gpu, gpu])
              for process in (0, 1)]
     try:
@@ -206,8 +206,8 @@ def _refuse(program, folder, until, found, gpu):
 
 
 def run_two_processes(program, out, log, seconds):
-    """All checks, within `seconds`; their files lie in a folder in `out` while they run, and what was printed is added to
-    `log`. Returns what was found, that of processes of one host under "one_host"; raises Failed, or Skipped where there is no GPU."""
+    """Runs all checks within `seconds`, with their files in a folder in `out`, and adds their output to `log`. Returns the results,
+    those of processes of one host under "one_host". Raises Failed, or Skipped if there is no GPU."""
     until = time.monotonic() + seconds - 2
     found = {}
     gpus = visible_gpus()

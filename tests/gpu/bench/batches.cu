@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many images a second a GPU makes batches of, from bytes to augmented floats: 50,000 images of random bytes, the
-// tutorial's augmentations, by CUDA's events, the median of 5 epochs for each batch size. Prints a line of JSON each,
-// with the rate at which the host queues them, which a training's step has beside its own work.
+// The rate in images per second at which a GPU makes batches, from bytes to augmented floats: 50,000 images of random bytes,
+// the tutorial's augmentation, timed by CUDA events, the median of 5 epochs for each batch size. Prints one line of JSON per
+// batch size, which also has the rate at which the host queues the batches: a step of a training does that in addition.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -81,7 +81,7 @@ void run() {
         CudaBatches<TutorialAugmentation> batches(images, TutorialAugmentation{},
                                                   {.batch_size = batch, .replicas = 1, .seed = 1});
         const std::int64_t steps = image_count / batch;
-        epoch(batches, context, 0, steps, begin, end);  // the images go to the GPU, the kernel is loaded
+        epoch(batches, context, 0, steps, begin, end);  // copies the images to the GPU and loads the kernel
         std::array<Rate, rounds> rates;
         std::int64_t first = steps;
         for (Rate& rate : rates) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which kernels a GPU runs and for how long, as CUPTI records them: those of captured work too, where nothing is
-// between them but what is between them in a training.
+// The kernels that a GPU runs and their times, recorded by CUPTI. The kernels of captured work are included, with the same
+// gaps between them as in a training.
 #pragma once
 
 #include <cxxabi.h>
@@ -21,7 +21,7 @@
 
 namespace bench {
 
-/// Records from start() to stop(); once a process.
+/// Records from start() to stop(); at most once per process.
 class KernelTimes {
 public:
     struct Sum {
@@ -33,14 +33,14 @@ public:
         check(cuptiActivityRegisterCallbacks(&give_buffer, &take_buffer), "cuptiActivityRegisterCallbacks");
         for (const CUpti_ActivityKind kind : kinds) check(cuptiActivityEnable(kind), "cuptiActivityEnable");
     }
-    /// When the GPU has done all.
+    /// Called when the GPU has completed all work.
     static void stop() {
         check(cuptiActivityFlushAll(1), "cuptiActivityFlushAll");
         for (const CUpti_ActivityKind kind : kinds) check(cuptiActivityDisable(kind), "cuptiActivityDisable");
     }
 
-    /// As one line of JSON: from the first kernel's beginning to the last one's end, the part of it in which something
-    /// ran, and each name's sum, all of one of `steps` steps.
+    /// One line of JSON: the time from the start of the first kernel to the end of the last, the part of it in which a kernel
+    /// ran, and the sum per name, all divided by `steps`.
     static void print(int steps) {
         std::sort(spans.begin(), spans.end());
         std::uint64_t busy = 0, until = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the first GPU is, as one line of JSON.
+// Describes the first GPU in one line of JSON.
 //
 //   bench_machine rates      the rate of a large matrix product in float, TF32 and bfloat16, and of a large copy
-//   bench_machine describe   what cuDNN writes of the device: the description that plans can be made from without it
+//   bench_machine describe   cuDNN's description of the device, from which plans can be made without the device
 #include <cstdio>
 #include <exception>
 #include <string>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `tests/gpu/run OUT_DIR bench` measures, a method a stage: the machine's rates, a step part by part, the step beside
-PyTorch's in turns, and the batches that are made on the device; and what is asked of them."""
+"""The measurements of `tests/gpu/run OUT_DIR bench`, one method per stage: the rates of the machine, the parts of a step, the step
+compared with PyTorch's by turns, and the batches that are made on the device; and the limits that they have to meet."""
 
 import importlib.util
 import json
@@ -20,21 +20,21 @@ import turns  # noqa: E402
 
 PRECISIONS, BATCHES = ("float", "tf32", "bfloat16"), (128, 512, 2048)
 ROWS = [(precision, batch) for batch in BATCHES for precision in PRECISIONS]
-# Whose kernels are listed one by one.
+# The entry whose kernels are listed.
 LISTED = [("bfloat16", 128), ("bfloat16", 2048), ("float", 128), ("tf32", 2048)]
 PEERS = {"compiled": "PyTorch, compiled", "captured": "PyTorch, compiled and captured"}
 ROUNDS, TURN_SECONDS = 5, 0.25
-# PyTorch stops trying further ways of writing LRN then: the rest of the time is for measuring.
+# After this time PyTorch tries no further implementations of LRN, so that the rest is left for measuring.
 PEER_SECONDS = 150
 
 
 def least_ratio(precision, batch, peer):
-    """How many times as fast as a peer the step has to be."""
+    """The minimum ratio of a peer's time to that of the step."""
     return 2.0 if (precision, batch, peer) == ("bfloat16", 128, "compiled") else 1.0
 
 
 def row_of(precision, batch, rounds, missing, profile, rates):
-    """One line of the comparison: times, ratios within each round, the fraction of the roofline, and what is asked."""
+    """One line of the comparison: times, ratios within each round, the fraction of the roofline, and the limit."""
     row = {
         "precision": precision,
         "batch": batch,
@@ -55,7 +55,7 @@ def row_of(precision, batch, rounds, missing, profile, rates):
     for peer in PEERS:
         asked = least_ratio(precision, batch, peer)
         ratio = row.get("ratios", {}).get(peer)
-        # Ahead is more than as fast.
+        # To be ahead, the step must be faster than the peer, not equally fast.
         met = None if ratio is None else ratio["median"] >= asked if asked > 1 else ratio["median"] > 1
         row["bars"].append({"over": peer, "asked": asked, "measured": ratio and ratio["median"], "met": met})
     return row
@@ -76,7 +76,7 @@ def line_of(row):
 
 
 def bars_missed(bars):
-    """A message about those that are not met or were not measured; nothing where all are met."""
+    """A message about the limits that are not met or were not measured; empty if all are met."""
     missed = [bar for bar in bars if not bar["met"]]
     if not missed:
         return ""
@@ -88,7 +88,7 @@ def bars_missed(bars):
 
 
 class Measured:
-    """The programs lie in `programs`, PyTorch keeps what it compiled in `cache`. What a stage found, the later ones use."""
+    """`programs` is the folder of the programs, `cache` that of PyTorch's compiled code. Later stages use the results of earlier ones."""
 
     def __init__(self, programs, cache, out):
         self.programs, self.cache, self.out = programs, cache, out
@@ -153,7 +153,7 @@ class Measured:
         }
 
     def each_row(self, rows, word, seconds, lines_of):
-        """What a program says of each row with this word, and the report's lines; raises Failed with both if one is missing."""
+        """What a program prints for each row with this word, and the lines of the report; raises Failed with both if one is missing."""
         end = time.monotonic() + seconds
         said, lines, missing = {}, [], []
         for row in rows:
@@ -165,7 +165,7 @@ class Measured:
             try:
                 said[row] = json_of(self.command(precision, batch, word), min(left, 30), self.out / "programs.log")
                 lines += [f"{precision}, batch {batch}", *lines_of(row, said[row]), ""]
-            except Exception as error:  # the other rows are still to be had
+            except Exception as error:  # the other rows can still be measured
                 missing.append(f"{precision} {batch}: {error}")
         if missing:
             raise Failed(
@@ -188,7 +188,7 @@ class Measured:
         end = time.monotonic() + seconds - 3
         own, missing_own, rows, lines, bars = {}, {}, [], [], []
         try:
-            # All at once: idle, they take memory and nothing else.
+            # All at the same time: idle programs use only memory.
             for precision, batch in ROWS:
                 key, command = f"Cupola in {precision} at {batch}", self.command(precision, batch)
                 try:
@@ -249,7 +249,7 @@ class Measured:
 
 
 def batches_found(status, output, own_rates):
-    """Of lines {"batch", "images_per_second"}: the rate at each batch size, and over the step's own in its fastest precision."""
+    """Of lines {"batch", "images_per_second"}: the rate per batch size, and its ratio to the rate of the step in the fastest precision."""
     made = {}
     for line in output.splitlines():
         if line.startswith("{"):

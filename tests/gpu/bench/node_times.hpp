@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time of the parts of a step on a GPU, measured by events in its stream: the step is queued piece by
-// piece, while a kernel holds the stream, so that the GPU never waits for the host. Each part's time has its events in
-// it.
+// The time of the parts of a step on a GPU, measured by events in its stream. The step is queued without capture while a
+// kernel holds the stream, so that the GPU never waits for the host. The time of each part includes its events.
 #pragma once
 
 #include <array>
@@ -22,7 +21,7 @@ namespace bench {
 
 using namespace cupola;
 
-/// Holds the stream for so long: what is queued meanwhile runs without gaps.
+/// Holds the stream for this time, so that the work queued meanwhile runs without gaps.
 static __global__ void hold_kernel(std::uint64_t nanoseconds) {
     std::uint64_t begun = 0, now = 0;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begun));
@@ -32,7 +31,7 @@ static __global__ void hold_kernel(std::uint64_t nanoseconds) {
     } while (now - begun < nanoseconds);
 }
 
-/// Records an event where a part begins and where it ends.
+/// Records an event at the start and at the end of each part.
 class EventMarks final : public StepMarks {
 public:
     explicit EventMarks(const CudaContext& context) : context_(context) {}
@@ -51,14 +50,14 @@ public:
         return used_++;
     }
 
-    /// Between two events that have happened.
+    /// The time between two completed events.
     [[nodiscard]] double seconds(std::size_t from, std::size_t to) const {
         float milliseconds = 0;
         impl::check_cuda(cudaEventElapsedTime(&milliseconds, events_[from].get(), events_[to].get()),
                          "cudaEventElapsedTime");
         return static_cast<double>(milliseconds) / 1000;
     }
-    /// Once all is done: the parts' times, and forgets them.
+    /// Adds the times of the parts to `times` and clears them. Called when all work is complete.
     void give(StepTimes& times) {
         for (const Part& part : parts_) times.add(part.entry, seconds(part.begin, part.end));
         parts_.clear();
@@ -75,7 +74,7 @@ private:
     std::size_t used_ = 0;
 };
 
-/// The steps of `Net`, uncaptured: batch, packing, forward, loss, backward, the gradient's check, the update.
+/// Times steps of `Net` without capture: batch, packing, forward, loss, backward, the check of the gradient, the update.
 template <class Net, class Loss>
 StepProfile node_times(const CudaOptions& options, std::int64_t batch, const BatchView& synthetic, int steps = 30) {
     using Element = typename Net::Precision::Activation;
@@ -84,7 +83,7 @@ StepProfile node_times(const CudaOptions& options, std::int64_t batch, const Bat
     constexpr auto elements = static_cast<std::size_t>(Net::parameter_elements);
     CudaContext context(0, options);
     const auto team = context.team();
-    const PeakRates rates{.operations = 1, .bytes = 1};  // the report's own
+    const PeakRates rates{.operations = 1, .bytes = 1};  // the report computes its own
     Plan<Cuda, Element> plan = Plan<Cuda, Element>::template make<Net>(context, {.batch = batch});
     CudaArena arena(plan.bytes().total(), "the activations"), parameters(elements * sizeof(float), "the parameters"),
         gradients(elements * sizeof(float), "the gradients"), scalars(256, "the step's numbers"),

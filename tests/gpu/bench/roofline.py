@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least time that a training step can take on a machine: its operations at the rate of a large matrix product, its bytes at
-the rate of a large copy. What a step has to do is counted by the C++ programs from the network's table, part by part."""
+the rate of a large copy. The C++ programs count the operations and bytes of each part from the table of the network."""
 
 import re
 
 
 def of_part(part, rates):
-    """The longer of a part's two times, in seconds."""
+    """The longer of the two times of a part, in seconds."""
     return max(part["operations"] / rates["operations"], part["bytes"] / rates["bytes"])
 
 
 def of_step(parts, rates):
-    """`seconds`: the sum of the parts' rooflines, for parts that run one after another; `whole`: the longer of the two times of
-    all together, which is never more, and what no order of the parts goes below."""
+    """`seconds`: the sum of the rooflines of the parts, for parts that run one after another; `whole`: the longer of the two times
+    of all parts together, a lower bound for any order of the parts."""
     operations, moved = sum(part["operations"] for part in parts), sum(part["bytes"] for part in parts)
     return {
         "operations": operations,
@@ -27,7 +27,7 @@ def name_of(part):
 
 
 def short_name(kernel):
-    """A kernel's name without its arguments and without what all of ours begin with."""
+    """The name of a kernel without its arguments and without the prefix that all of our kernels have."""
     name = re.sub(r"\bcupola::v\w+::|\bimpl::|\bcutlass::|\(anonymous namespace\)::|^void ", "", kernel)
     depth = 0
     if name.endswith(")"):
@@ -40,7 +40,7 @@ def short_name(kernel):
 
 
 def kernel_lines(found):
-    """The kernels of a captured step by their time, and how much of the step none ran."""
+    """The kernels of a captured step, ordered by time, and the time in which no kernel ran."""
     lines = [f"{1e6 * found['seconds']:.1f} us/step, in {1e6 * (found['seconds'] - found['busy']):.1f} us of it nothing runs"]
     for kernel in sorted(found["kernels"], key=lambda kernel: -kernel["seconds"]):
         share = kernel["seconds"] / max(found["seconds"], 1e-12)
@@ -49,7 +49,7 @@ def kernel_lines(found):
 
 
 def lines_of(profile, rates):
-    """A table of a step's parts: microseconds, what bounds each, and the fraction of its roofline that it reached."""
+    """A table of the parts of a step: microseconds, the bound, and the fraction of the roofline that is reached."""
     lines = [f"{'part':36} {'us':>9} {'share':>6} {'bound us':>9} {'of bound':>8}  bound by"]
 
     def row(name, seconds, roofline, bound):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that speak tests/benchmarks/peers/protocol.py and take turns on one device, with a limit on every wait: a peer that
-hangs or ends costs its own figures and no others."""
+"""Programs that use tests/benchmarks/peers/protocol.py and take turns on one device. Every wait has a limit: if a peer hangs or
+ends, only its own figures are missing."""
 
 import json
 import os
@@ -16,7 +16,7 @@ class Stopped(Exception):
 
 
 class Program:
-    """From its start to stop(), which adds what it printed beside its answers to `log`."""
+    """A running program, until stop(), which adds to `log` what it printed besides its answers."""
 
     def __init__(self, key, command, log, **environment):
         self.key, self.log, self.buffer, self.described, self.broken = key, log, b"", None, None
@@ -41,7 +41,7 @@ class Program:
         try:
             return self.next_answer(seconds)
         except Stopped as reason:
-            self.broken = reason  # a later answer would be the one that is still to come
+            self.broken = reason  # a late answer would be taken for that of the next request
             raise
 
     def next_answer(self, seconds):
@@ -70,7 +70,7 @@ class Program:
         return lines[-1][-400:] if lines else "it printed nothing"
 
     def all_words(self):
-        self.printed.seek(0)  # the program's own place in the file too: it has ended
+        self.printed.seek(0)  # this also moves the program's position in the file: the program has ended
         return self.printed.read().decode(errors="replace")
 
     def ready(self, seconds):
@@ -79,7 +79,7 @@ class Program:
         return self.described
 
     def work(self, count, seconds, what=""):
-        """The mean time of `count` steps, of the program's part `what` where it has several."""
+        """The mean time of `count` steps; of the part `what` if the program has several."""
         try:
             self.process.stdin.write(f"{what} {count}\n".lstrip().encode())
         except OSError:
@@ -88,7 +88,7 @@ class Program:
         return sum(said["seconds"]) / len(said["seconds"])
 
     def stop(self):
-        """Ends it, and what it has started."""
+        """Ends the program and its children."""
         if self.printed.closed:
             return
         try:
@@ -108,9 +108,9 @@ class Program:
 
 
 def take_turns(entries, rounds, turn, end):
-    """Each entry (key: (program, what)) in each round has a turn of about `turn` seconds, the first of a round being another each
-    time. Returns the seconds a step of each entry's rounds, and why those that are missing are. Begins no round that would end
-    after `end`, by time.monotonic()."""
+    """In each round, each entry (key: (program, what)) has a turn of about `turn` seconds; each round begins with another entry.
+    Returns the seconds per step in each round of each entry, and the reasons why entries are missing. Starts no round that would
+    end after `end`, by time.monotonic()."""
     found, missing, counts = {}, {}, {}
 
     def one(key, count):

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tutorial network's training step on a GPU, synthetic batches already in its memory; it talks to side_by_side.py
-// as tests/benchmarks/peers/protocol.py does. Compiled once with CUPOLA_BENCH_PRECISION Float32 and once with
-// MixedBFloat16.
+// The training step of the tutorial's network on a GPU, with synthetic batches that are in its memory already. It
+// communicates with side_by_side.py by the protocol of tests/benchmarks/peers/protocol.py. Compiled once with
+// CUPOLA_BENCH_PRECISION Float32 and once with MixedBFloat16.
 //
-//   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as a training does; each report is collected
-//   bench_step_PRECISION BATCH [tf32] nodes   the time of each part of a step, uncaptured, as one line of JSON
-//   bench_step_PRECISION BATCH [tf32] kernels  the kernels of a step as it is trained, where CUPTI was there for the build
+//   bench_step_PRECISION BATCH [tf32]          steps, queued as far ahead as in a training; every report is read
+//   bench_step_PRECISION BATCH [tf32] nodes    the time of each part of a step, not captured, as one line of JSON
+//   bench_step_PRECISION BATCH [tf32] kernels  the kernels of a captured step, if CUPTI was found by the build
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,7 +41,7 @@ public:
         constexpr int warm_up = 20;
         run(warm_up);
     }
-    /// Returns when all are done, with the last one's loss.
+    /// Waits for all steps and returns the loss of the last.
     double run(int steps) {
         double loss = 0;
         for (int i = 0; i < steps; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What docs/how-to/cuda.md shows: compiled with the tests of Cuda. Without a GPU it ends with the error message that says so.
+// The code of docs/how-to/cuda.md, compiled with the tests of Cuda. Without a GPU it ends with an error message.
 #include <cstdio>
 
 #include <cupola/cuda.hpp>
@@ -26,7 +26,7 @@ void show(const StepReport& report) {
     std::printf("step %lld, loss %.2f\n", static_cast<long long>(report.step), report.loss);
 }
 
-/// The steps of `fit`, by hand.
+/// The loop of `fit`, written out.
 void train_by_hand(DataParallel<Net, CrossEntropy<10>, Sgd, ConcatMean, Cuda>& training,
                    CudaBatches<TutorialAugmentation>& batches) {
     for (int i = 0; i < 1000; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of a block as fibres: see kernel.hpp. A fibre is a stack that one thread after another runs on; a thread
-// that never waits costs a call. All of it is used by one thread of the process at a time: runtime.cpp holds its lock.
+// The threads of a block as fibres: see kernel.hpp. A fibre is a stack that several threads use one after another; a thread
+// that never waits costs one function call. Only one thread of the process at a time uses this file: runtime.cpp holds its lock.
 #include "kernel.hpp"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 #ifdef __x86_64__
-// Saves what a function has to keep, goes to the other stack, and takes what was kept there.
+// Saves the registers that a function must preserve, switches to the other stack and restores the registers saved there.
 extern "C" void cupola_emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -62,7 +62,7 @@ namespace cupola::emulator {
 
 namespace {
 
-/// Where a stack can be left and come back to.
+/// A point in a stack at which execution was suspended and can be resumed.
 struct Context {
 #ifdef __x86_64__
     void* top = nullptr;
@@ -94,17 +94,17 @@ enum class Waits : std::uint8_t { no, at_barrier, in_warp, ended };
 
 struct Fiber;
 
-/// What all threads of a block have is more than the innermost cache holds: of each a line.
+/// One cache line per thread, because the data of all threads of a block exceeds the L1 cache.
 struct alignas(64) Thread {
     uint3 index{};
     Waits waits = Waits::no;
     WarpOperation operation{};
-    Fiber* fiber = nullptr;  // null before it begins
+    Fiber* fiber = nullptr;  // null before the thread starts
     Place place{};
-    // In its warp:
+    // The operation of the warp that the thread waits at:
     unsigned mask = 0;
     int source = 0;
-    std::uint64_t value = 0;  // what it brings, and then what it gets
+    std::uint64_t value = 0;  // the thread's operand, then its result
 };
 static_assert(sizeof(Thread) == 64);
 
@@ -112,7 +112,7 @@ struct Fiber {
     static constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 
     explicit Fiber(std::size_t number) : end(stack_bytes - number % different_ends * bytes_between_ends) {
-        // The lowest page is never touched, so that a stack that overflows ends the program there.
+        // The lowest page is protected, so that an overflow of the stack ends the program.
         memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
         mprotect(memory, guard_bytes, PROT_NONE);
@@ -127,11 +127,11 @@ struct Fiber {
 
     void begin_at(void (*entry)()) {
 #ifdef __SANITIZE_ADDRESS__
-        __asan_unpoison_memory_region(context.bottom, context.size);  // of a thread that was left in a kernel
+        __asan_unpoison_memory_region(context.bottom, context.size);  // its thread was abandoned in a kernel
 #endif
 #ifdef __x86_64__
         auto** const last = reinterpret_cast<void**>(static_cast<char*>(memory) + end);
-        // As if `entry` had been called: 8 bytes past a multiple of 16. Below it the six registers.
+        // The stack as `entry` expects it after a call: 8 bytes past a multiple of 16. The six saved registers lie below.
         last[-1] = nullptr;
         last[-2] = reinterpret_cast<void*>(entry);
         std::fill(last - 8, last - 2, nullptr);
@@ -146,12 +146,12 @@ struct Fiber {
     }
 
     static constexpr std::size_t guard_bytes = 4096;
-    /// Stacks end at different places of a page: all in one set of the cache would push each other out.
+    /// Stacks end at different offsets in a page: with equal offsets they would share one set of the cache and evict each other.
     static constexpr std::size_t different_ends = 128, bytes_between_ends = 9 * 64;
 
     std::size_t end;
     void* memory;
-    Context context;  // between two threads
+    Context context;  // the point to return to between two threads
     int thread = -1;
 };
 
@@ -164,12 +164,12 @@ std::string text_of(Place place) {
 }
 
 [[gnu::noinline]] bool same_text(const char* a, const char* b) { return std::string_view(a) == b; }
-/// The file's name is nearly always the same object, and this is asked whenever a thread waits.
+/// Compares the pointers first: they are nearly always equal, and this runs whenever a thread waits.
 inline bool same(Place a, Place b) { return a.line == b.line && (a.file == b.file || same_text(a.file, b.file)); }
 
 class Block {
 public:
-    /// Empty where all threads ended.
+    /// Runs `body` in all threads of a block. Returns the message of a failure; empty if all threads ended.
     std::string run(dim3 extent, const std::function<void()>& body, Random& random) {
         body_ = &body;
         random_ = &random;
@@ -193,7 +193,7 @@ public:
         ended_ = at_barrier_ = 0;
         make_all_ready();
         leave(main_);
-        if (!failure_.empty()) idle_.clear();  // those that were left in a kernel begin anew
+        if (!failure_.empty()) idle_.clear();  // some were abandoned in a kernel: all start anew
         if (idle_.empty()) {
             for (const auto& fiber : fibers_) {
                 fiber->begin_at(&Block::enter);
@@ -226,7 +226,7 @@ public:
         mine.value = value;
         if ((mask >> lane() & 1U) == 0) not_in_its_mask(mine);
         mine.waits = Waits::in_warp;
-        // Only then can they be those of its mask, and at the same operation.
+        // With fewer threads waiting, not all threads of the mask can have arrived.
         if (++waiting_in_warp_[warp_of(mine)] >= static_cast<unsigned>(std::popcount(present(mine))) && all_there(mine))
             finish(mine);
         suspend();
@@ -235,7 +235,7 @@ public:
 
     [[nodiscard]] int lane() const { return current_ % lanes_per_warp; }
 
-    /// The caller's temporary objects are not destroyed: the message is made before.
+    /// Does not return to the caller, whose temporary objects are not destroyed; the message is therefore passed complete.
     [[noreturn]] void fail(std::string&& what) {
         failure_ = std::move(what);
         go(contexts_[static_cast<std::size_t>(current_)], main_);
@@ -280,8 +280,8 @@ private:
             "thread " + text_of(mine.index) + " is not in the mask that it names at " + text_of(mine.place);
         fail(std::move(what));
     }
-    /// A thread that can go on; -1 where none can. Any of them by chance, or the one that could last: then a warp goes
-    /// on as long as it can while the others stand still, which chance alone would hardly bring about.
+    /// A thread that can continue; -1 if there is none. It is a random one, or the one that became ready last: one warp then
+    /// runs as far as it can while the others stand still, which random choices alone would rarely produce.
     [[nodiscard]] int take() {
         if (ready_.empty()) {
             if (ended_ != threads_.size() && failure_.empty()) diagnose();
@@ -293,7 +293,7 @@ private:
         fetch_the_following();
         return next;
     }
-    /// Most of a change of threads is the wait for the other's stack. So it is asked for one change earlier.
+    /// Loading the other stack takes most of the time of a switch, so it is prefetched one switch earlier.
     void fetch_the_following() const {
 #ifdef __x86_64__
         if (ready_.empty()) return;
@@ -306,7 +306,7 @@ private:
         }
 #endif
     }
-    /// The point where that thread continues or begins.
+    /// The point at which that thread continues or starts.
     [[nodiscard]] Context& context_of(int next) {
         Thread& thread = threads_[static_cast<std::size_t>(next)];
         current_ = next;
@@ -337,7 +337,7 @@ private:
         const int next = take();
         go(from, next < 0 ? main_ : context_of(next));
     }
-    /// The current thread waits, or continues, at random.
+    /// Suspends the current thread, or lets it continue, at random.
     void suspend() {
         const int me = current_;
         const int next = take();
@@ -348,7 +348,7 @@ private:
         go(contexts_[static_cast<std::size_t>(me)], next < 0 ? main_ : context_of(next));
     }
 
-    /// From any thread on, upwards or downwards. Each is said to wait until it goes on.
+    /// Starts at a random thread, in ascending or descending order. Each thread counts as waiting until it continues.
     void make_all_ready() {
         const int count = static_cast<int>(threads_.size()), first = static_cast<int>(random_->below(threads_.size()));
         const bool upwards = random_->below(2) == 0;
@@ -366,14 +366,14 @@ private:
     [[nodiscard]] std::size_t warp_of(const Thread& thread) const {
         return static_cast<std::size_t>(&thread - threads_.data()) / lanes_per_warp;
     }
-    /// The lanes of `of`'s mask that the block has.
+    /// The lanes of the mask of `of` that exist in the block.
     [[nodiscard]] std::uint32_t present(const Thread& of) const {
         const std::size_t left = threads_.size() - warp_of(of) * lanes_per_warp;
         return left >= lanes_per_warp ? of.mask : of.mask & ((std::uint32_t{1} << left) - 1);
     }
 
-    /// Calls visit(index) for each thread of `of`'s mask, until one returns false. Lanes that the block does not have are
-    /// left out.
+    /// Calls visit(index) for each thread of the mask of `of`, until a call returns false. Lanes that do not exist in the
+    /// block are skipped.
     template <class Visit>
     bool every_lane(const Thread& of, Visit&& visit) {
         const std::size_t first = warp_of(of) * lanes_per_warp;
@@ -382,7 +382,7 @@ private:
         }
         return true;
     }
-    /// The same for each of them.
+    /// The same without a condition.
     template <class Visit>
     void for_each_lane(const Thread& of, Visit&& visit) {
         every_lane(of, [&](std::size_t i) {
@@ -425,14 +425,14 @@ private:
         waiting_in_warp_[warp_of(mine)] -= static_cast<unsigned>(std::popcount(present(mine)));
     }
 
-    /// All wait at a barrier, and not at the same one.
+    /// The message where all threads wait at a barrier, but not at the same one.
     [[nodiscard]] std::string different_barriers(const Thread& mine) const {
         const auto other = std::ranges::find_if(threads_, [&](const Thread& t) { return !same(t.place, mine.place); });
         return "thread " + text_of(mine.index) + " waits at the barrier of " + text_of(mine.place) + ", and thread " +
                text_of(other->index) + " at that of " + text_of(other->place);
     }
 
-    /// No thread can go on, and some have not ended.
+    /// Reports a deadlock: no thread can continue, and some have not ended.
     void diagnose() {
         const auto state = [&](const Thread& thread) {
             std::string result = "thread " + text_of(thread.index);
@@ -465,12 +465,12 @@ private:
     }
 
     std::vector<Thread> threads_;
-    std::vector<Context> contexts_;          // of the threads that wait
-    std::vector<unsigned> waiting_in_warp_;  // how many of its lanes do
+    std::vector<Context> contexts_;          // of the waiting threads
+    std::vector<unsigned> waiting_in_warp_;  // the number of waiting lanes per warp
     std::vector<int> ready_;
     bool runs_ahead_ = false;
     std::size_t ended_ = 0, at_barrier_ = 0;
-    /// Of those that wait at a barrier: whether it is the same, and where the last of them waits.
+    /// Whether all threads at a barrier wait at the same one, and the place of the last of them.
     bool same_barrier_ = true;
     Place last_place_{};
     int current_ = -1;
@@ -510,7 +510,7 @@ std::string run_kernel(const void* kernel, dim3 grid, dim3 block, std::uint64_t 
     gridDim = grid;
     blockDim = block;
     const std::uint64_t count = std::uint64_t{grid.x} * grid.y * grid.z;
-    // Blocks come in any order too.
+    // The blocks run in a random order.
     std::vector<std::uint64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A test's settings for the emulated GPUs, and the values that it reads from them. The random seed is that of the environment variable
-// CUPOLA_EMULATOR_SEED, or 1.
+// A test's settings for the emulated GPUs, and the values that it reads from them. The environment variable
+// CUPOLA_EMULATOR_SEED sets the random seed; the default is 1.
 #pragma once
 
 #include <cstddef>
@@ -11,30 +11,30 @@
 
 namespace cupola::emulator {
 
-/// How many GPUs there are; 4 at first. 0 is a machine whose driver finds none.
+/// The number of GPUs; 4 by default. 0 stands for a machine on which the driver finds none.
 void set_devices(int count);
-/// Of every device; 2 at first, so that a grid has few blocks.
+/// The multiprocessors of each device; 2 by default, so that a grid has few blocks.
 void set_multiprocessors(int count);
-/// Bytes of every device; 4 GiB at first.
+/// The memory of each device in bytes; 4 GiB by default.
 void set_memory(std::size_t bytes);
-/// Begins the sequence of chances anew.
+/// Restarts the sequence of random numbers.
 void set_seed(std::uint64_t seed);
-/// How many pieces of work go on, at most, at each query of an event or a stream; 3 at first.
+/// The maximum number of pieces of work that run at each query of an event or a stream; 3 by default.
 void set_pace(int pieces);
-/// Whether queueing work now and then lets other work run; true at first. Without, nothing runs until the host waits or
-/// asks.
+/// Whether queueing work sometimes runs other work; true by default. If false, nothing runs until the host waits or
+/// queries.
 void set_eager(bool eager);
-/// Seconds in which a wait of the host ends with an error where no work gets on; 60 at first.
+/// The seconds after which a wait of the host fails if no work makes progress; 60 by default.
 void set_patience(double seconds);
-/// Whether work that is queued while its stream is captured is refused.
+/// Whether queueing work on a captured stream fails.
 void refuse_captures(bool refuse);
-/// The work of `device` fails with cudaErrorIllegalAddress after `pieces` more. A device that has failed stays so until
-/// mend().
+/// After `pieces` more pieces of work, the work of `device` fails with cudaErrorIllegalAddress. The device stays in error
+/// until mend().
 void fail_device(int device, std::int64_t pieces);
-/// Forgets what failed on every device, and the work that waits there.
+/// Clears the errors of all devices and discards their waiting work.
 void mend();
 
-/// Captures that ended well, launches of what was captured, waits of the host, kernels and pieces of work that ran.
+/// The numbers of successful captures, launches of captured graphs, waits of the host, kernels, and pieces of work that ran.
 std::int64_t captures();
 std::int64_t launches_of_captures();
 std::int64_t waits();
@@ -42,12 +42,12 @@ std::int64_t kernels();
 std::int64_t pieces();
 /// The names of the kernels that ran: "the kernel void a::b<float>(float*)".
 std::vector<std::string> kernels_that_ran();
-/// How many allocations were written outside of, seen when they are freed.
+/// The number of allocations with a write outside their bounds, detected when they are freed.
 int overruns();
-/// Bytes of the devices' memory that are in use.
+/// The bytes in use in the memory of all devices.
 std::size_t memory_in_use();
-/// The message of the first failure of a kernel, or of an illegal use that CUDA has no code for; empty where there is
-/// none. mend() forgets it.
+/// The message of the first failed kernel, or of the first illegal use for which CUDA has no code; empty if there is
+/// none. mend() clears it.
 std::string failure();
 
 }  // namespace cupola::emulator

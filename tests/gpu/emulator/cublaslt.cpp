@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // cuBLASLt's products by plain loops: D = epilogue(alpha op(A) op(B) + beta C), of float, bfloat16 and half, summed in
-// float. Work is queued on the stream of the call and done later.
+// float. Work is queued on the stream of the call and runs later.
 //
-// Where NVIDIA's library would read or write where it must not, or gives other figures than the caller expects, so does
-// this: an algorithm has a workspace that it fills, wants the alignment that the preference promised and the shape that
-// it was found for, and differs in its bits from the others. The operands are poisoned as CUDA's contract allows: the
-// workspace before the product, D where nothing of it is read.
+// The stand-in makes a wrong use visible: an algorithm fills its workspace, requires the alignment that the preference
+// promised and the shape for which it was found, and its results differ in their bits from those of the others. Memory
+// whose contents CUDA's contract leaves undefined is poisoned: the workspace before the product, and D where it is not
+// read.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -40,7 +40,7 @@ struct cublasLtMatmulDesc {
 struct cublasLtMatmulPreference {
     std::uint64_t max_workspace = 0;
     std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
-    /// Of A, B, C and D.
+    /// The layout of A, B, C or D.
     std::array<std::uint32_t, 4> alignments{256, 256, 256, 256};
 };
 
@@ -48,9 +48,9 @@ namespace {
 
 using namespace cupola::emulator;
 
-/// What cuBLASLt's pages ask of the workspace.
+/// The alignment of the workspace that cuBLASLt's documentation requires.
 constexpr std::uintptr_t workspace_alignment = 256;
-/// Tensor cores' element-wise loads are of 4 bytes at least.
+/// The minimum size in bytes of a load for the tensor cores.
 constexpr std::int64_t pair_bytes = 4;
 constexpr std::uint64_t algorithm_mark = 0x43'75'70'6F'6C'61'4C'74;
 
@@ -65,7 +65,7 @@ constexpr std::uint64_t algorithm_mark = 0x43'75'70'6F'6C'61'4C'74;
 struct Product {
     std::int64_t m = 0, n = 0, k = 0;
     ElementKind a{}, b{}, d{};
-    /// Steps in elements from one row of op(A), op(B), C or D to the next, and from one column.
+    /// The distances in elements between two rows, and between two columns, of op(A), op(B), C or D.
     std::int64_t a_row = 0, a_column = 0, b_row = 0, b_column = 0, c_column = 0, d_column = 0;
     bool tf32 = false, bias = false, relu = false;
 
@@ -79,7 +79,7 @@ struct Product {
     }
 };
 
-/// A sum over k is cut into `splits` parts, whose sums are added in order: in float, or rounded to D's type first.
+/// A sum over k has `splits` parts, whose sums are added in order: in float, or after rounding to D's type.
 struct Algorithm {
     std::int64_t splits = 1;
     bool rounds_parts = false;
@@ -101,7 +101,7 @@ struct Algorithm {
         for (std::size_t i = 0; i < 4; ++i) result.alignments[i] = static_cast<std::uint32_t>(algorithm.data[3 + i]);
         return result;
     }
-    /// Of the parts' sums.
+    /// The type of the sums of the parts.
     [[nodiscard]] std::size_t workspace(const Product& product) const {
         return splits == 1 ? 0 : static_cast<std::size_t>(splits * product.m * product.n) * sizeof(float);
     }
@@ -109,7 +109,7 @@ struct Algorithm {
 
 [[nodiscard]] bool is_transposed(std::int32_t operation) { return operation != CUBLAS_OP_N; }
 
-/// INVALID_VALUE where the matrices do not fit together, NOT_SUPPORTED for what there is no kernel for.
+/// INVALID_VALUE if the extents of the matrices do not agree, NOT_SUPPORTED if there is no kernel.
 [[nodiscard]] cublasStatus_t product_of(const cublasLtMatmulDesc* description, const cublasLtMatrixLayout* a,
                                         const cublasLtMatrixLayout* b, const cublasLtMatrixLayout* c,
                                         const cublasLtMatrixLayout* d, Product& product) {
@@ -168,8 +168,8 @@ struct Algorithm {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The algorithms, best first. With a ReLU another split is ranked first than without: fused or not, a caller that wants
-/// the same bits has to ask for the same algorithm.
+/// The algorithms, best first. The ranking differs with a ReLU, so a caller that needs the same bits with and without
+/// fusion has to select the same algorithm.
 [[nodiscard]] std::vector<Algorithm> algorithms_for(const Product& product, const cublasLtMatmulPreference& wanted) {
     const auto make = [&](std::int64_t splits, bool rounds_parts) {
         return Algorithm{splits, rounds_parts, wanted.alignments, product.hash()};
@@ -194,7 +194,7 @@ struct Algorithm {
             .reserved = {}};
 }
 
-/// The operand as floats, each row of `across` elements of op() in one piece.
+/// The operand op() as floats, in contiguous rows of `across` elements.
 [[nodiscard]] std::vector<float> gathered(const void* from, ElementKind kind, std::int64_t along,
                                           std::int64_t along_step, std::int64_t across, std::int64_t across_step,
                                           bool tf32) {
@@ -216,7 +216,7 @@ struct Operands {
     float* parts;
 };
 
-/// One column of D after the other: each is a sum of A's columns.
+/// Computes D column by column: each is a weighted sum of the columns of A.
 void multiply(const Product& p, const Algorithm& algorithm, const Operands& at) {
     const auto mn = static_cast<std::size_t>(p.m * p.n);
     std::vector<float> own(algorithm.splits == 1 ? mn : 0);
@@ -259,7 +259,7 @@ void multiply(const Product& p, const Algorithm& algorithm, const Operands& at) 
             float value = at.alpha * sum;
             if (at.beta != 0) value += at.beta * before[place];
             if (p.bias) value += load(at.bias, p.d, i);
-            if (p.relu) value = value > 0.0F ? value : 0.0F;  // a NaN becomes 0, as the library may do
+            if (p.relu) value = value > 0.0F ? value : 0.0F;  // a NaN becomes 0, which the library allows
             store(at.d, p.d, j * p.d_column + i, value);
         }
     if (algorithm.splits > 1) std::memset(parts, 0xFF, algorithm.workspace(p));
@@ -269,7 +269,7 @@ void multiply(const Product& p, const Algorithm& algorithm, const Operands& at) 
     return bytes == 0 || reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
-/// Copies an attribute of V's size.
+/// Copies an attribute if its size is that of V.
 template <class V>
 [[nodiscard]] cublasStatus_t take(V& to, const void* value, std::size_t bytes) {
     if (bytes != sizeof(V)) return CUBLAS_STATUS_INVALID_VALUE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// cuDNN's C functions for Cupola's graphs, on the processor: descriptors, a choice of engines, plans that are queued on
-// the handle's stream and done later. Where cuDNN 9.19 was asked without a GPU, statuses are its own
-// (tests/gpu/cudnn_calls_test.cpp); where it would read freed memory or end the program, a status says so here.
+// cuDNN's C functions for Cupola's graphs, on the CPU: descriptors, a choice of engines, and plans that are queued on the
+// stream of the handle and run later. The statuses are those of cuDNN 9.19 where it can be called without a GPU
+// (tests/gpu/cudnn_calls_test.cpp); where cuDNN would read freed memory or end the program, the stand-in returns an error.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -20,7 +20,7 @@ using namespace cupola::emulator;
 
 namespace {
 
-/// What a cudnnBackendDescriptor_t points to.
+/// The object behind a cudnnBackendDescriptor_t.
 struct Descriptor {
     std::shared_ptr<CudnnObject> object;
 };
@@ -99,7 +99,7 @@ void get(const CudnnObject& object, cudnnBackendAttributeName_t name, cudnnBacke
     require_that(requested >= 0, "fewer than no elements are asked for");
     if (values == nullptr) {
         require_that(count != nullptr, "there is no place for the number of elements");
-        // As cuDNN 9.19 does, which announced 37 configurations for a convolution and then gave 33.
+        // The announced count may be too large: cuDNN 9.19 announced 37 configurations of a convolution and returned 33.
         const std::int64_t too_many = name == CUDNN_ATTR_ENGINEHEUR_RESULTS && value.count > 0 ? 2 : 0;
         *count = value.count + too_many;
         return;

@@ -12,7 +12,7 @@
 
 namespace cupola::emulator {
 
-/// Knobs and their values, as a configuration has them.
+/// The knobs of a configuration with their values.
 using CudnnKnobs = std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>>;
 
 struct CudnnConfiguration {
@@ -21,7 +21,7 @@ struct CudnnConfiguration {
 };
 
 enum CudnnEngineIndex : std::int64_t {
-    /// For anything, without knobs.
+    /// An engine for every problem, without knobs.
     plain_engine = 0,
     tensor_core_engine = 1,
     nondeterministic_engine = 2,
@@ -34,7 +34,7 @@ enum CudnnEngineIndex : std::int64_t {
     engine_count = 9
 };
 
-/// `element`: of the convolution's tensors.
+/// `element` is the type of the tensors of the convolution.
 [[nodiscard]] inline CudnnEngineKind cudnn_engine_kind(std::int64_t index, ElementKind element) {
     using Factors = CudnnEngineKind::Factors;
     using Order = CudnnEngineKind::Order;
@@ -62,7 +62,7 @@ enum CudnnEngineIndex : std::int64_t {
             break;
         case compiled_engine:
             kind.behavior_notes = {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION};
-            kind.refuses = true;  // there is no compiler
+            kind.refuses = true;  // the emulator has no run-time compiler
             break;
         case large_workspace_engine: kind.more_workspace = std::int64_t{3} << 30; break;
         case refused_engine: kind.refuses = true; break;
@@ -75,7 +75,7 @@ enum CudnnEngineIndex : std::int64_t {
     return kind;
 }
 
-/// The first GPUs with TF32 and bfloat16 in their tensor cores are of compute capability 8.0.
+/// The compute capability of the first GPUs with TF32 and bfloat16 in their tensor cores is 8.0.
 [[nodiscard]] inline bool has_cudnn_engine(std::int64_t index, ElementKind element, int compute_capability) {
     if (index < 0 || index >= engine_count) return false;
     if (compute_capability >= 800) return true;
@@ -84,7 +84,7 @@ enum CudnnEngineIndex : std::int64_t {
     return element == ElementKind::float16 || !tensor_cores;
 }
 
-/// Best first.
+/// The configurations for a problem, best first.
 [[nodiscard]] inline std::vector<CudnnConfiguration> ranked_cudnn_engines(const CudnnConvolution& convolution,
                                                                           bool fallback, int compute_capability) {
     const auto tile = [](std::int64_t size, std::int64_t stages) {
@@ -106,7 +106,7 @@ enum CudnnEngineIndex : std::int64_t {
     return ranked;
 }
 
-/// Whether the engine has these knobs, and takes these values.
+/// Whether the engine has these knobs and accepts these values.
 [[nodiscard]] inline bool takes_knobs(std::int64_t engine, const CudnnKnobs& knobs) {
     if (engine == plain_engine || engine == large_workspace_engine || engine == down_convert_engine)
         return knobs.empty();

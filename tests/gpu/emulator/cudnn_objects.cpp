@@ -13,7 +13,7 @@ namespace cupola::emulator {
 
 namespace {
 
-/// As cuDNN 9.19 answers: BAD_PARAM, the reason in its words' style.
+/// BAD_PARAM with a reason in the style of cuDNN 9.19.
 void require_that(bool condition, const char* reason, cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM) {
     if (!condition) throw CudnnFailure{status, reason};
 }
@@ -165,7 +165,7 @@ void finalize_pointwise_operation(CudnnObject& object) {
     object.made = CudnnOperation(operation);
 }
 
-/// A convolution; forward one may have a bias after it, and then a ReLU. All in memory is of one type.
+/// A convolution; a forward one may be followed by a bias and then a ReLU. All tensors in memory have one type.
 [[nodiscard]] std::optional<CudnnProgram> program_of(const std::vector<CudnnOperation>& operations) {
     CudnnProgram program;
     const auto* const convolution = std::get_if<CudnnConvolution>(&operations.front());
@@ -209,7 +209,7 @@ void finalize_graph(CudnnObject& object) {
     object.made = std::move(graph);
 }
 
-/// Of the attribute, or else the calling thread's.
+/// The device of the attribute, or that of the calling thread.
 [[nodiscard]] CudnnDevice device_of(const CudnnObject& object, cudnnBackendAttributeName_t name) {
     if (const auto* const described = object.made_of<CudnnDevice>(name)) return *described;
     require_that(!object.has(name), "the description of the device is not finalised");
@@ -293,7 +293,7 @@ void finalize_heuristics(CudnnObject& object) {
     object.keep(CUDNN_ATTR_ENGINEHEUR_RESULTS, std::move(results));
 }
 
-/// JSON text of a plan, in the order and with the names of cuDNN 9.19.
+/// The JSON text of a plan, with the order and the names of cuDNN 9.19.
 class PlanText {
 public:
     explicit PlanText(const CudnnEngine& plan) {
@@ -383,13 +383,13 @@ void finalize_plan(CudnnObject& object) {
     object.made = std::move(plan);
 }
 
-/// The members of a description that a device needs, in the order in which cuDNN 9.19 looks for them.
+/// The required members of the description of a device, in the order in which cuDNN 9.19 checks them.
 constexpr std::array<const char*, 13> device_members{
     "maxGridSize",    "maxBlockSize",   "regsPerBlock",    "multiProcessorCount", "warpSize",
     "totalGlobalMem", "smClockRateKHz", "memClockRateKHz", "l2CacheSize",         "maxThreadsPerBlock",
     "deviceVer",      "driverVer",      "deviceName"};
 
-/// JSON text without what may stand between its parts.
+/// The JSON text without white space.
 [[nodiscard]] std::string without_spaces(const std::vector<char>& text) {
     std::string result;
     bool quoted = false;
@@ -559,7 +559,7 @@ void finalize_cudnn_object(CudnnObject& object) {
         case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: finalize_configuration(object); break;
         case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: finalize_plan(object); break;
         case CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR: finalize_device(object); break;
-        case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: break;  // checked where it is run
+        case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: break;  // checked when the plan is executed
     }
     object.finalized = true;
 }

@@ -32,30 +32,30 @@ namespace cupola::emulator {
 struct CudnnObject;
 using CudnnObjectPointer = std::shared_ptr<const CudnnObject>;
 
-/// What an attribute holds: elements, or descriptors.
+/// The contents of an attribute: elements or descriptors.
 struct CudnnValue {
     std::vector<std::byte> bytes;
     std::vector<CudnnObjectPointer> objects;
     std::int64_t count = 0;
 };
 
-/// An attribute that descriptors of a type have.
+/// An attribute of the descriptors of one type.
 struct CudnnAttribute {
     cudnnBackendDescriptorType_t of;
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
-    /// How many elements it may have; negative for any number.
+    /// The number of elements that it may have; negative for any number.
     std::int64_t most = 1;
-    /// Whether it can be set, and not only asked.
+    /// Whether it can be set; otherwise it can only be read.
     bool settable = true;
-    /// The descriptors that it may hold; nothing for any operation.
+    /// The type of the descriptors that it may contain; empty for any operation.
     std::optional<cudnnBackendDescriptorType_t> holds = std::nullopt;
 };
 
 [[nodiscard]] std::span<const CudnnAttribute> cudnn_attributes();
 [[nodiscard]] std::size_t cudnn_size_of(cudnnBackendAttributeType_t type);
 
-/// A GPU that plans are made for.
+/// A GPU for which plans are made.
 struct CudnnDevice {
     std::string description;
     int compute_capability = 0;
@@ -65,12 +65,12 @@ struct CudnnConvolutionSettings {
     bool flipped = false;
 };
 using CudnnOperation = std::variant<CudnnConvolution, CudnnPointwise>;
-/// The operations, and what they are together; nothing where no engine knows the pattern.
+/// The operations, and the pattern that they form; empty if no engine supports it.
 struct CudnnGraph {
     std::vector<CudnnOperation> operations;
     std::optional<CudnnProgram> program;
 };
-/// A graph with an engine; with a configuration and a device it is a plan.
+/// A graph with an engine; with a configuration and a device also, a plan.
 struct CudnnEngine {
     CudnnGraph graph;
     CudnnEngineKind kind;
@@ -82,7 +82,7 @@ struct CudnnObject {
     cudnnBackendDescriptorType_t type{};
     bool finalized = false;
     std::map<cudnnBackendAttributeName_t, CudnnValue> values;
-    /// What finalising made of the attributes.
+    /// The result of finalising the attributes.
     std::variant<std::monostate, CudnnTensor, CudnnConvolutionSettings, cudnnPointwiseMode_t, CudnnOperation,
                  CudnnGraph, CudnnEngine, CudnnDevice>
         made;
@@ -108,7 +108,7 @@ struct CudnnObject {
         const auto found = values.find(name);
         return found == values.end() ? std::vector<CudnnObjectPointer>() : found->second.objects;
     }
-    /// What a finalised descriptor behind an attribute was made into; null where there is none.
+    /// The result of finalising the descriptor in an attribute; null if there is none.
     template <class Made>
     [[nodiscard]] const Made* made_of(cudnnBackendAttributeName_t name) const {
         const auto held = objects(name);
@@ -130,16 +130,16 @@ struct CudnnObject {
     }
 };
 
-/// A status other than success, with the reason for cudnnGetLastErrorString.
+/// A status other than success, and the reason that cudnnGetLastErrorString returns.
 struct CudnnFailure {
     cudnnStatus_t status;
     std::string reason;
 };
 
-/// Checks the attributes and makes what they describe. Throws CudnnFailure.
+/// Checks the attributes and creates the object that they describe. Throws CudnnFailure.
 void finalize_cudnn_object(CudnnObject& object);
 
-/// What `device` is, as cuDNN would write it.
+/// The description of `device` in the form of cuDNN.
 [[nodiscard]] CudnnDevice describe_cudnn_device(int device);
 
 }  // namespace cupola::emulator

@@ -11,10 +11,10 @@ namespace cupola::emulator {
 
 namespace {
 
-/// A tensor's values as floats, without gaps. Activations are kept as [n][height][width][c].
+/// The values of a tensor as floats, without gaps. The layout of activations is [n][height][width][c].
 using Values = std::vector<float>;
 
-/// Calls f(place in the dense values, place in memory) for each element; the dense values' axes are `axes` of the
+/// Calls f(index in the dense values, index in memory) for each element; the axes of the dense values are `axes` of the
 /// tensor, the slowest first.
 template <class Function>
 void for_each_element(const CudnnTensor& tensor, const std::array<std::size_t, 4>& axes, Function f) {
@@ -32,7 +32,7 @@ void for_each_element(const CudnnTensor& tensor, const std::array<std::size_t, 4
 }
 
 constexpr std::array<std::size_t, 4> channels_last{0, 2, 3, 1};
-/// Of weights: height, width, inputs, outputs; and with the last two exchanged.
+/// The axes of weights: height, width, inputs, outputs; and with the last two exchanged.
 constexpr std::array<std::size_t, 4> outputs_last{2, 3, 1, 0}, inputs_last{2, 3, 0, 1};
 
 [[nodiscard]] float with_bits_of(float value, CudnnEngineKind::Factors factors) {
@@ -62,7 +62,7 @@ void scatter(const CudnnTensor& tensor, const std::array<std::size_t, 4>& axes, 
                      [&](std::size_t dense, std::int64_t place) { store(to, tensor.kind, place, from[dense]); });
 }
 
-/// Bytes of ones are a NaN of any type.
+/// Bytes of ones are a NaN in every type.
 void poison(const CudnnTensor& tensor, void* to) {
     for_each_element(tensor, channels_last, [&](std::size_t, std::int64_t place) {
         std::memset(static_cast<char*>(to) + place * bytes_of(tensor.kind), 0xFF,
@@ -70,18 +70,18 @@ void poison(const CudnnTensor& tensor, void* to) {
     });
 }
 
-/// For engines that add in another order each time. One piece of work runs at a time: stream.hpp.
+/// The counter of engines whose order of addition changes with each call. Only one piece of work runs at a time: see stream.hpp.
 [[nodiscard]] std::mt19937& random_order() {
     static std::mt19937 engine;
     return engine;
 }
 
-/// One of the window's places.
+/// One position of the window.
 struct Tap {
     std::int64_t height = 0, width = 0;
 };
 
-/// The window's places in the engine's order.
+/// The positions of the window in the order of the engine.
 [[nodiscard]] std::vector<Tap> taps_of(const CudnnConvolution& convolution, CudnnEngineKind::Order order) {
     std::vector<Tap> taps;
     for (std::int64_t r = 0; r < convolution.w.extents[2]; ++r)
@@ -91,7 +91,7 @@ struct Tap {
     return taps;
 }
 
-/// Calls f(pixel of x, pixel of y) for each output of sample n whose window has an input at this tap.
+/// Calls f(pixel of x, pixel of y) for each output of sample n whose window has an input at this position.
 template <class Function>
 void for_each_pixel(const CudnnConvolution& c, std::int64_t n, const Tap& tap, Function f) {
     const auto place = [&](int axis, std::int64_t tap_place) {
@@ -117,7 +117,7 @@ void add_product(float* to, const float* factors, std::int64_t count, const floa
     for (std::int64_t i = 0; i < count; ++i) {
         const float factor = factors[i];
         const float* const row = matrix + i * width;
-#pragma omp simd  // vector code at every level of optimisation: most of an emulated training's time is here
+#pragma omp simd  // vectorised at every optimisation level, because an emulated training spends most of its time here
         for (std::int64_t j = 0; j < width; ++j) to[j] += factor * row[j];
     }
 }
@@ -126,8 +126,8 @@ void shorten(std::span<float> sums) {
     for (float& sum : sums) sum = rounded_to_bfloat16(sum);
 }
 
-/// Forward, or the gradient of the data: both add, tap by tap, the products of one tensor's pixels with the tap's
-/// matrix to the other's.
+/// The forward pass, or the gradient of the data: for each position of the window, both multiply the pixels of one tensor
+/// by the matrix of that position and add the products to the other tensor.
 [[nodiscard]] Values convolve(const CudnnConvolution& c, const CudnnEngineKind& engine, const Values& from,
                               const float* weights) {
     const bool forward = c.direction == CudnnDirection::forward;
@@ -151,7 +151,7 @@ void shorten(std::span<float> sums) {
     return to;
 }
 
-/// The gradient of the weights, added sample by sample: the products of x's pixels with y's.
+/// The gradient of the weights: the products of the pixels of x and y, added sample by sample.
 void weight_gradient(const CudnnConvolution& c, const CudnnEngineKind& engine, const Values& x, const Values& y,
                      std::span<float> to) {
     const std::int64_t inputs = c.x.extents[1], outputs = c.y.extents[1];
@@ -180,7 +180,7 @@ void weight_gradient(const CudnnConvolution& c, const CudnnEngineKind& engine, c
     }
 }
 
-/// The values as the tensor holds them.
+/// Stores the values in the type of the tensor.
 void round_to(ElementKind kind, Values& values) {
     if (kind == ElementKind::float32) return;
     for (float& value : values) {
@@ -190,7 +190,7 @@ void round_to(ElementKind kind, Values& values) {
     }
 }
 
-/// Both tensors are kept with channels last; an extent of 1 of b is repeated.
+/// Both tensors have channels last; an extent 1 of b is broadcast.
 void apply(const CudnnPointwise& operation, const Values& b, Values& values) {
     const Extents& shape = operation.y.extents;
     const Extents& of_b = operation.b.extents;
@@ -201,7 +201,7 @@ void apply(const CudnnPointwise& operation, const Values& b, Values& values) {
                 for (std::int64_t c = 0; c < shape[1]; ++c) {
                     float& value = values[at++];
                     if (!operation.binary) {
-                        value = value > 0.0F ? value : 0.0F;  // a NaN becomes 0, as cuDNN's ReLU does unless told
+                        value = value > 0.0F ? value : 0.0F;  // a NaN becomes 0: the default of cuDNN's ReLU
                         continue;
                     }
                     const auto within = [](std::int64_t i, std::int64_t extent) { return extent == 1 ? 0 : i; };
@@ -250,7 +250,7 @@ void CudnnProgram::run(const std::vector<void*>& pointers, std::byte* workspace)
     const bool weights_are_result = c.direction == CudnnDirection::backward_filter;
     const auto& axes = weights_are_result ? outputs_last : channels_last;
 
-    // Nothing may be expected of the workspace, before or after, nor of the result before it is written.
+    // The contents of the workspace, and of the result before it is written, are undefined: both are poisoned.
     const auto poison_workspace = [&] {
         if (workspace != nullptr) std::memset(workspace, 0xFF, static_cast<std::size_t>(workspace_bytes()));
     };
@@ -258,7 +258,7 @@ void CudnnProgram::run(const std::vector<void*>& pointers, std::byte* workspace)
     const Values before = reads_result ? gathered(c.result(), axes, to) : Values();
     if (!reads_result) poison(*tensors.back(), to);
 
-    // The weights or their gradient as floats, in the workspace where the engine has one.
+    // The weights or their gradient as floats, in the workspace if the engine has one.
     const auto weights_size = static_cast<std::size_t>(c.w.elements());
     Values own(engine.uses_workspace ? 0 : weights_size);
     float* const weights = engine.uses_workspace ? reinterpret_cast<float*>(workspace) : own.data();

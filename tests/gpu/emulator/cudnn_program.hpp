@@ -15,7 +15,7 @@
 
 namespace cupola::emulator {
 
-/// Of four axes: n, c, height and width; of a convolution's weights, outputs, inputs, height and width.
+/// A tensor with four axes: n, c, height and width; for the weights of a convolution, outputs, inputs, height and width.
 using Extents = std::array<std::int64_t, 4>;
 
 struct CudnnTensor {
@@ -49,18 +49,18 @@ struct CudnnPointwise {
     CudnnTensor x = {}, b = {}, y = {};
 };
 
-/// How an engine adds, which is what its figures and its bits differ in.
+/// The order and the precision in which an engine adds: engines differ in their results by these.
 struct CudnnEngineKind {
     std::int64_t index = 0;
     enum class Factors : std::uint8_t { exact, tf32, bfloat16 } factors = Factors::exact;
-    /// Rounds what has been added to 8 bits now and then: further from the truth than half, so that it shows in half too.
+    /// Sometimes rounds partial sums to 8 bits: coarser than half, so that the error is visible in half too.
     bool short_sums = false;
     enum class Order : std::uint8_t { forward, backward, random } order = Order::forward;
-    /// Keeps the weights, or their gradient, as floats in the workspace.
+    /// Whether the weights, or their gradient, are stored as floats in the workspace.
     bool uses_workspace = false;
-    /// Of workspace in addition, whatever the problem.
+    /// Additional bytes of workspace, independent of the problem.
     std::int64_t more_workspace = 0;
-    /// Provides no plan on request.
+    /// Whether a request for a plan fails.
     bool refuses = false;
     std::vector<cudnnBackendNumericalNote_t> numerical_notes = {};
     std::vector<cudnnBackendBehaviorNote_t> behavior_notes = {};
@@ -72,7 +72,7 @@ struct CudnnProgram {
     CudnnEngineKind engine;
 
     [[nodiscard]] std::int64_t workspace_bytes() const;
-    /// The tensors that are not virtual: what is read, and last what is written.
+    /// The tensors that are not virtual: the inputs, and last the output.
     [[nodiscard]] std::vector<const CudnnTensor*> memory_tensors() const;
     /// Pointers in the order of memory_tensors().
     void run(const std::vector<void*>& pointers, std::byte* workspace) const;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: every_kernel.sh INCLUDE FOLDER. Each kernel that a header of INCLUDE defines is named in a file of FOLDER, where the tests on
-# the emulator wrote which kernels ran.
+# Usage: every_kernel.sh INCLUDE FOLDER. Fails unless the tests on the emulator, which write the names of the kernels that ran to files
+# in FOLDER, ran every kernel that a header in INCLUDE defines.
 set -euo pipefail
 kernels=$(grep -rh -A3 '__global__' "$1" | grep -oE '[a-z_0-9]+_kernel\(' | sort -u)
 count=$(wc -l <<<"$kernels")

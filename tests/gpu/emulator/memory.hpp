@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a GPU can access an address: a kernel with any other address ends with an illegal access.
+// Whether a GPU can access an address: a kernel that receives any other address fails with an illegal access.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace cupola::emulator {
 
-/// Memory of this device, or pinned memory of the host.
+/// True for memory of this device and pinned memory of the host.
 [[nodiscard]] inline bool is_reached_by(int device, const void* address) {
     cudaPointerAttributes attributes;
     if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) return false;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A stand-in for NCCL: ranks in threads of one process or in several processes of this machine, all-reduce over the
-// emulated streams. What ranks share is a file that they all map, whose name is the communicator's id:
+// emulated streams. The ranks share a file, which all of them map and whose name is the id of the communicator:
 //
-//   - each collective of a rank is noted when it is called, and compared with the others': NCCL would hang, or add what
-//     does not belong together, where this is an error with a message;
-//   - a rank's stream copies its elements there, and when all ranks' have, each stream adds all of them, in the order of
-//     the ranks. A rank's collectives are done in the order in which they were called, on whichever stream.
+//   - each call of a collective is recorded there and compared with those of the other ranks: a difference, with which NCCL
+//     would hang or add unrelated values, is an error with a message;
+//   - the stream of a rank copies its elements there; when all ranks have done so, each stream adds all of them, in the
+//     order of the ranks. The collectives of a rank run in the order of their calls, on any stream.
 //
-// Only non-blocking communicators: Cupola has no others.
+// Only non-blocking communicators are supported: Cupola uses no others.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -36,8 +36,8 @@ namespace cupola::emulator {
 namespace {
 
 constexpr int max_ranks = 16;
-constexpr std::size_t max_elements = std::size_t{1} << 23;  // of one collective; the file has holes where none were
-constexpr std::uint64_t noted_calls = 256;                  // a rank is never so far ahead of another
+constexpr std::size_t max_elements = std::size_t{1} << 23;  // of one collective; unused parts of the file are holes
+constexpr std::uint64_t noted_calls = 256;                  // no rank is this far ahead of another
 
 template <class... Parts>
 std::string joined(const Parts&... parts) {
@@ -52,7 +52,7 @@ std::string joined(const Parts&... parts) {
     return result;
 }
 
-/// One collective as its rank called it.
+/// The arguments with which a rank called a collective.
 struct Signature {
     std::uint64_t count;
     std::int32_t type, operation;
@@ -68,7 +68,7 @@ struct Signature {
     }
 };
 
-/// What the ranks share, all zeros at first.
+/// The shared state of a rank, initially all zeros.
 struct alignas(128) SharedRank {
     std::atomic<std::int32_t> started, finalized, aborted;
     std::atomic<std::int32_t> dead;  // 1 silently, 2 noticed
@@ -81,8 +81,8 @@ struct Shared {
     char misuse[512];
     SharedRank rank[max_ranks];
 
-    /// Two places take turns: a rank comes to the next collective but one when all have come to the next, and are done
-    /// with this one.
+    /// Two buffers are used in turn: a rank begins collective n + 2 only when all ranks have begun n + 1, and so have
+    /// completed n.
     [[nodiscard]] float* staging(int of, std::uint64_t number) {
         const auto place = static_cast<std::size_t>(2 * of) + number % 2;
         return reinterpret_cast<float*>(reinterpret_cast<std::byte*>(this) + staging_begin) + place * max_elements;
@@ -105,7 +105,7 @@ struct Settings {
     std::vector<std::shared_ptr<ncclComm>> communicators;
     std::atomic<int> hanging = 0;
 
-    ~Settings() = delete;  // streams may still work while the process ends
+    ~Settings() = delete;  // streams may still run while the process ends
 };
 Settings& settings() {
     static Settings* const made = [] {
@@ -129,18 +129,18 @@ void count(int NcclCallCounts::*kind) {
 
 }  // namespace cupola::emulator
 
-/// One rank.
+/// The communicator of one rank.
 struct ncclComm : std::enable_shared_from_this<ncclComm> {
     std::string id;
     int ranks = 0, rank = 0, device = 0;
     cupola::emulator::Shared* shared = nullptr;
     std::atomic<bool> in_call = false;
     std::string last_error;
-    // The call that NCCL is still busy with, and how many questions it answers before it happens.
+    // The call that is in progress, and the number of queries after which it takes effect.
     std::function<void()> pending;
     int answers = 0;
     bool finalizing = false;
-    // Held while its work is done, and by its end.
+    // Held while work of the communicator runs, and while it is ended.
     std::mutex working;
     std::atomic<bool> ended = false;
     std::uint64_t done = 0;
@@ -155,7 +155,7 @@ namespace cupola::emulator {
 
 namespace {
 
-/// Keeps what was wrong, for the test and for ncclGetLastError, and where it concerns all ranks for them too.
+/// Records the message of a wrong call for the test and for ncclGetLastError, and with `for_all` for the other ranks.
 ncclResult_t misuse(ncclComm* comm, ncclResult_t result, const std::string& what, bool for_all = false) {
     const std::string message = comm == nullptr ? what : joined("rank ", comm->rank, ": ", what);
     {
@@ -173,7 +173,7 @@ ncclResult_t misuse(ncclComm* comm, ncclResult_t result, const std::string& what
     return result;
 }
 
-/// While it lives, no other thread may call NCCL with this communicator.
+/// During its lifetime, a call of NCCL with this communicator by another thread is an error.
 class OneCaller {
 public:
     explicit OneCaller(ncclComm* comm) : comm_(comm), alone_(!comm->in_call.exchange(true)) {}
@@ -189,7 +189,7 @@ private:
     bool alone_;
 };
 
-/// The communicators of this process are never freed: a handle that is used after its end is seen.
+/// The communicators of this process are never freed, so the use of an ended one is detected.
 bool usable(ncclComm* comm, const char* call, ncclResult_t& result) {
     bool known = false;
     {
@@ -212,7 +212,7 @@ bool all(ncclComm& comm, std::atomic<std::int32_t> SharedRank::*flag) {
     return true;
 }
 
-/// Carries out what is due, and says what ncclCommGetAsyncError says.
+/// Executes the pending call if it is due, and returns the result of ncclCommGetAsyncError.
 ncclResult_t state_of(ncclComm& comm) {
     if (comm.shared->misused == 2) {
         comm.last_error = comm.shared->misuse;
@@ -248,7 +248,7 @@ ncclResult_t state_of(ncclComm& comm) {
     return ncclSuccess;
 }
 
-/// What is called in a group happens at the group's end.
+/// The calls of a group, which take effect at its end.
 struct Group {
     int depth = 0;
     std::vector<std::pair<ncclComm*, std::function<void()>>> calls;
@@ -269,7 +269,7 @@ ncclResult_t launch_or_group(ncclComm* comm, std::function<void()> call) {
     return ncclSuccess;
 }
 
-/// Whether a call may be made; the last one must have been settled.
+/// Whether a call is allowed: the one before must no longer be in progress.
 bool may_call(ncclComm* comm, const char* call, ncclResult_t& result) {
     if (!usable(comm, call, result)) return false;
     const ncclResult_t state = comm->pending ? ncclInProgress : state_of(*comm);
@@ -280,7 +280,7 @@ bool may_call(ncclComm* comm, const char* call, ncclResult_t& result) {
     return result == ncclSuccess;
 }
 
-/// Its place among all started ranks.
+/// Adds the staged elements of all ranks.
 void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, float* to, bool ring_order) {
     const auto ranks = static_cast<std::size_t>(comm.ranks);
     std::vector<const float*> from;
@@ -289,16 +289,16 @@ void sum_staged(ncclComm& comm, const Signature& call, std::uint64_t number, flo
         const std::size_t first = ring_order ? i * ranks / call.count : 0;
         float sum = from[first][i];
         for (std::size_t k = 1; k < ranks; ++k) sum += from[(first + k) % ranks][i];
-        // A test may watch it: whether a sum is there is what it asks.
+        // Atomic, because a test may read `to` at the same time.
         std::atomic_ref<float>(to[i]).store(sum, std::memory_order_relaxed);
     }
 }
 
-/// A rank's part of one collective, tried by its stream until all have come.
+/// The part of one rank in a collective; its stream repeats the call until all ranks have arrived.
 bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number, const float* from, float* to,
                     int& vain_tries, bool ring_order) {
     const std::lock_guard guard(comm.working);
-    if (comm.ended) return true;  // broken off: what `to` holds is no sum
+    if (comm.ended) return true;  // aborted: `to` contains no sum
     if (comm.mine().dead != 0 || comm.done < number) return false;
     if (comm.done > number) {
         misuse(&comm, ncclInvalidUsage, joined("collective ", number, " was done twice: it was captured in a graph"),
@@ -319,7 +319,7 @@ bool try_all_reduce(ncclComm& comm, const Signature& call, std::uint64_t number,
     return true;
 }
 
-/// Notes a collective, and compares it with the others' of that number.
+/// Records a call of a collective and compares it with the calls of that number by the other ranks.
 bool same_for_all(ncclComm& comm, const Signature& call, std::uint64_t number) {
     comm.mine().calls[number % noted_calls] = call;
     comm.mine().called = number + 1;
@@ -344,7 +344,7 @@ void end(ncclComm& comm) {
     comm.mine().aborted = 1;
 }
 
-/// Ends communicators, whatever they are in the middle of; returns as the behavior has it.
+/// Ends communicators in any state; returns as the behavior specifies.
 void abort_all(const std::vector<ncclComm*>& comms) {
     NcclAbort how;
     std::uint64_t generation;
@@ -380,7 +380,7 @@ void abort_all(const std::vector<ncclComm*>& comms) {
 Shared* mapped(const std::string& path, int ranks) {
     const std::size_t bytes = Shared::bytes(ranks);
     const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    // An id whose maker is gone finds nobody.
+    // The process that created the id has ended: no other rank will be found.
     const bool alone = handle < 0;
     if (!alone && ftruncate(handle, static_cast<off_t>(bytes)) != 0) return close(handle), nullptr;
     void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

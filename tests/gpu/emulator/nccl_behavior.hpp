@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The settings of the stand-in for NCCL: to be in progress, late, without an end, or misused. Each setting applies to this
-// process's communicators.
+// The settings of the stand-in for NCCL: calls that are in progress, late or never return, and checks of misuse. Each
+// setting applies to the communicators of this process.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,29 @@ namespace cupola::emulator {
 
 enum class NcclAbort {
     returns,
-    /// ncclCommAbort returns once every rank that is not dead has called it. One that is called outside a group by the
-    /// thread that is to call the others too therefore never returns.
+    /// ncclCommAbort returns once every rank that is not dead has called it. A thread that calls it for several ranks
+    /// outside a group therefore never returns.
     waits_for_all_ranks,
-    /// It never returns.
+    /// ncclCommAbort never returns.
     hangs,
 };
 
 struct NcclBehavior {
-    /// How often ncclCommGetAsyncError answers ncclInProgress after each call. A collective is on its stream with the
-    /// answer after those, and not before.
+    /// How often ncclCommGetAsyncError returns ncclInProgress after each call. A collective is on its stream only after
+    /// the next result.
     int in_progress = 0;
-    /// How often the stream tries a collective in vain after all ranks have come to it.
+    /// How often a stream tries a collective without effect after all ranks have called it.
     int vain_tries = 0;
-    /// Element i of n is added in the order of a ring, beginning with rank i * ranks / n, and not from rank 0: how a sum
-    /// is rounded then depends on where its elements lie in the call.
+    /// Element i of n is added in the order of a ring that begins with rank i * ranks / n instead of rank 0: the rounding of
+    /// a sum then depends on the position of the element in the call.
     bool ring_order = false;
     NcclAbort abort = NcclAbort::returns;
-    /// What a buffer is called, the same on each rank: "element 40 of the gradient". Ranks that give different buffers
-    /// to one collective are an error then, of which NCCL itself knows nothing.
+    /// The name of a buffer, the same on each rank: "element 40 of the gradient". If it is set, ranks that pass buffers of
+    /// different names to one collective are an error, which NCCL itself does not detect.
     std::function<std::string(const void*)> name_of_buffer{};
 };
 
-/// While it lives, the communicators of this process behave so. Its end lets every call return that hangs.
+/// Sets the behavior of the communicators of this process during its lifetime. The destructor makes all hanging calls return.
 class NcclBehaves {
 public:
     explicit NcclBehaves(NcclBehavior behavior);
@@ -43,22 +43,22 @@ public:
     ~NcclBehaves();
 };
 
-/// Whether the other ranks get ncclRemoteError when one has died, or wait for it without end.
+/// Whether the other ranks receive ncclRemoteError after the death of a rank, or wait for it forever.
 enum class NcclDeath { noticed, silent };
 
-/// From now on, this process's communicators of that rank do nothing more. They can still be aborted.
+/// From now on the communicators of that rank in this process do nothing. They can still be aborted.
 void nccl_rank_dies(int rank, NcclDeath death);
 
-/// Calls that have not returned, each of ncclCommAbort.
+/// The number of calls of ncclCommAbort that have not returned.
 [[nodiscard]] int nccl_aborts_that_hang();
-/// Communicators that were made and neither destroyed nor aborted.
+/// The number of communicators that were created and neither destroyed nor aborted.
 [[nodiscard]] int nccl_open_communicators();
-/// How many calls were made of each kind since the process began.
+/// The number of calls of each kind since the start of the process.
 struct NcclCallCounts {
     int unique_ids = 0, inits = 0, all_reduces = 0, finalizes = 0, destroys = 0, aborts = 0, grouped_aborts = 0;
 };
 [[nodiscard]] NcclCallCounts nccl_call_counts();
-/// What was wrong with a call of this process since this was last asked; empty where nothing was.
+/// The message of a wrong call of this process since the last call of this function; empty if there was none.
 [[nodiscard]] std::string take_nccl_misuse();
 
 }  // namespace cupola::emulator

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements of the libraries' matrices and tensors as floats, and floats rounded to fewer bits. Cupola's own conversions are
-// not used.
+// Conversions between the element types of matrices and tensors and float, and rounding to fewer bits. They do not use
+// Cupola's conversions, which the tests check.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@ enum class ElementKind : std::uint8_t { float32, bfloat16, float16 };
 
 [[nodiscard]] constexpr std::int64_t bytes_of(ElementKind kind) { return kind == ElementKind::float32 ? 4 : 2; }
 
-/// To the nearest number whose last `dropped` bits are 0, ties to the one whose bit before them is 0 too.
+/// Rounds to the nearest number whose last `dropped` bits are 0, ties to even.
 [[nodiscard]] inline float rounded_to_fewer_bits(float value, int dropped) {
     if (!std::isfinite(value)) return value;
     const std::uint32_t step = 1U << dropped, bits = std::bit_cast<std::uint32_t>(value);
@@ -24,7 +24,7 @@ enum class ElementKind : std::uint8_t { float32, bfloat16, float16 };
     return std::bit_cast<float>(up ? upper : lower);
 }
 [[nodiscard]] inline float rounded_to_bfloat16(float value) { return rounded_to_fewer_bits(value, 16); }
-/// TF32 has 10 bits after the point of the 23 that float has.
+/// TF32 has 10 fraction bits, float 23.
 [[nodiscard]] inline float rounded_to_tf32(float value) { return rounded_to_fewer_bits(value, 13); }
 [[nodiscard]] inline float rounded_to_float16(float value) { return static_cast<float>(static_cast<_Float16>(value)); }
 

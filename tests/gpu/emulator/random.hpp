@@ -17,7 +17,7 @@ public:
         z = (z ^ (z >> 27)) * 0x94D0'49BB'1331'11EBULL;
         return z ^ (z >> 31);
     }
-    /// In [0, count), of fewer than 2^32.
+    /// A number in [0, count); count is less than 2^32.
     std::size_t below(std::size_t count) { return static_cast<std::size_t>((next() >> 32) * count >> 32); }
 
 private:

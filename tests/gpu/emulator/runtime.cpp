@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CUDA's runtime without a GPU. A stream is a list of work; a piece of work runs when the host waits or asks, or now and
-// then when it queues more. The next stream is chosen at random, and one may run far ahead of the others: only its events
-// hold it back. One piece of work runs at a time in the whole process, by whatever thread is there.
+// CUDA's runtime without a GPU. A stream is a list of work; a piece of work runs when the host waits or queries, and
+// sometimes when it queues more. The next stream is chosen at random and may run far ahead of the others: only events order
+// streams. One piece of work runs at a time in the process, on the thread that waits, queries or queues.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -40,7 +40,7 @@ double seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// What became of a piece of work that was run.
+/// How far a piece of work has run.
 enum class Ran : std::uint8_t { not_yet, in_part, all };
 
 /// One recording of an event.
@@ -52,7 +52,7 @@ struct Record {
 struct Work {
     std::function<Ran()> run;
     std::string name;
-    /// That of other streams which has to be done first: up to that number of each.
+    /// The work of other streams that must be complete before: for each stream, up to that number.
     std::vector<std::pair<std::shared_ptr<Stream>, std::uint64_t>> after;
 };
 
@@ -76,7 +76,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     std::shared_ptr<const std::vector<CUgraphNode_st>> nodes;
-    /// Whether the last launch is done: a graph does not run beside itself.
+    /// Whether the last launch is complete: two launches of a graph do not overlap.
     std::shared_ptr<bool> done = std::make_shared<bool>(true);
 };
 
@@ -84,7 +84,7 @@ struct CUevent_st {
     int device = 0;
     unsigned flags = 0;
     std::shared_ptr<cupola::emulator::Record> latest;
-    /// The nodes that a recording within a capture stands for; `latest` is none then.
+    /// For a recording within a capture, the nodes that it stands for; `latest` is then null.
     std::shared_ptr<cupola::emulator::Capture> capture;
     std::vector<std::size_t> captured;
 };
@@ -111,7 +111,7 @@ struct Stream {
     std::uint64_t queued = 0, done = 0;
     std::uint64_t priority = 0;
     std::shared_ptr<Capture> capture;
-    /// The nodes that the next one comes after.
+    /// The nodes that the next node depends on.
     std::vector<std::size_t> frontier;
 };
 
@@ -132,7 +132,7 @@ struct Device {
 };
 
 constexpr int max_devices = 16;
-/// Beside each allocation, of a value that is no number in any type.
+/// The guard on both sides of each allocation, and the value of its bytes; `garbage` is a NaN in every type.
 constexpr std::size_t guard_bytes = 256;
 constexpr int guard_value = 0xA5, garbage = 0xFF;
 
@@ -161,10 +161,10 @@ struct State {
     int overruns = 0, streams_made = 0;
     std::set<const void*> ran;  // kernels
     std::string failure;
-    std::deque<std::string> messages;  // that cudaGetErrorString answered
+    std::deque<std::string> messages;  // texts that cudaGetErrorString returned
 };
 
-/// Never destroyed: objects of static lifetime may free their memory after it would have been.
+/// Never destroyed: objects of static lifetime may free device memory at the end of the process.
 State& state() {
     static State& all = *new State;
     return all;
@@ -204,7 +204,7 @@ std::string text_of(const Stream& stream) {
            " of device " + std::to_string(stream.device);
 }
 
-/// Null where there is no such stream.
+/// The stream of a handle; null if there is none.
 std::shared_ptr<Stream> find(cudaStream_t handle) {
     State& s = state();
     if (handle == nullptr) {
@@ -237,7 +237,7 @@ const Allocation* find(const void* address, std::size_t bytes = 0) {
 
 // Work.
 
-/// Lets the first piece of a stream's work go on.
+/// Runs the first piece of work of a stream, or a part of it.
 bool run_first(Stream& stream) {
     State& s = state();
     if (failed(stream.device) != cudaSuccess) return false;
@@ -272,7 +272,7 @@ bool run_first(Stream& stream) {
 bool run_one() {
     State& s = state();
     if (s.executing) return false;
-    constexpr std::size_t pieces_per_order = 8;  // on average: a stream that is first stays so for a while
+    constexpr std::size_t pieces_per_order = 8;  // on average: the first stream remains first for a while
     if (s.random.below(pieces_per_order) == 0) {
         for (const auto& stream : s.streams) stream->priority = s.random.next();
     }
@@ -300,7 +300,7 @@ std::string stuck() {
     return result;
 }
 
-/// Runs work until done(). `device` is whose error ends it.
+/// Runs work until done() is true. An error of `device` ends the wait.
 template <class Done>
 cudaError_t wait_until(int device, const Done& done) {
     State& s = state();
@@ -335,7 +335,7 @@ cudaError_t wait_until(int device, const Done& done) {
 
 void invalidate(Capture& capture) { capture.invalid = true; }
 
-/// What may not be called while something is captured.
+/// Invalidates captures for a call that is not allowed during a capture.
 cudaError_t forbidden() {
     for (const auto& capture : state().captures) {
         if (capture->mode == cudaStreamCaptureModeRelaxed) continue;
@@ -418,7 +418,7 @@ public:
         left_ = nodes_->size();
     }
 
-    /// One node that can run, by chance.
+    /// Runs a random one of the nodes that can run.
     Ran run() {
         if (!*before_) return Ran::not_yet;
         std::vector<std::size_t> ready;
@@ -499,7 +499,7 @@ cudaError_t release(void* memory, Kind kind) {
         if (found == s.allocations.end() || found->second.kind != kind || !found->second.guarded)
             return cudaErrorInvalidValue;
     }
-    // The memory is free when what was queued before is done. What never will be is left.
+    // The memory is freed when the work queued before is complete. Work that can never complete is ignored.
     bool any_failed = false;
     for (int device = 0; device < max_devices; ++device) any_failed = any_failed || failed(device) != cudaSuccess;
     if (!any_failed) {
@@ -562,7 +562,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
             return true;
         };
         if (kind_of(from_what) == Kind::pageable) {
-            // The bytes of now, as CUDA takes them before it returns.
+            // CUDA reads pageable memory before the call returns, so the bytes are copied now.
             const auto* const begin = static_cast<const std::byte*>(from);
             run = [to, kept = std::vector<std::byte>(begin, begin + bytes)] {
                 std::memcpy(to, kept.data(), kept.size());
@@ -659,20 +659,20 @@ const char* meaning_of(cudaError_t error) {
 
 }  // namespace
 
-// What kernel.hpp, stream.hpp and control.hpp say.
+// The functions of kernel.hpp, stream.hpp and control.hpp.
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                    std::function<void()> body) {
     constexpr unsigned max_threads = 1024, max_blocks = 65535, max_blocks_of_x = 0x7FFF'FFFF, max_threads_of_z = 64;
     const Guard guard;
     const std::shared_ptr<Stream> queue = find(stream);
-    // A kernel is of the calling thread's device.
+    // A kernel must be launched on a stream of the calling thread's device.
     if (queue == nullptr || queue->device != current) return keep(cudaErrorInvalidResourceHandle);
     const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
     if (threads == 0 || threads > max_threads || block.z > max_threads_of_z || grid.x == 0 || grid.y == 0 ||
         grid.z == 0 || grid.x > max_blocks_of_x || grid.y > max_blocks || grid.z > max_blocks)
         return keep(cudaErrorInvalidConfiguration);
-    if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project asks for any
+    if (shared_bytes != 0) return keep(cudaErrorNotSupported);  // no kernel of this project uses dynamic shared memory
     return keep(add(stream, cudaGraphNodeTypeKernel, "a kernel", [=, body = std::move(body)] {
         State& s = state();
         ++s.kernels;
@@ -874,7 +874,7 @@ const char* cudaGetErrorName(cudaError_t error) { return name_of(error); }
 const char* cudaGetErrorString(cudaError_t error) {
     const Guard guard;
     if (error != cudaErrorLaunchFailure) return meaning_of(error);
-    // Kept for good: what CUDA answers is never freed.
+    // Never freed: callers keep the pointers.
     auto& messages = state().messages;
     const std::string message = "unspecified launch failure: " + state().failure;
     if (messages.empty() || messages.back() != message) messages.push_back(message);
@@ -963,7 +963,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
         invalidate(*stream->capture);
         return keep(cudaErrorStreamCaptureUnsupported);
     }
-    stream->destroyed = true;  // its work is still done
+    stream->destroyed = true;  // its queued work still runs
     if (stream->list.empty()) std::erase(state().streams, stream);
     return cudaSuccess;
 }
@@ -1151,7 +1151,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     if (capture->origin != stream.get()) return keep(cudaErrorStreamCaptureUnmatched);
     if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
         return keep(cudaErrorStreamCaptureWrongThread);
-    // What other streams did has to be before the end of this one's.
+    // All work of the other streams must have been joined to this one.
     std::vector<bool> before(capture->nodes.size(), false);
     for (const std::size_t node : stream->frontier) before[node] = true;
     for (std::size_t i = before.size(); i-- > 0;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the emulator that stand-ins for CUDA's libraries need: a place in a stream's queue, and the calling thread's
-// device.
+// The parts of the emulator that the stand-ins for CUDA's libraries need: queueing work on a stream, and the device of the
+// calling thread.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace cupola::emulator {
 
-/// Queues `work` on `stream` in order; captured where the stream is being captured. `work` returns true when it is
-/// done, false when it has to be tried again later (a collective that waits for other ranks). It runs later, on any
-/// thread, one piece of work at a time in the whole process, and may be run several times where it was captured. `name`
-/// stands in messages. An error of the device or of the capture is kept as the runtime keeps it: see cudaGetLastError.
+/// Queues `work` on `stream` in order, or adds it to the capture of the stream. `work` returns true when it is complete
+/// and false when it must be called again later (a collective that waits for other ranks). It runs later, on any thread,
+/// one piece of work at a time in the process, and several times if it was captured. Messages contain `name`. An error of
+/// the device or of the capture is returned by cudaGetLastError too.
 void enqueue(cudaStream_t stream, std::function<bool()> work, std::string name = {});
 
-/// The device of the calling thread, as cudaGetDevice says it.
+/// The device of the calling thread, as in cudaGetDevice.
 int current_device();
 
 }  // namespace cupola::emulator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prints the number of GPUs, or why there are none, and the libraries that it found.
+// Prints the number of GPUs, or the reason why there are none, and the libraries that it found.
 #include <cstdio>
 
 #include <nccl.h>

@@ -3,8 +3,8 @@
 // Covers: cupola/ops/cuda/gradient_norm.hpp, cupola/ops/cuda/training_step.hpp, cupola/parallel/cuda_concat_mean.hpp
 // Covers: cupola/parallel/cuda_queue.hpp, cupola/parallel/nccl/nccl_collective.hpp
 //
-// A training on `Cuda` against the same one on `Host`: the queued steps with what they capture, short batches, several
-// replicas and GPUs, and what goes wrong. On a card what needs more GPUs than there are is left out.
+// Compares trainings on `Cuda` with the same ones on `Host`: queued and captured steps, short batches, several replicas and
+// GPUs, and errors. On real GPUs the cases that need more than there are are skipped.
 #include "training_runs.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using namespace training_runs;
 
 namespace {
 
-/// Norm of the difference over norm of the reference.
+/// The norm of the difference over the norm of the reference.
 template <class V>
 double distance(const std::vector<V>& values, const std::vector<V>& reference) {
     if (values.size() != reference.size()) return INFINITY;
@@ -43,7 +43,7 @@ bool same_bits(const std::vector<Floats>& a, const std::vector<Floats>& b) {
                       [](const Floats& x, const Floats& y) { return same_bits(x, y); });
 }
 
-/// All that two trainings may not differ in when they are to be the same.
+/// Whether two trainings have the same results.
 bool same(const Result& a, const Result& b) {
     return same_bits(a.losses, b.losses) && a.correct == b.correct && a.samples == b.samples && a.step == b.step &&
            same_bits(a.parameters, b.parameters) && same_bits(a.averages, b.averages) &&
@@ -52,7 +52,7 @@ bool same(const Result& a, const Result& b) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// Whether the run ended well, and agrees with the host's.
+/// Checks that the run ended without an error and agrees with that on the host.
 void check_against_host(const Run& run, double losses, double parameters) {
     const Result host = run_on_host(run), ours = run_on_cuda(run);
     CHECK(host.error.empty());
@@ -69,7 +69,7 @@ void check_against_host(const Run& run, double losses, double parameters) {
     for (std::size_t i = 0; i < host.optimizer.size(); ++i)
         CHECK(distance(ours.optimizer[i], host.optimizer[i]) < 10 * parameters);
     REQUIRE(ours.evaluation.size() == host.evaluation.size());
-    // Beside what a bfloat16 or a whole training makes of it.
+    // Only in addition to the rounding of bfloat16 and of a whole training.
     REQUIRE(ours.replica_gradients.size() == host.replica_gradients.size());
     for (std::size_t r = 0; r < host.replica_gradients.size(); ++r) {
         CHECK(distance(ours.replica_gradients[r], host.replica_gradients[r]) < 10 * parameters);
@@ -87,7 +87,7 @@ void check_against_host(const Run& run, double losses, double parameters) {
     CHECK(overruns() == 0);
 }
 
-/// Puts back what a test changed.
+/// Restores the settings that a test changed.
 struct Restored {
     Restored() = default;
     Restored(const Restored&) = delete;
@@ -138,7 +138,7 @@ TEST_CASE("steps that begin with Host's parameters have Host's loss, gradient an
     }
     CHECK(ours.activations.size() == host.activations.size());
     CHECK(distance(ours.activations, host.activations) < 1e-4);
-    // What was looked at was not changed.
+    // An inspection changes nothing.
     run.inspects = false;
     CHECK(same(run_on_cuda(run), ours));
 }
@@ -232,7 +232,7 @@ TEST_CASE("gradients are accumulated over batches") {
                         .sizes = {{8}, {8}, {8}, {3}, {3}, {0}, {0}, {8}},
                         .max_in_flight = 2},
                        1e-4, 1e-3);
-    // A replica whose second batch is its first in one step and adds to it in all others, whoever packs the weights.
+    // In one step the second batch of a replica is its first; in all other steps it adds to the first, whichever packs the weights.
     check_against_host({.replicas = 2,
                         .gradient_accumulation_steps = 2,
                         .steps = 6,
@@ -367,7 +367,7 @@ TEST_CASE("a network in bfloat16") {
         CHECK(std::abs(each.losses[i] - host.losses[i]) < 1e-2 * host.losses[i]);
         CHECK(distance(each.gradients[i], host.gradients[i]) < 2e-2);
     }
-    // The queued steps pack the weights anew where they are to.
+    // Queued steps pack the weights again when they must.
     run.starts.clear();
     const Result one = run_on_cuda(run);
     run.max_in_flight = 2;
@@ -384,7 +384,7 @@ TEST_CASE("a network in half, on one GPU and on several") {
     REQUIRE(each.error == "");
     for (std::size_t i = 0; i < host.gradients.size(); ++i) {
         CHECK(std::abs(each.losses[i] - host.losses[i]) < 1e-2 * host.losses[i]);
-        // Where rounding makes two numbers equal, another of them is the largest.
+        // Where rounding makes two numbers equal, the devices may select different maxima.
         CHECK(distance(each.gradients[i], host.gradients[i]) < 1e-1);
     }
     run.starts.clear();
@@ -452,7 +452,7 @@ TEST_CASE(
                 CHECK(contains(ours.error, "sample 1 of its batch is not finite"));
                 CHECK(ours.asked <= c.step + 1 + c.max_in_flight);
                 CHECK(same_bits(ours.parameters_after_error, well.starts[static_cast<std::size_t>(c.step)]));
-                // It continues with a valid batch, unaffected.
+                // The training continues with a valid batch, unaffected.
                 CHECK(same(ours, well));
             }
         }
@@ -471,7 +471,7 @@ TEST_CASE("a NaN in one of several accumulated batches is reported") {
             const Result ours = run_on_cuda(run);
             CAPTURE(ours.error);
             CHECK(ours.error_step == 2);
-            // A library's fused ReLU may make a 0 of the NaN: then no loss shows it, but the gradients do.
+            // The fused ReLU of a library may turn the NaN into 0: then the gradients show it, and no loss does.
             CHECK(ours.error_replica == 1);
             CHECK(same(ours, well));
         }
@@ -599,7 +599,7 @@ TEST_CASE("a captured step computes the same bits as one that is not captured") 
         const Result captured = run_on_cuda(run);
         REQUIRE(captured.error == "");
         if (emulated()) CHECK(launches_of_captures() - launches >= 2 * 8);
-        // A training's first step is never captured.
+        // The first step of a training is never captured.
         run.moved_always = true;
         run.max_in_flight = 0;
         const std::int64_t before = captures();
@@ -649,7 +649,7 @@ TEST_CASE("fit() ends early: when a callback stops it, when it throws, and when 
     run.stops_at = 4;
     const Result stopped = fit_on_cuda(run);
     CHECK(stopped.error == "");
-    CHECK(stopped.made == 7);  // those that were queued are made
+    CHECK(stopped.made == 7);  // the steps that were queued are made
     CHECK(stopped.losses.size() == 7);
     CHECK(stopped.ends == 1);
     Run shorter = good;
@@ -660,7 +660,7 @@ TEST_CASE("fit() ends early: when a callback stops it, when it throws, and when 
     run.throws_at = 4;
     const Result thrown = fit_on_cuda(run);
     CHECK(thrown.error == "the disk is full");
-    CHECK(thrown.losses.size() == 7);  // those that were queued are reported
+    CHECK(thrown.losses.size() == 7);  // the steps that were queued are reported
     CHECK(thrown.ends == 1);
     CHECK(thrown.healthy);
     CHECK(same_bits(thrown.parameters, stopped.parameters));
@@ -680,7 +680,7 @@ TEST_CASE("fit() ends early: when a callback stops it, when it throws, and when 
 
 TEST_CASE("the bits are the same however far a GPU is behind") {
     const Restored restored;
-    // More steps than three times those in flight.
+    // More than three times as many steps as are in flight.
     Run run{
         .replicas = 3, .devices = std::min(2, gpus()), .steps = 7, .momentum = 0.9, .max_in_flight = 2, .places = 2};
     const Result first = run_on_cuda(run);
@@ -708,7 +708,7 @@ TEST_CASE("a GPU that fails in a step ends the training with its error, and no t
                                                  .goes_on = false,
                                                  .max_in_flight = 2});
                 CAPTURE(ours.error);
-                // NCCL's error names the rank, whose own error it may be.
+                // The error of NCCL names a rank, which may be this one.
                 CHECK((contains(ours.error, "cudaErrorIllegalAddress") ||
                        (average == Average::nccl && contains(ours.error, "(rank "))));
                 fail_device(-1, 0);

@@ -29,7 +29,7 @@ struct Convolutions
                          cupola::Named<"softmax_linear", cupola::Linear<10>>> {};
 struct Convolutions16 : cupola::InPrecision<cupola::MixedBFloat16, Convolutions> {};
 struct ConvolutionsHalf : cupola::InPrecision<cupola::MixedFloat16, Convolutions> {};
-#ifdef __CUDACC__  // nvcc cannot read Host's convolutions
+#ifdef __CUDACC__  // nvcc cannot compile Host's convolutions
 using Conv2OnHost = cupola::Named<"conv2", cupola::Conv2d<8, 3>>;
 #else
 using Conv2OnHost = cupola::OnDevice<cupola::Host, cupola::Named<"conv2", cupola::Conv2d<8, 3>>>;
@@ -48,7 +48,7 @@ struct FrozenMiddle : cupola::Frozen<Normalized, "norm1.*", "conv2.*", "norm2.*"
 using TheLoss = cupola::LossCollection<cupola::CrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 using LossWithWeights = cupola::LossCollection<cupola::WeightedCrossEntropy<10>, cupola::WeightDecay<0.004, "local3">>;
 
-/// Samples that a network can learn, in memory that the device reads. `Memory(bytes)` has data(), of the host's too.
+/// Samples that a network can learn, in memory that the device and the host can read. `Memory(bytes)` has data().
 template <class Memory>
 class Samples {
 public:
@@ -97,7 +97,7 @@ public:
     [[nodiscard]] cupola::BatchView of_evaluation(std::int64_t i) {
         return good_.view(i * run_.batch, i == 2 ? run_.batch / 2 : run_.batch);
     }
-    /// From now on all batches are good ones.
+    /// From now on all batches are valid.
     void heal() { healed_ = true; }
 
 private:
@@ -132,7 +132,7 @@ inline void keep(const cupola::StepReport& report, Result& result) {
     result.correct.push_back(correct);
 }
 
-/// An inspector's numbers are in the host's memory.
+/// The numbers of an inspection are in host memory.
 template <class D>
 Floats gradient_of(const cupola::Inspection<D>& inspection) {
     const auto values = inspection.averaged_gradient();
@@ -208,7 +208,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
                 keep(training->step(batches), result);
             } else if constexpr (requires { training->queue(batches); }) {
                 training->queue(batches);
-                // The last ones are waited for.
+                // The last step waits for all.
                 const std::int64_t max_in_flight =
                     i + 1 == run.steps ? 0
                                        : std::min<std::int64_t>(run.max_in_flight, Training::max_steps_in_flight - 1);
@@ -229,7 +229,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
         if (run.goes_on || (result.error_step != nowhere && result.healthy))
             result.parameters_after_error = training->parameters();
         if (!run.goes_on) return result;
-        // The steps before the one that was never made are still to report.
+        // The steps before the failed one still have reports.
         if constexpr (requires { training->poll_report(0); }) {
             while (const cupola::StepReport* report = training->poll_report(0)) keep(*report, result);
         }
@@ -266,7 +266,7 @@ Result train(const Run& run, const Optimizer& optimizer) {
     return result;
 }
 
-/// A callback with every hook, which writes down what it is told.
+/// A callback with every hook, which records its calls.
 template <class D, class Training>
 struct Witness {
     const Run& run;
@@ -316,7 +316,7 @@ Result fitted(const Run& run, const Optimizer& optimizer) {
     return result;
 }
 
-/// Any rule, so that a network is compiled once for all.
+/// Every rule in one type, so that each network is compiled once.
 struct AnyRule {
     static constexpr bool uses_segment_factors = true;
     std::variant<cupola::Sgd, cupola::Adam, cupola::RmsProp, cupola::Clipped<cupola::Sgd>, cupola::Lamb, cupola::Lars>
@@ -347,10 +347,10 @@ struct AnyRule {
     }
 };
 
-/// With an update of its own, which is not repeated.
+/// An optimiser with an update of its own, which is not captured.
 struct Uncaptured : cupola::Sgd {
     bool faulty = false;
-    /// The step that makes the last layer's bias of class 2 -infinity: no sample has that class, so it is below 0.
+    /// The step whose update sets the bias of class 2 in the last layer to -infinity. No sample has that class.
     std::int64_t ruins = nowhere;
 
     template <class D>
@@ -387,7 +387,7 @@ inline AnyRule rule_of(const Run& run) {
     return {sgd_of(run)};
 }
 
-/// `Memory` is what batches lie in.
+/// `Memory` is the type of the memory of the batches.
 template <class D, class Memory>
 Result run_on(const Run& run) {
     using namespace cupola;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trainings of training_runs.hpp on `Cuda`: a GPU's, or an emulated one where training_emulated.cpp includes this.
+// The trainings of training_runs.hpp on `Cuda`: on a GPU, or on an emulated one if training_emulated.cpp includes this file.
 #include <cupola/cuda.hpp>
 #include <cupola/cupola.hpp>
 #include <cupola/device/host.hpp>
@@ -17,7 +17,7 @@
 namespace training_runs {
 
 #ifdef CUPOLA_TEST_NCCL
-/// Has the bits of a scale of 1, where nobody leaves the scale out.
+/// Gives the same bits as a scale of 1 if the scale is applied and removed everywhere.
 struct Scaled : cupola::Float32 {
     static constexpr float loss_scale = 1024;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trainings of training_runs.hpp on `Host`, which every averaging policy of `Cuda` is compared with.
+// The trainings of training_runs.hpp on `Host`, the reference for every averaging policy of `Cuda`.
 #include <cupola/cupola.hpp>
 #include <cupola/host.hpp>
 

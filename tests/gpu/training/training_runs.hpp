@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trainings that are run on `Host` and on `Cuda` for comparison: their settings and their results. The two are compiled
-// separately (training_host.cpp, training_cuda.cu: nvcc cannot read host.hpp), so that only plain vectors pass between
-// them. In training_emulated.cpp `Cuda` has the emulator's GPUs.
+// Trainings that run on `Host` and on `Cuda` for comparison: their settings and their results. The two are compiled
+// separately (training_host.cpp, training_cuda.cu: nvcc cannot compile host.hpp) and exchange only plain vectors. In
+// training_emulated.cpp `Cuda` has emulated GPUs.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace training_runs {
 
 using Floats = std::vector<float>;
 
-/// In half there are convolutions on `Cuda` alone. `placed` has layers on `Host` wherever the rest is. `frozen_body` is convolutions
-/// whose convolutions are frozen, `frozen_middle` is normalized with frozen layers through which the gradient passes. `weighted` is
-/// convolutions with weights of classes and an ignored label.
+/// `convolutions_half` runs on `Cuda` only. `offloaded` has layers on `Host`. `frozen_body` is `convolutions` with frozen
+/// convolutions, `frozen_middle` is `normalized` with frozen layers through which the gradient passes. `weighted` is
+/// `convolutions` with weights of classes and an ignored label.
 enum class Model : std::uint8_t {
     convolutions,
     convolutions_bfloat16,
@@ -26,20 +26,20 @@ enum class Model : std::uint8_t {
     frozen_middle,
     weighted
 };
-/// `uncaptured` is sgd by an optimiser that does not say that it may be captured, `faulty` the same with a device 1
-/// that makes another update in step 4, `ruinous` the same whose update of step 2 makes the last layer's bias of a class
-/// -infinity: the loss is no number then, and its gradient by the formula is one.
+/// `uncaptured` is sgd by an optimiser that does not declare that it can be captured. `faulty` is the same, but device 1 makes
+/// another update in step 4. `ruinous` is the same, but the update of step 2 sets the bias of a class in the last layer to
+/// -infinity: the loss is then not finite, while its gradient by the formula is.
 enum class Rule : std::uint8_t { sgd, adam, rms_prop, clipped, lamb, lars, uncaptured, faulty, ruinous };
 enum class Average : std::uint8_t { concat_mean, nccl };
 enum class Statistics : std::uint8_t { first, pooled };
 
-/// The step at which the state is saved and another training continues from it.
+/// No step or no place: the setting is off.
 inline constexpr std::int64_t nowhere = -1;
 
 struct Run {
     Model model = Model::convolutions;
     Rule rule = Rule::sgd;
-    /// NCCL's is of convolutions and of frozen_body alone; the host averages by ConcatMean for it.
+    /// NCCL is supported for `convolutions` and `frozen_body`; the host then uses ConcatMean.
     Average average = Average::concat_mean;
     Statistics statistics = Statistics::first;
     int replicas = 1, devices = 1, gradient_accumulation_steps = 1;
@@ -48,100 +48,99 @@ struct Run {
     /// The rate is multiplied by it after each step.
     double rate_decay = 1;
     int check_every = 3;
-    /// The samples of a batch that is not `batch`; in order of the places, a number a replica each; a place that is not
-    /// there has whole batches.
+    /// The sizes of batches that are not `batch`: per place in the data, one number per replica. Places without an entry have
+    /// whole batches.
     std::vector<std::vector<std::int64_t>> sizes{};
-    /// Parameters (and running statistics) that each step begins with.
+    /// The parameters (and running statistics) at the start of each step.
     std::vector<Floats> starts{};
-    /// The place and the replica of the batch that holds a NaN, in its sample 1.
+    /// The place and the replica of the batch with a NaN in sample 1.
     std::int64_t poisoned_place = nowhere;
     int poisoned_replica = 0;
-    /// The place and the replica of the batch that holds a label that is no class, in its sample 2.
+    /// The place of the batch with an invalid label in sample 2.
     std::int64_t mislabelled_place = nowhere;
-    /// The place and the replica whose batch throws a DataError.
+    /// The place whose batch throws a DataError.
     std::int64_t failing_place = nowhere;
-    /// After so many steps, or after each, the state goes to a new training.
+    /// The step after which a new training continues from the state; `moved_always`: after every step.
     std::int64_t moved_after = nowhere;
     bool moved_always = false;
-    /// After an error the training is restored to the state that it says it has, and goes on with good batches; or that
-    /// is all.
+    /// Whether the training is restored to its own state after an error and continues with valid batches; otherwise it ends.
     bool goes_on = true;
-    /// How many steps may be queued and not waited for; 0 is step().
+    /// The maximum number of queued steps without a wait; 0 stands for step().
     std::int64_t max_in_flight = 0;
-    /// Each replica's batches are copied to so many places in turn, as a pipeline's are; 0 for memory that is never
-    /// written again.
+    /// The number of buffers to which the batches of each replica are copied in turn, as in a pipeline; 0 for memory that is
+    /// never overwritten.
     int places = 0;
-    /// With parameter groups: biases at another rate, local3 without decay, norm1 frozen where there is one.
+    /// Whether there are parameter groups: biases at another rate, local3 without decay, norm1 frozen if it exists.
     bool groups = false;
     bool evaluates = false, inspects = false, keeps_gradients = false;
-    /// Of a run by fit(): the training is to stand after every so many steps, the run to end with the report of this
-    /// step, and the callback to throw at that of this one.
+    /// For a run by fit(): the callback synchronizes after every so many steps, stops the run with the report of step
+    /// `stops_at`, and throws at the report of step `throws_at`.
     std::int64_t synchronize_every = 3, stops_at = nowhere, throws_at = nowhere;
 };
 
 struct Result {
-    /// Of each step.
+    /// One entry per step.
     std::vector<double> losses{};
     std::vector<std::int64_t> correct{}, samples{};
     std::vector<Floats> gradients{}, starts{}, inspected{};
-    /// Of each replica, at the end.
+    /// One entry per replica, at the end.
     std::vector<Floats> replica_gradients{};
     Floats prediction{};
-    /// The sums of squares of the layers' outputs that the inspector saw, step after step.
+    /// The sums of squares of the outputs of the layers in the inspections, step by step.
     std::vector<double> activations{};
-    /// At the end.
+    /// The state at the end.
     std::int64_t step = 0;
     Floats parameters{}, averages{}, buffers{};
     std::vector<Floats> optimizer{};
     std::vector<Floats> device_parameters{};
     std::vector<double> evaluation{};
-    /// What a metric saw: the outputs, and the labels, batch after batch.
+    /// The outputs and the labels that a metric received, batch by batch.
     Floats measured{};
     std::vector<std::int32_t> measured_labels{};
-    /// What was thrown, how many steps had been asked for, and what the parameters were then.
+    /// The message of the error, its step and replica, and the number of steps that had been requested.
     std::string error{};
     std::int64_t error_step = nowhere, asked = 0;
     int error_replica = -1;
-    /// What each device queued, by name and in order.
+    /// The names of the operations that each device queued, in order.
     std::vector<std::vector<std::string>> traces{};
-    /// Whether the training says after it that its parameters are those after a whole step.
+    /// Whether the training is healthy after the error, and its parameters then.
     bool healthy = true;
     Floats parameters_after_error{};
-    /// Of a run by fit(): the parameters where the training stood, how many steps were queued when each report came,
-    /// how often the run's end was told, and how many steps fit() says that it made.
+    /// For a run by fit(): the parameters at each synchronization, and the number of queued steps at each report.
     std::vector<Floats> standing{};
     std::vector<std::int64_t> queued{};
-    /// And, at each report of a step that was looked into, the last step that was.
+    /// The last inspected step, at the report of each inspected step.
     std::vector<std::int64_t> last_inspected{};
+    /// The number of calls of on_end, and of the steps that fit() reports.
     int ends = 0;
     std::int64_t made = 0;
 };
 
 [[nodiscard]] Result run_on_host(const Run& run);
 [[nodiscard]] Result run_on_cuda(const Run& run);
-/// The steps of Model::convolutions by fit().
+/// A training of Model::convolutions by fit().
 [[nodiscard]] Result fit_on_host(const Run& run);
 [[nodiscard]] Result fit_on_cuda(const Run& run);
 
-/// Whether the processor of the host has what a network in bfloat16 needs.
+/// Whether the CPU has the instructions that a network in bfloat16 needs.
 [[nodiscard]] bool host_has_bfloat16();
-/// How many GPUs there are.
+/// The number of GPUs.
 [[nodiscard]] int gpus();
 
-// Of emulated GPUs alone.
+// For emulated GPUs only.
 
-/// Whether they are. On a card the others do nothing.
+/// Whether the GPUs are emulated. On real GPUs the functions below do nothing.
 [[nodiscard]] bool emulated();
-/// Whether captures of a step's work are refused.
+/// Sets whether captures of steps fail.
 void refuse_captures(bool refuse);
-/// How many captures were made, and how many of them were launched, until now.
+/// The number of captures so far, and of launches of captured graphs.
 [[nodiscard]] std::int64_t captures();
 [[nodiscard]] std::int64_t launches_of_captures();
-/// How many pieces of work go on at each look at an event.
+/// The number of pieces of work that run at each query of an event.
 void set_pace(int pieces);
-/// The device fails at its piece of work number `after` from now; nothing is -1.
+/// The device fails after `after` more pieces of work; -1 for never.
 void fail_device(int device, std::int64_t after);
-/// How many allocations were written past their ends.
+/// The number of allocations with a write outside their bounds.
 [[nodiscard]] int overruns();
 
 }  // namespace training_runs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Cupola calls of cuBLASLt, declared anew: ../cublaslt.cpp implements it on the processor.
+// The functions of cuBLASLt that Cupola calls; ../cublaslt.cpp implements them on the CPU.
 #pragma once
 
 #include <stddef.h>

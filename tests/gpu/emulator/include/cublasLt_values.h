@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of cuBLASLt 13, as far as Cupola uses them. tests/gpu/cudnn_values_test.cpp compares them with NVIDIA's.
+// The constants of cuBLASLt 13 that Cupola uses. tests/gpu/cudnn_values_test.cpp compares them with NVIDIA's.
 #pragma once
 
 typedef enum {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Cupola calls of cuDNN 9, declared anew: ../cudnn.cpp implements it on the processor.
+// The functions of cuDNN 9 that Cupola calls; ../cudnn.cpp implements them on the CPU.
 #pragma once
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ extern "C" {
 
 size_t cudnnGetVersion(void);
 const char* cudnnGetErrorString(cudnnStatus_t status);
-/// The calling thread's last error in words, which are then forgotten.
+/// The text of the calling thread's last error, which is then cleared.
 void cudnnGetLastErrorString(char* message, size_t max_size);
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of cuDNN 9's graph interface, as far as Cupola uses them. tests/gpu/cudnn_values_test.cpp compares them
-// with NVIDIA's.
+// The constants of cuDNN 9's graph interface that Cupola uses. tests/gpu/cudnn_values_test.cpp compares them with
+// NVIDIA's.
 #pragma once
 
 typedef enum {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of an emulated kernel: what they share, where they wait, and that each wrong use is found.
+// The threads of an emulated kernel: shared memory, barriers, and the detection of each wrong use.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -16,7 +16,7 @@
 
 namespace emulated_kernels {
 
-// Of this namespace, and not of an unnamed one: their names are in the messages.
+// In a named namespace, because messages contain their names.
 
 void write_index(int* to) {
     const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -32,8 +32,8 @@ void reverse(int* values) {
     values[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-/// Each warp's sum of a number per round, added up by the first warp. Without the second barrier a warp may write its
-/// next sum before the first has read this one.
+/// In each round the first warp adds the sums of all warps. Without the second barrier a warp may write its next sum before
+/// the first warp has read this one.
 template <bool waits>
 void rounds(int* to) {
     __shared__ int sums[4];
@@ -55,7 +55,7 @@ void shuffles(V* to) {
     to[threadIdx.x * 5 + 1] = __shfl_down_sync(0xFFFF'FFFFU, mine, 3);
     to[threadIdx.x * 5 + 2] = __shfl_up_sync(0xFFFF'FFFFU, mine, 3, 16);
     to[threadIdx.x * 5 + 3] = __shfl_sync(0xFFFF'FFFFU, mine, 7);
-    // Halves of a warp, each with its mask.
+    // The two halves of a warp, each with its own mask.
     const unsigned mask = lane < 16 ? 0xFFFFU : 0xFFFF'0000U;
     V sum = mine;
     for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(mask, sum, step);
@@ -139,7 +139,7 @@ cudaError_t run(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments.
 template <class... Parameters, class... Arguments>
 std::string failure_of(void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
     CHECK(run(kernel, grid, block, arguments...) == cudaErrorLaunchFailure);
-    // The device stays so, until it is mended.
+    // The device stays in error until mend().
     CHECK(run(&order, 1, 1, nullptr, nullptr) == cudaErrorLaunchFailure);
     const std::string message = cudaGetErrorString(cudaErrorLaunchFailure);
     CHECK(message == "unspecified launch failure: " + emulator::failure());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulator's cuBLASLt against plain loops in double, and what it refuses.
+// Compares the stand-in for cuBLASLt with plain loops in double, and checks what it rejects.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ std::string describe(const Case& c) {
            ", alpha " + std::to_string(c.alpha) + ", beta " + std::to_string(c.beta) + ", gap " + std::to_string(c.gap);
 }
 
-/// Numbers that lose nothing in bfloat16 or half.
+/// Numbers that bfloat16 and half represent exactly.
 Floats few_bits(std::int64_t count, std::uint64_t seed) {
     reference::Random random(seed);
     Floats values = random.normal(count, 1.0, 0.5);
@@ -47,7 +47,7 @@ Floats few_bits(std::int64_t count, std::uint64_t seed) {
     return values;
 }
 
-/// A product and what it needs, with a way to change one of these.
+/// A product with its descriptors, each of which a test can change.
 struct Product {
     explicit Product(const Case& of_case, std::uint64_t seed) : c(of_case) {
         const std::int64_t a_rows = c.transposed_a ? c.k : c.m, a_columns = c.transposed_a ? c.m : c.k;
@@ -123,7 +123,7 @@ struct Product {
         return status;
     }
 
-    /// Row by row, as the reference has them: op(B)'s columns are samples, op(A)'s rows are outputs.
+    /// In the layout of the reference, row by row: the columns of op(B) are samples, the rows of op(A) are outputs.
     [[nodiscard]] reference::Doubles expected() const {
         const auto at = [](const Floats& values, std::int64_t rows, std::int64_t row, std::int64_t column) {
             return values[static_cast<std::size_t>(column * rows + row)];
@@ -310,7 +310,7 @@ TEST_CASE("the emulator's cuBLASLt rejects what does not fit together, and what 
     CHECK(product.queue(0, product.a.get(), needed) == CUBLAS_STATUS_INVALID_VALUE);
     product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(product.bias.get()));
     CHECK(product.queue(0, product.a.get(), needed) == CUBLAS_STATUS_SUCCESS);
-    // An algorithm is for the shape that it was found for.
+    // An algorithm is valid only for the shape for which it was found.
     product.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     cublasLtMatrixLayoutDestroy(product.a_layout);
     CHECK(cublasLtMatrixLayoutCreate(&product.a_layout, CUDA_R_32F, 16, 8, 16) == CUBLAS_STATUS_SUCCESS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulator's cuDNN against plain loops in double: each direction, element type and engine, with strides of several
-// kinds; and what it refuses when it is run.
+// Compares the stand-in for cuDNN with plain loops in double, for each direction, element type and engine, with strides of
+// several kinds; and checks what it rejects when a plan runs.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -48,10 +48,10 @@ struct Kind {
 constexpr Kind float32{CUDNN_DATA_FLOAT, CUDA_R_32F, "float"}, bfloat16{CUDNN_DATA_BFLOAT16, CUDA_R_16BF, "bfloat16"},
     float16{CUDNN_DATA_HALF, CUDA_R_16F, "half"};
 
-/// The order in memory of a tensor's axes, and what is unused between its elements.
+/// The order of a tensor's axes in memory, and the gaps between its elements.
 enum class Layout { channels_last, channels_first, gaps };
 
-/// Extents {n, c, h, w}, or {out, in, h, w}; figures are in the order of the reference: [n][h][w][c].
+/// The extents are {n, c, h, w} or {out, in, h, w}; the values have the order of the reference, [n][h][w][c].
 class Tensor {
 public:
     Tensor(std::int64_t id, const Kind& kind, const Four& extents, Layout layout)
@@ -167,7 +167,7 @@ public:
           sum_(4, float32, y_extents(), Layout::channels_last),
           biased_(5, float32, y_extents(), Layout::channels_last) {
         reference::Random random(seed);
-        // With a mean of 1, so that a result that is a single sum does not cancel to a figure below its own rounding.
+        // With a mean of 1, so that a sum does not cancel to a value below its rounding error.
         values_x_ = rounded(random.normal(c.problem.input_size(), 0.5, 1.0), c.kind);
         values_w_ = rounded(random.normal(c.problem.weight_size(), 0.5, 1.0), c.kind);
         values_y_ = rounded(random.normal(c.problem.output_size(), 0.5, 1.0), c.kind);
@@ -187,7 +187,7 @@ public:
         b_.write(values_b_);
     }
 
-    /// The plan of an engine, finalised or refused.
+    /// The plan of an engine, finalised or rejected.
     cudnnStatus_t plan_of(std::int64_t index, const Descriptor* device = nullptr) {
         Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
         good(engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph()));
@@ -212,7 +212,7 @@ public:
         }
         return CUDNN_STATUS_SUCCESS;
     }
-    /// Queues it with `ids`, `pointers` and `workspace`.
+    /// Queues the plan with `ids`, `pointers` and `workspace`.
     cudnnStatus_t queue() { return queue(workspace.get()); }
     cudnnStatus_t queue(void* at) {
         Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
@@ -483,7 +483,7 @@ TEST_CASE("the emulator's cuDNN does nothing at the call, and once for each laun
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     CHECK(cudaStreamBeginCapture(convolution.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);  // its pack of pointers is gone when the capture is launched
+    CHECK(convolution.queue() == CUDNN_STATUS_SUCCESS);  // the pack of pointers is destroyed before the launch
     CHECK(cudaStreamEndCapture(convolution.stream(), &graph) == cudaSuccess);
     CHECK(cudaGraphInstantiate(&exec, graph) == cudaSuccess);
     CHECK(reference::same_bits(convolution.result().read(), once));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common part of the tests of the emulator's libraries: a stream, and device memory with values of an element type
-// and `gap` unused elements after each `row` of them.
+// Shared by the tests of the stand-ins: a stream, and device memory with values of an element type and `gap` unused
+// elements after each `row` of them.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ public:
         size_ = bytes;
         if (bytes > 0) REQUIRE(cudaMalloc(&memory_, bytes) == cudaSuccess);
     }
-    /// In an element type of CUDA's libraries. The gaps become a NaN.
+    /// Writes the values in an element type of CUDA's libraries. The gaps become NaN.
     void write(const reference::Floats& values, cudaDataType type, std::int64_t row, std::int64_t gap) {
         std::vector<std::byte> bytes;
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -74,7 +74,7 @@ public:
         resize(bytes.size());
         CHECK(cudaMemcpy(memory_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice) == cudaSuccess);
     }
-    /// As they are now: the emulator's memory is the host's. read_bytes() waits, and what is queued may run.
+    /// The current bytes, without a wait, because emulated memory is host memory. read_bytes() waits, and queued work may run.
     [[nodiscard]] std::vector<std::byte> peek() const { return {get(), get() + size_}; }
     [[nodiscard]] std::vector<std::byte> read_bytes() const {
         std::vector<std::byte> bytes(size_);
@@ -83,7 +83,7 @@ public:
     }
 
     [[nodiscard]] static std::size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
-    /// By Cupola's own conversions, which the emulator does not use.
+    /// Uses Cupola's conversions, which the emulator does not.
     static void append(std::vector<std::byte>& bytes, float value, cudaDataType type) {
         const auto add = [&bytes](const auto& narrow) {
             const auto* const from = reinterpret_cast<const std::byte*>(&narrow);

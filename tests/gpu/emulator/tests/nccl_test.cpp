@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stand-in for NCCL: its sums against plain ones, its configurable behavior, and the misuse that it detects, which
-// NCCL would answer by a hang or by a wrong sum.
+// Checks the stand-in for NCCL: its sums against plain ones, its configurable behavior, and the detection of misuse with
+// which NCCL would hang or return a wrong sum.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -33,7 +33,7 @@ bool done_within(double seconds, const auto& done) {
     return false;
 }
 
-/// Ranks 0 to n - 1, all called by this thread, each with a stream and an event.
+/// Ranks 0 to n - 1 on this thread, each with a stream and an event.
 class Ranks {
 public:
     explicit Ranks(int ranks)
@@ -63,7 +63,7 @@ public:
             cudaStreamDestroy(streams_[i]);
             cudaEventDestroy(events_[i]);
         }
-        static_cast<void>(take_nccl_misuse());  // not the next case's
+        static_cast<void>(take_nccl_misuse());  // the setting must not reach the next case
     }
 
     [[nodiscard]] std::size_t size() const { return comms_.size(); }
@@ -73,7 +73,7 @@ public:
         const ncclResult_t asked = ncclCommGetAsyncError(comms_[i], &state);
         return asked == ncclSuccess ? state : asked;
     }
-    /// Asks until it is no longer in progress, for at most 10 seconds.
+    /// Queries until the call is no longer in progress, for at most 10 seconds.
     ncclResult_t settle(std::size_t i) {
         ncclResult_t result = ncclInProgress;
         done_within(10, [&] { return (result = state(i)) != ncclInProgress; });
@@ -162,7 +162,7 @@ TEST_CASE("ring order adds the beginning of the buffer from rank 0 on, and its e
         CHECK(values[rank] == expected);
     }
     CHECK(expected != plain);
-    // A shorter call over the same elements rounds otherwise.
+    // A shorter call over the same elements rounds differently.
     std::vector<std::vector<float>> half = numbers(ranks, count, 1);
     for (auto& each : half) each.resize(count / 2);
     for (std::size_t rank = 0; rank < ranks; ++rank) all.all_reduce(rank, half[rank]);
@@ -368,7 +368,7 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
     std::stringstream text;
     text << std::ifstream(path).rdbuf();
     const std::string header = text.str();
-    // What stands behind "name =".
+    // The text after "name =".
     const auto value = [&](const std::string& name) {
         for (std::size_t at = header.find(name); at != std::string::npos; at = header.find(name, at + 1)) {
             const std::size_t equals = header.find_first_not_of(' ', at + name.size());
@@ -390,7 +390,7 @@ TEST_CASE("its constants are those of NCCL's own header, where that is installed
     CHECK(value("ncclFloat64") == ncclFloat64);
     CHECK(header.find("#define NCCL_UNIQUE_ID_BYTES 128") != std::string::npos);
     CHECK(header.find("0xcafebeef") != std::string::npos);
-    // What Cupola calls has the same parameters.
+    // The functions that Cupola calls have the same parameters.
     for (const char* declaration :
          {"ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config);",
           "ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError);", "ncclCommFinalize(ncclComm_t comm);",

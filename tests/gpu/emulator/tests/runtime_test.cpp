@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The emulated runtime: what is ordered and what is not, captures, memory, errors; and that a missing wait is seen.
+// The emulated runtime: which work is ordered, captures, memory and errors; and the detection of a missing wait.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ struct Event {
     operator cudaEvent_t() const { return get; }
     cudaEvent_t get = nullptr;
 };
-/// Zeros of a device's memory.
+/// Memory of a device, filled with zeros.
 template <class V>
 struct Memory {
     explicit Memory(std::size_t count) {
@@ -81,7 +81,7 @@ struct Graph {
     cudaGraphExec_t exec = nullptr;
 };
 
-/// The last error, which is forgotten.
+/// Returns and clears the last error.
 cudaError_t forgotten() { return cudaGetLastError(); }
 
 }  // namespace
@@ -144,7 +144,7 @@ TEST_CASE("a wait for an event refers to its last record before the wait, and to
     CHECK(start(first, &add_kernel, memory.get, 1) == cudaSuccess);
     CHECK(cudaEventRecord(event, first) == cudaSuccess);
     CHECK(cudaStreamWaitEvent(second, event) == cudaSuccess);
-    // Of the next record that wait knows nothing.
+    // That wait does not include the next recording of the event.
     bool arrived = false;
     emulator::enqueue(
         first, [&] { return arrived; }, "a gate");
@@ -214,7 +214,7 @@ TEST_CASE("work that has to wait is tried again, and work that waits for ever en
     CHECK(cudaStreamSynchronize(first) == cudaSuccess);
     CHECK(cudaStreamSynchronize(second) == cudaSuccess);
 
-    emulator::mend();  // forgets what another test made fail
+    emulator::mend();  // clears the failures of other tests
     emulator::set_patience(0.05);
     emulator::enqueue(
         first, [] { return false; }, "the sum of no one else");
@@ -246,7 +246,7 @@ TEST_CASE("a copy of pageable memory uses the bytes at the call, a copy of pinne
     CHECK(*pinned == 0);
     CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
     CHECK(*pinned == 7);
-    // What is no memory of a device, and more than there is.
+    // Pointers outside device memory, and more bytes than were allocated.
     CHECK(cudaMemcpyAsync(&host, &host, sizeof(int), cudaMemcpyDeviceToHost, stream) == cudaErrorInvalidValue);
     CHECK(cudaMemcpyAsync(memory.get, pinned, 8, cudaMemcpyHostToDevice, stream) == cudaErrorInvalidValue);
     CHECK(cudaMemsetAsync(memory.get, 0, 8, stream) == cudaErrorInvalidValue);
@@ -310,7 +310,7 @@ TEST_CASE("captured work does not run at the capture, and then once per launch")
     CHECK(type == cudaGraphNodeTypeMemcpy);
     CHECK(cudaGraphNodeGetType(nodes[3], &type) == cudaSuccess);
     CHECK(type == cudaGraphNodeTypeMemset);
-    // On two streams too: a graph does not run beside itself.
+    // Two launches of a graph do not overlap, on two streams either.
     const Stream other;
     for (int i = 0; i < 5; ++i) {
         CHECK(cudaGraphLaunch(graph.exec, stream) == cudaSuccess);
@@ -419,7 +419,7 @@ TEST_CASE("work that cannot be captured aborts the capture") {
         CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
         CHECK(graph == nullptr);
         static_cast<void>(forgotten());
-        // The stream is as good as before.
+        // The stream can be used as before.
         CHECK(start(stream, &add_kernel, memory.get, 1) == cudaSuccess);
         CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
     };
@@ -440,7 +440,7 @@ TEST_CASE("work that cannot be captured aborts the capture") {
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
     emulator::refuse_captures(false);
     static_cast<void>(forgotten());
-    // Another thread's calls are its own.
+    // The calls of another thread are not captured.
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     std::thread([&] { CHECK(cudaStreamSynchronize(other) == cudaSuccess); }).join();
     CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
@@ -493,7 +493,7 @@ TEST_CASE("a test sets the number of devices, and a kernel runs only on its stre
     CHECK(processors == 3);
     emulator::set_multiprocessors(2);
     CHECK(emulator::current_device() == 0);
-    // Each thread has its own.
+    // Each thread has its own last error.
     CHECK(cudaSetDevice(1) == cudaSuccess);
     std::thread([] { CHECK(emulator::current_device() == 0); }).join();
     CHECK(emulator::current_device() == 1);
