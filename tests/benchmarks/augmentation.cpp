@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of images to augmented batches as cifar10_train makes them, on one thread: images a second.
+// The images per second from bytes to augmented batches, as cifar10_train makes them, on one thread.
 //
-//   augmentation [rounds]        one line of JSON: images a second of each round, for the tutorial's augmentations, for the padded,
+//   augmentation [rounds]        one line of JSON: images per second in each round, for the tutorial's augmentations, for the padded,
 //                               cropped and flipped images of ResNet and for the test's crop
 #include <chrono>
 #include <cstdio>

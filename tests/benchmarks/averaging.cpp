@@ -3,7 +3,7 @@
 // The averaging of four replicas' gradients of the tutorial's network by ConcatMean, and copies that move as many
 // bytes, by turns on the same team of threads: what the one takes beside what the machine's memory needs for it.
 //
-//   averaging [threads] [rounds]        one line of JSON: milliseconds and the copies' bytes a second, a median of each round
+//   averaging [threads] [rounds]        one line of JSON: milliseconds and bytes per second of the copies, the median of each round
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

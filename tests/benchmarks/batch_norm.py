@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch normalisation over replicas: ResNet-44 trained on the same images with each policy for its running statistics.
 
-For 2 and 4 replicas and a global batch of 128: the accuracy on the test images that evaluation reaches with the running
-statistics that the policy kept, and the time of a step against that of `first` in the same round.
+For 2 and 4 replicas and a global batch of 128: the accuracy on the test images, evaluated with the running statistics of the policy,
+and the time of a step divided by that of `first` in the same round.
 """
 
 import argparse

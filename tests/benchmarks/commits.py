@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training step of two commits: is this checkout slower than an earlier commit, or does it need more memory?
+"""Compares the training step of this checkout with that of an earlier commit, in time and in memory.
 
     run commits [COMMIT] [--rounds 10] [--networks NAMES] [--bound 0.02]
 
-COMMIT (the one before HEAD) is built twice beside this checkout, with the same compiler and flags. Its two programs, which are the same
-code at two places of memory, and this checkout's take turns: the ratio of the first two is the A/A spread, what this machine makes of no
-difference at all. A network has become slower if the median of its ratio is above 1 by more than the bound and by more than the A/A
-spread; one whose peak of memory has grown by more than the A/A pair differs and 1 % needs more memory. Either is exit status 1."""
+COMMIT (default: the one before HEAD) is built twice, with the same compiler and flags as this checkout. Its two programs, which have the
+same code, and that of this checkout take turns. The ratio of the first two is the A/A spread: the difference that this machine measures
+between equal programs. A network has become slower if the median of its ratio exceeds 1 by more than the bound and by more than the A/A
+spread. It needs more memory if its peak has grown by more than 1 % and by more than the difference of the A/A pair. In both cases the exit
+status is 1."""
 
 import argparse
 import os
@@ -17,7 +18,7 @@ import sys
 import machine
 import turns
 
-# name: the words for training_step: network, precision, batch, and how
+# name: the arguments of training_step: network, precision, batch, and options
 NETWORKS = {
     "lrn": ("lrn", "float", 128),
     "lrn-winograd": ("lrn", "float", 128, "winograd"),
@@ -35,7 +36,7 @@ def run(*words, **options):
 
 
 def build_commit(commit):
-    """training_step as of a commit, twice: the paths of two copies. A build of a commit is kept."""
+    """Builds training_step of a commit and returns the paths of two copies. The build of a commit is kept."""
     name = run("git", "-C", machine.ROOT, "rev-parse", "--short=12", f"{commit}^{{commit}}", capture_output=True, text=True).stdout.strip()
     folder = machine.PEERS / "commits" / name
     tree, build, copies = folder / "tree", folder / "build", [folder / "first", folder / "second"]
@@ -57,7 +58,7 @@ def build_commit(commit):
 
 
 def compare(options, network, copies, quiet):
-    """The ratios of a network's steps, round by round, and the peaks of memory."""
+    """The ratios of the steps of a network in each round, and the peaks of memory."""
     words = [str(word) for word in (*NETWORKS[network][:3], options.threads, *NETWORKS[network][3:])]
     programs = {"before": copies[0], "before again": copies[1], "now": turns.BUILD / "training_step"}
     described, rounds = turns.take(options, {key: [program, *words] for key, program in programs.items()}, quiet)
@@ -72,7 +73,7 @@ def compare(options, network, copies, quiet):
 
 
 def problems_of(result, bound):
-    """What has become worse: messages."""
+    """Messages about what has become worse."""
     same, changed, peak = result["same"], result["changed"], result["megabytes"]
     noise = max(same["most"] - 1, 1 - same["least"])
     found = []

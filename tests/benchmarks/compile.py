@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler takes: the tutorial's program in one file beside the same network in dlib, and networks of many layers; with
-Cupola's headers alone, and for a program that links to cupola::ops. Where there is nvcc, the networks of cifar10_train for Cuda.
+"""Compile time and memory: the tutorial's program in one file compared with the same network in dlib, and networks of many layers; with
+Cupola's headers alone, and for a program that links to cupola::ops. If nvcc is installed, also the networks of cifar10_train for Cuda.
 
-Each file is compiled at -O2 to an object, by turns, several rounds; seconds are the clock's and the processor's, memory is the
-peak of the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers,cuda]
+Each file is compiled at -O2 to an object, by turns, in several rounds. Seconds are elapsed time and CPU time, memory is the peak of
+the largest process (cc1plus, clang or cicc). Usage: run compile [--rounds N] [--no-save] [--only cifar10,layers,cuda]
 """
 
 import argparse
@@ -23,14 +23,14 @@ HERE = machine.ROOT / "tests" / "benchmarks"
 PARTS = ("cifar10", "layers", "cuda")
 LAYERS = (20, 100, 400)
 EXAMPLE = machine.ROOT / "examples" / "cifar10_train"
-# nvcc takes minutes, and what it takes varies by less.
+# Fewer rounds: nvcc takes minutes, and its times vary less.
 CUDA_ROUNDS = 3
 # The compiler, and whether the program links to cupola::ops.
 WAYS = {"g++ with cupola::ops": ("g++", True), "g++": ("g++", False), "clang++-16": ("clang++-16", False)}
 
 
 def compile_once(command, output):
-    """(seconds by the clock, seconds of the processor, peak MB)"""
+    """(elapsed seconds, CPU seconds, peak MB)"""
     start = time.perf_counter()
     process = subprocess.Popen([*command, "-o", output], stderr=subprocess.PIPE, text=True)
     message = process.stderr.read()
@@ -43,8 +43,8 @@ def compile_once(command, output):
 
 
 def cupola_command(compiler, source, ops=False):
-    """The project's own command for cupola_cifar10.cpp, at -O2, for another source and compiler; `ops` for a program that links to
-    cupola::ops, which defines this macro and adds no flag else."""
+    """The project's command for cupola_cifar10.cpp, at -O2, for another source and compiler. `ops`: for a program that links to
+    cupola::ops, which only defines a macro in addition."""
     entries = json.loads((machine.PEERS / "build" / "compile_commands.json").read_text())
     entry = next(e for e in entries if e["file"].endswith("compile/cupola_cifar10.cpp"))
     words, kept = shlex.split(entry["command"]), []
@@ -58,12 +58,12 @@ def cupola_command(compiler, source, ops=False):
 
 
 def find_nvcc():
-    """nvcc's path, or None."""
+    """The path of nvcc, or None."""
     return shutil.which(os.environ.get("CUDACXX", "nvcc")) or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
 def cuda_command(nvcc, source):
-    """For one architecture, with the folders of headers of the project's own command; with NCCL where its header is."""
+    """The command of nvcc for one architecture, with the include folders of the project's command; with NCCL if its header is found."""
     words = cupola_command("g++", source)
     folders = [word for i, word in enumerate(words) if word.startswith("-I") or "-isystem" in (word, words[i - 1])]
     toolkit = pathlib.Path(nvcc).resolve().parent.parent / "include"
@@ -89,7 +89,7 @@ def cuda_networks(folder):
 
 
 def cuda_rows(options, folder, figures):
-    """The lines of the page about nvcc, and its figures into `figures`; how busy others were."""
+    """Adds the figures of nvcc to `figures`; returns the lines of the page, and how busy other processes were."""
     text = ["", "## cifar10_train for Cuda, by nvcc", ""]
     nvcc = find_nvcc()
     if nvcc is None:
@@ -114,13 +114,13 @@ def cuda_rows(options, folder, figures):
 
 def dlib_command(compiler):
     flags = machine.output_of("pkg-config", "--cflags", "dlib-1").split()
-    # As dlib's users compile it: the compiler's own standard, C++17. In C++20 it takes 50 MB more, in C++14 25 MB less.
+    # dlib is compiled in the compiler's default standard, C++17. In C++20 it takes 50 MB more, in C++14 25 MB less.
     return [compiler, "-O2", *flags, "-c", str(HERE / "compile" / "dlib_cifar10.cpp")]
 
 
 def deep_network(layers):
-    """A program like cupola_cifar10.cpp's around a network of so many layers (the Input is none of them), each one named that has
-    parameters; widths vary, so that not all of them are one type."""
+    """A program like cupola_cifar10.cpp with a network of this number of layers, not counting the Input. Layers with parameters have
+    names; widths vary, so that the layers have different types."""
     items, number = [], 0
     while len(items) < layers - 2:
         number += 1
@@ -180,7 +180,7 @@ def options_of(words=None):
 
 
 def measure(options):
-    """Measures, prints and writes the page; returns what its JSON has."""
+    """Measures, prints and writes the page; returns the contents of its JSON file."""
     computer = machine.describe()
     text = [
         "# Cost of compiling",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cupola on the CPU beside its peers and beside the limits of the machine: measures the parts that are named (all but the curve where none
-is) and writes docs/measurements/cpu.md and cpu.json: what is asked for, what was measured, and the details. Parts that are not measured
-now stay as they were, if they are of the same processor.
+"""Compares Cupola on the CPU with its peers and with the limits of the machine. Measures the named parts (without names, all but the curve)
+and writes docs/measurements/cpu.md and cpu.json: the limits, the measured values, and the details. Parts that are not measured now are
+kept if they were measured on the same processor.
 
     run cpu [PART...] [--rounds N] [--turn SECONDS] [--quick] [--only NETWORKS] [--programs NAMES] [--out FOLDER] [--no-save]
 """
@@ -87,11 +87,11 @@ def main():
         print(f"-- {name}", flush=True)
         quiet, begun = turns.Quiet(), time.perf_counter()
         result = PARTS[name].measure(options, quiet)
-        if name == "steps":  # a choice of networks replaces only those
+        if name == "steps":  # with a choice of networks, only those are replaced
             for network in result.values():
                 network["commit"] = computer["commit"]
             result = {**(sections[name]["result"] if name in sections else {}), **result}
-        if name == "compile" and name in sections:  # and so does a choice of its parts
+        if name == "compile" and name in sections:  # with a choice of parts too
             for key in ("figures", "ratios"):
                 result[key] = {**sections[name]["result"][key], **result[key]}
         sections[name] = {
@@ -101,7 +101,7 @@ def main():
             "quiet": quiet.report(),
             "result": result,
         }
-        # After each part: what was measured is kept when a later one fails.
+        # Written after each part, so that its results are kept if a later part fails.
         sections = {key: sections[key] for key in PARTS if key in sections}
         if not options.no_save:
             options.out.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference: Cupola's Predictor beside ONNX Runtime, the same weights and samples; their outputs are compared before anything is timed."""
+"""Inference: compares Cupola's Predictor with ONNX Runtime, with the same weights and samples. Outputs are compared before the timing."""
 
 import array
 import math

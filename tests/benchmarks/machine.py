@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a figure must be read with: the processor, the versions, the commit, and how much of the machine others took meanwhile."""
+"""The conditions of a measurement: the processor, the versions, the commit, and how much of the machine other processes used."""
 
 import datetime
 import os
@@ -57,7 +57,7 @@ def describe():
 
 
 def lines(machine):
-    """The same for a page."""
+    """The same as text for a page."""
     return [
         f"- processor: {machine['processor']}; {machine['cores']} core{'s' * (machine['cores'] != 1)}; {', '.join(machine['instructions'])}; "
         f"{machine['memory_gib']} GiB of memory",
@@ -67,7 +67,7 @@ def lines(machine):
 
 
 def busy_seconds():
-    """Processor seconds that the whole machine has worked since it started, and those it was denied by its host."""
+    """The CPU seconds used on the whole machine since its start, and those that its host withheld."""
     values = [int(v) for v in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     ticks = os.sysconf("SC_CLK_TCK")
     user, nice, system, _idle, _wait, irq, softirq, steal = values
@@ -75,7 +75,7 @@ def busy_seconds():
 
 
 def wait_until_quiet(share, patience, seconds=1.0):
-    """Returns once the machine has been less busy than `share` for so many seconds, or after `patience` seconds."""
+    """Waits until the machine has been less busy than `share` for `seconds` seconds, for at most `patience` seconds."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         busy, start = busy_seconds()[0], time.monotonic()
@@ -85,18 +85,18 @@ def wait_until_quiet(share, patience, seconds=1.0):
 
 
 def process_seconds(pid):
-    """Processor seconds of a process and all its threads."""
+    """The CPU seconds of a process with all its threads."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_bytes(pid):
-    """The most memory that a process ever held."""
+    """The peak memory of a process."""
     return 1024 * int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
 
 
 def table(header, rows):
-    """A Markdown table whose columns are aligned in the text too."""
+    """A Markdown table with columns that are aligned in the source."""
     rows = [[str(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
@@ -105,8 +105,8 @@ def table(header, rows):
 
 
 def bar(row, measured, least=None, most=None, digits=2, unit=""):
-    """A row of the table of what is asked for: (row, asked, measured, met). `measured` is a number, a spread of numbers or None. Where
-    nothing is asked the row explains the one above it."""
+    """A row of the table of limits: (row, limit, measured, met). `measured` is a number, a spread of numbers or None. A row without a
+    limit explains the one above it."""
     asked = f">= {least:,}{unit}" if least is not None else f"<= {most:,}{unit}" if most is not None else ""
     if measured is None:
         return [row, asked, "not measured", ""]

@@ -8,7 +8,7 @@
 //   onednn_primitives [[threads] batch] [lrn|plain|resnet44|mlp] [float|bfloat16]
 //
 // In bfloat16, activations and their gradients are of that type; parameters, their gradients, statistics and the loss
-// are float, so that the weights of linear layers are rounded once a step. The large product is of that type too.
+// are float, so that the weights of linear layers are rounded once per step. The large product is of that type too.
 //
 // Each line of standard input is a number of repetitions; each answer a line of JSON. Primitives that a network has
 // several times are run once and counted as often as it has them.

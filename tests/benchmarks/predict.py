@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What running a trained network takes: the size of examples/predict, its time from the start of the process to the first class
-printed, its memory, and the time of each further image, beside PyTorch's. One thread each.
+"""The cost of running a trained network: the size of examples/predict, the time from the start of the process to the first printed
+class, the memory, and the time per further image, compared with PyTorch. One thread each.
 
-Programs run by turns, several rounds; medians. Usage: run predict [--rounds N] [--no-save] [--program FILE]
+The programs run by turns in several rounds; the figures are medians. Usage: run predict [--rounds N] [--no-save] [--program FILE]
 """
 
 import argparse
@@ -25,7 +25,7 @@ MORE_IMAGES = 500
 
 
 def run_once(command):
-    """(seconds by the clock, seconds of the processor, peak MB) of a process from its start to its end."""
+    """(elapsed seconds, CPU seconds, peak MB) of a process from its start to its end."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     message = process.stderr.read()
@@ -47,7 +47,7 @@ def middle(samples):
 
 
 def sizes_of(program, folder):
-    """Bytes of the stripped program, and of each library that it loads."""
+    """The sizes in bytes of the stripped program and of each library that it loads."""
     stripped = folder / "stripped"
     subprocess.run(["strip", "-o", stripped, program], check=True)
     libraries = {}
@@ -92,7 +92,7 @@ def main():
         samples = {key: [] for key in commands}
         names = list(commands)
         for command in commands.values():
-            run_once(command)  # files come from the disk once
+            run_once(command)  # the first run reads files from the disk
         for number in range(options.rounds):
             machine.wait_until_quiet(0.1, 30)
             for key in names[number % len(names) :] + names[: number % len(names)]:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorial's whole recipe on all of CIFAR-10: what precision do one replica, two replicas and TensorFlow reach?
+"""The precision that the tutorial's whole recipe reaches on all of CIFAR-10, with one replica, two replicas and TensorFlow.
 
     recipe.py DATA_DIR OUT_DIR [--only NAME,...] [--steps N] [--threads N] [--report]
 
-DATA_DIR holds cifar-10-batches-bin; OUT_DIR keeps the runs, each of which goes on where it stopped. After training, every
-kept checkpoint is evaluated on the 10,000 test images, with the moving averages and without. --report only writes the pages
-from what OUT_DIR has. Two commands of --threads 1 and different --only, side by side on the two threads of a core, end sooner
-than one after the other. The runs:
+DATA_DIR contains cifar-10-batches-bin; OUT_DIR contains the runs, each of which continues where it stopped. After the training, every
+kept checkpoint is evaluated on the 10,000 test images, with the moving averages and without. --report only writes the pages from the
+results in OUT_DIR. Two commands with --threads 1 and different --only, at the same time on the two threads of a core, end sooner than
+one after the other. The runs:
 
     one          1 replica of 128, 100,000 steps: the tutorial's own
     tensorflow   the same in TensorFlow (peers/tensorflow_accuracy.py)
@@ -65,7 +65,7 @@ def train(name, options):
 
 
 def evaluate(name, options):
-    """OUT_DIR/NAME/precision.csv: what is not in it yet is evaluated; every 5,000 steps and the last."""
+    """OUT_DIR/NAME/precision.csv, with the checkpoints evaluated that it lacks: every 5,000 steps and the last."""
     folder = options.out_dir / name
     table = folder / "precision.csv"
     known = {int(row["step"]): row for row in csv.DictReader(open(table))} if table.exists() else {}

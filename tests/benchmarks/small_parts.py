@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of the benchmark that are small: replicas, averaging, augmentation, a whole run, the curve of the loss in bfloat16, the time of a
-step by part, the start of a process, Winograd's convolution, what compiling takes and the sizes of programs. Each is a class with `measure`, `bars` and `text`."""
+"""The small parts of the benchmark: replicas, averaging, augmentation, a whole run, the loss curve in bfloat16, the time of a step by part,
+the start of a process, Winograd's convolution, compile times and the sizes of programs. Each is a class with `measure`, `bars` and `text`."""
 
 import json
 import pathlib
@@ -20,8 +20,8 @@ EXAMPLES = machine.ROOT / "build" / "release" / "examples"
 class Replicas:
     @staticmethod
     def two_processes(options, quiet, threads):
-        """How much two processes that know nothing of each other do, a replica of 64 on one thread each, over what one does alone: the
-        most that any two replicas could."""
+        """The ratio of the work of two independent processes, a replica of 64 on one thread each, to that of one process alone:
+    the upper bound for two replicas."""
         command = turns.cupola_step("lrn", "float", 64, threads)
         both = [turns.Program(f"process{i}", command, threads).ready() for i in range(2)]
         amount = turns.amount_for(both[0].work(3), options.turn)
@@ -133,7 +133,7 @@ class WholeRun:
 
     @classmethod
     def one_run(cls, options, steps):
-        """Images a second of the steps from 11 on, all pauses between them included; and the share of the summaries in percent."""
+        """The images per second of the steps from 11 on, with all pauses between them, and the share of the summaries in percent."""
         with tempfile.TemporaryDirectory() as folder:
             command = [
                 EXAMPLES / "cifar10_train", "--train-dir", folder, "--max-steps", str(steps + 1), "--log-every", "10", "--json",
@@ -275,7 +275,7 @@ class Start:
                 machine.wait_until_quiet(options.disturbed, options.wait, 0.3)
                 program = turns.Program(key, command, options.threads, WARM_UP="1").ready()
                 program.stop()
-                if number > 0:  # files come from the disk once
+                if number > 0:  # the first run reads files from the disk
                     seconds[key].append(program.start_seconds)
                     print(f"round {number}: {key}: {program.start_seconds:.3f} s to the first step", flush=True)
         result = {"seconds": {key: turns.spread(values) for key, values in seconds.items()}}
@@ -337,7 +337,7 @@ class Winograd:
 
 
 class Compile:
-    """compile.py's own page has the details."""
+    """The page of compile.py has the details."""
 
     @staticmethod
     def measure(options, quiet):
@@ -364,7 +364,7 @@ class Compile:
         sizes = {name: size / 1e6 for name, size in r.get("stripped_bytes", {}).items()}
         ops, headers = ratios.get("ops", {}), ratios.get("headers", {})
         growth = ratios.get("growth, g++ with cupola::ops")
-        # A further layer of a long network costs what one of a short network does, with a little for what the clock cannot tell.
+        # A further layer costs the same in a long network as in a short one, with a tolerance for the precision of the clock.
         slopes = [growth[f"ms_per_layer_{span}"] for span in ("20_to_100", "100_to_400")] if growth else []
         linear = ["compiling 400 layers: ms per layer from 100 on", "as from 20 to 100"]
         linear += [f"{slopes[1]:.1f} (before: {slopes[0]:.1f})", "yes" if slopes[1] <= max(1.25 * slopes[0], 5.0) else "no"] if slopes else [

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training step: each network in each precision, Cupola beside its peers and beside the sum of the step's operations as oneDNN
-primitives run alone; and the rate of a large matrix product, which is the limit."""
+"""The training step: each network in each precision, compared with Cupola's peers and with the sum of the step's operations as single
+oneDNN primitives; and the rate of a large matrix product, which is the limit."""
 
 import statistics
 
 import machine
 import turns
 
-# A sample's multiply-adds, forward and backward; of a convolution those whose tap lies inside the image.
+# The multiply-adds per sample, forward and backward; for a convolution, those at window positions inside the image.
 GFLOP_PER_SAMPLE = {"lrn": 2 * 43_703_424 / 1e9, "plain": 2 * 43_703_424 / 1e9, "mlp": 2 * (2 * 784 * 128 + 3 * 128 * 10) / 1e9}
 
-# name: (network, precision, batch, programs beside Cupola and the primitives, title)
+# name: (network, precision, batch, programs besides Cupola and the primitives, title)
 CONFIGURATIONS = {
     "lrn-float": ("lrn", "float", 128, ("direct", "unfused", "tensorflow", "torch"), "tutorial network, float, with LRN"),
     "plain-float": ("plain", "float", 128, ("direct", "tensorflow", "torch", "dlib"), "tutorial network, float, without LRN"),
@@ -29,7 +29,7 @@ def add_options(parser):
 def commands_of(name, options):
     network, precision, batch, beside, _ = CONFIGURATIONS[name]
     words, threads = (network, precision, batch, options.threads), options.threads
-    # As cifar10_train computes convolutions; the direct ones are what oneDNN's primitives are compared with.
+    # cifar10_train uses Winograd's convolutions; oneDNN's primitives are compared with the direct ones.
     fast = ("winograd",) if "direct" in beside else ()
     known = {
         "cupola": turns.cupola_step(*words, *fast),
@@ -37,7 +37,7 @@ def commands_of(name, options):
         "unfused": turns.cupola_step(*words, "unfused"),
         "own-float": turns.cupola_step(network, "float", batch, threads),
         "own-winograd": turns.cupola_step(network, "float", batch, threads, "winograd"),
-        # In the faster of their modes. dlib and oneDNN choose by the processor themselves, and ONNX Runtime does.
+        # In the faster of their modes. dlib, oneDNN and ONNX Runtime select code by the processor themselves.
         "tensorflow": turns.Modes(
             [machine.PEERS / "tensorflow/bin/python", turns.HERE / "peers/tensorflow_step.py", *words], turns.TENSORFLOW_MODES
         ),
@@ -104,7 +104,7 @@ def measure(options, quiet):
 
 
 PEERS = {"tensorflow": "TensorFlow", "torch": "PyTorch", "own-float": "Cupola's float (direct convolutions)", "better_peer": "the better of TensorFlow and PyTorch"}
-# Of each configuration: which ratios have to be reached, then how far the step may be from the primitives.
+# Per configuration: the ratios that must be reached, then the limit of the ratio to the primitives.
 ASKED = {
     "lrn-float": ({"tensorflow": 1.9, "torch": 3.2, "limit": 0.88}, 1.0),
     "plain-float": ({"tensorflow": 1.35, "torch": 2.1}, 1.0),
@@ -127,7 +127,7 @@ def bars(results):
             rows.append(machine.bar(f"{title}: {what}", ratios.get(key), least=factor))
         if "own-winograd" in CONFIGURATIONS[name][3]:
             rows.append(machine.bar(f"{title}: over Cupola's float (Winograd)", ratios.get("own-winograd")))
-        if name == "mlp":  # small matrix products are most of its step here: how far a step that is nothing else would be ahead
+        if name == "mlp":  # small matrix products take most of the step here: the ratio for a step that consists of nothing else
             rows.append(machine.bar(f"{title}: what the products alone, at the limit, would be over PyTorch", ratios.get("limit_over_torch")))
     programs = results.get("lrn-float", {}).get("programs", {})
     for peer in ("torch", "tensorflow"):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are measured side by side: each is started once and warmed up; then they take turns, one working while the others
-wait in a read, for several rounds in changing order. Ratios are taken within a round, so that a machine which slows down does not favour
-anyone."""
+"""Measures programs by turns: each is started once and warmed up; then one works while the others wait in a read, for several rounds in
+changing order. Ratios are taken within a round, so that a machine that becomes slower favours no program."""
 
 import json
 import os
@@ -25,7 +24,7 @@ def add_options(parser):
 
 
 class Quiet:
-    """How much of the machine others used during the turns."""
+    """How much of the machine other processes used during the turns."""
 
     def __init__(self):
         self.busiest = self.stolen = 0.0
@@ -39,11 +38,11 @@ class Quiet:
 
 
 class Missing(Exception):
-    """A program that ended before it said what it is."""
+    """Raised for a program that ended before it described itself."""
 
 
 class Program:
-    """A program that speaks peers/protocol.py. It exists from its start to stop(); ready() waits for its description."""
+    """A program with the protocol of peers/protocol.py. It runs until stop(); ready() waits for its description."""
 
     def __init__(self, key, command, threads, **environment):
         self.key, self.begun = key, time.perf_counter()
@@ -66,7 +65,7 @@ class Program:
         raise Missing(f"{self.key} stopped: {self.log.read_text()[-1000:].strip()}")
 
     def ready(self):
-        """Returns once it is warmed up; `start_seconds` is the time since its process began."""
+        """Waits until the program is warmed up; `start_seconds` is the time since the start of its process."""
         self.described = self.answer()
         self.start_seconds = time.perf_counter() - self.begun
         return self
@@ -91,15 +90,15 @@ class Program:
 
 
 class Modes:
-    """A program that can run in several ways, of which none is the fastest on every processor: `environments` has the environment of
-    each by its name. `fastest` tries them."""
+    """A program with several modes, none of which is the fastest on every processor: `environments` has the environment of each mode by
+    its name. `fastest` tries them."""
 
     def __init__(self, command, environments):
         self.command, self.environments = command, environments
 
     def fastest(self, key, options):
-        """The program in its fastest mode, warmed up. "how" of its description names the mode, "modes" has what a step took in each, in
-        milliseconds. A mode that cannot be started is left out."""
+        """The program in its fastest mode, warmed up. "how" in its description names the mode, "modes" has the milliseconds per step in
+        each. A mode that cannot be started is left out."""
         best, tried, problems = None, {}, []
         for mode, environment in self.environments.items():
             try:
@@ -139,25 +138,25 @@ def text_of(value, digits=0):
 
 
 def ratios(above, below):
-    """The spread of a ratio that is taken round by round."""
+    """The spread of a ratio over the rounds."""
     return spread([a / b for a, b in zip(above, below)])
 
 
 def step_seconds(rounds):
-    """The median step of each round."""
+    """The median time of a step in each round."""
     return [statistics.median(r["seconds"]) for r in rounds]
 
 
 def amount_for(result, turn):
-    """How much work fills a turn, from one that was a trial: steps, or repetitions of oneDNN's primitives."""
+    """The amount of work in a turn, estimated by a trial: steps, or repetitions of oneDNN's primitives."""
     one = result["pass_median"] / 1e3 if "pass_median" in result else statistics.median(result["seconds"])
     return max(3, min(20_000, round(turn / one)))
 
 
 def one_turn(options, program, running, amount):
-    """What the program answered, the shares of the machine that others used and that its host took, and what share of a
-    processor each waiting program used."""
-    time.sleep(0.2)  # threads that still spin after their last region go to sleep
+    """The answer of the program, the shares of the machine that other processes and its host used, and the share of a processor that
+    each waiting program used."""
+    time.sleep(0.2)  # lets threads that spin after their last parallel region go to sleep
     machine.wait_until_quiet(options.disturbed, options.wait, 0.3)
     busy, steal = machine.busy_seconds()
     before = {other.key: other.seconds() for other in running}
@@ -172,9 +171,9 @@ def one_turn(options, program, running, amount):
 
 
 def take(options, commands, quiet):
-    """Starts the programs (`commands`, by key), lets them take turns and stops them. Returns their descriptions with the peak of
-    their memory, and what each answered in each round. One that cannot be started is left out, and "missing" says why."""
-    # The same processors for each: a peer that starts more threads than it was told to gains nothing by it.
+    """Starts the programs (`commands`, by key), lets them take turns and stops them. Returns their descriptions with the peak of their
+    memory, and the answers in each round. A program that cannot be started is left out; "missing" has the reason."""
+    # All programs run on the same processors, so that a peer with more threads than allowed has no advantage.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     running, missing = [], {}
     for key, command in commands.items():
@@ -211,7 +210,7 @@ def take(options, commands, quiet):
 
 
 def json_of(options, quiet, command, **environment):
-    """The JSON in the last line of a program that measures by itself, run while the machine is quiet."""
+    """Runs a program that measures by itself while the machine is quiet; returns the JSON in the last line of its output."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads), **environment}
     for attempt in range(options.patience + 1):
         time.sleep(0.2)

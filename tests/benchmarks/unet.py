@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The U-Net: a training step beside PyTorch's fastest of its layouts, eager and compiled, by turns; and the loss of a training of both by one
-recipe on the same images (shapes.hpp).
+"""The U-Net: a training step compared by turns with PyTorch in its fastest layout, eager or compiled; and the loss of a training of both by
+the same recipe on the same images (shapes.hpp).
 
 Usage: run unet [--batch N] [--steps N] [--no-save] and the options of turns.py
 """
@@ -48,7 +48,7 @@ def main():
         own, peer = results["cupola_loss"], results["torch_loss"]
         bound = round(1.05 * peer["last"], 4)
         asked.append(machine.bar("the mean of the last 100 steps' losses, at most 5% above PyTorch's", own["last"], most=bound, digits=4))
-        # One state of the parameters: it differs from seed to seed by a tenth.
+        # The loss of one state of the parameters; it varies between seeds by a tenth.
         asked.append(machine.bar("the loss of 256 other images", own["held_out"], digits=4))
         asked.append(machine.bar("PyTorch's", peer["held_out"], digits=4))
     text = [

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the scalars of an event folder as CSV to standard output: one row a step, one column a tag.
+"""Writes the scalars of an event folder as CSV to standard output: one row per step, one column per tag.
 
-Usage: scalars_csv.py FOLDER [TAG...]. All tags if none is given. Needs the package tensorboard. What a broken run wrote
-after the step at which it was taken up again is left out, as TensorBoard leaves it out.
+Usage: scalars_csv.py FOLDER [TAG...]. All tags if none is given. Needs the package tensorboard. Values that an interrupted run
+wrote after the step from which it was resumed are left out, as in TensorBoard.
 """
 import csv
 import sys

@@ -13,7 +13,7 @@
 
 using namespace cupola;
 
-TEST_CASE("the stream covers each sample exactly once an epoch, and epochs differ") {
+TEST_CASE("the stream covers each sample exactly once per epoch, and epochs differ") {
     constexpr std::int64_t size = 101;
     const ShuffledOrder order(size, 5);
     std::vector<SampleOfEpoch> stream(3 * size);

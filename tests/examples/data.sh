@@ -39,7 +39,7 @@ else
 fi
 through=
 
-# CIFAR-10's binary files: 20 images a file, all of class 0.
+# CIFAR-10's binary files: 20 images per file, all of class 0.
 binary=$work/binary
 whole_binary() {
     rm -rf "$binary"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: make_archives.py FOLDER. Archives such as CIFAR-10's, with 20 images a file, and some that are not to be unpacked; then a
+"""Usage: make_archives.py FOLDER. Archives such as CIFAR-10's, with 20 images per file, and some that must not be unpacked; then a
 line for each with its name, SHA-256 and MD5."""
 
 import gzip

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mutations that tests/mutations/run makes.
 
-Of the text `before`, which is in the file exactly once, what stands between « and » is replaced by `after`: the rest only says where. A
+The text `before` is in the file exactly once. Its part between « and » is replaced by `after`; the rest only identifies the position. A
 statement (its text ends with ; or }) is replaced by statements, an expression by an expression. `caught_by` names the programs that must
-fail: parallel/every_device is tests/parallel/every_device_test.cpp, and what follows a colon is a pattern for the names of its cases.
+fail: parallel/every_device is tests/parallel/every_device_test.cpp, and the text after a colon is a pattern for the names of its cases.
 A mutation that no test can catch is in the list with the reason, as `equivalent`; there are at most two.
 """
 import dataclasses
@@ -20,7 +20,7 @@ class Mutation:
     equivalent: str = ""
 
 
-# Programs of more than one file, or on the emulator. "emulated" links the emulator and its libraries, "streams" its streams and NCCL alone.
+# Programs of more than one file, or on the emulator. "emulated" links the emulator with all stand-ins, "streams" only its streams and NCCL.
 PROGRAMS = {
     "emulated/training": (
         "emulated",
@@ -401,7 +401,7 @@ MUTATIONS = [
         "false",
         ["parallel/every_device: a step that is not finite*"],
     ),
-    # What is found to be wrong.
+    # The detection of errors.
     Mutation(
         "hash_not_compared",
         "the hashes of the devices' parameters are not compared",
@@ -442,7 +442,7 @@ MUTATIONS = [
         "found < 0",
         ["parallel/statistics: an error or a number*"],
     ),
-    # State, evaluation, numbers.
+    # State, evaluation, random numbers.
     Mutation(
         "evaluation_of_the_trained",
         "an evaluation of the moving averages runs the trained parameters",

@@ -16,7 +16,7 @@ static_assert(tutorial::Net::parameter_count == 1'068'298);
 // Each parameter starts on a cache line: the ten biases of softmax_linear take sixteen places.
 static_assert(tutorial::Net::parameter_elements == 1'068'304);
 static_assert(tutorial::Net::layer_count == 14);
-// conv1's output, 24 x 24 x 64 floats an image, and norm1's; conv1's gradient takes the same place, for pooling masks
+// conv1's output, 24 x 24 x 64 floats per image, and norm1's; conv1's gradient takes the same place, for pooling masks
 // it.
 static_assert(activation_bytes<tutorial::Net>(128) == 23'592'960);
 static_assert(activation_bytes<tutorial::Net>(128, false) == 23'592'960);

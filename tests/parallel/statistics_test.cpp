@@ -36,7 +36,7 @@ auto batches_of(int replicas, std::int64_t batch) {
 }
 
 /// Running statistics of two channels after one update of rows (mean, variance) = (1, 2), (3, 4) with 1 and 3 samples
-/// of 2 elements a channel, from mean 10 and variance 20.
+/// of 2 elements per channel, from mean 10 and variance 20.
 template <class Policy>
 std::vector<float> updated(const Policy& policy) {
     std::vector<float> running{10, 10, 20, 20};

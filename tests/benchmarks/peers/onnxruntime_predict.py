@@ -5,7 +5,7 @@
     onnxruntime_predict.py make NETWORK BATCH WEIGHTS.safetensors SAMPLES                writes weights and samples, random ones
 
 NETWORK is lrn or resnet44. The ONNX model is built from the same file of weights that Cupola reads, in ONNX's own layout, NCHW, and
-its samples are in that layout before anything is timed. The session optimises its graph as far as it can.
+its samples are in that layout before the timing. The session uses all graph optimisations.
 """
 
 import json
@@ -45,7 +45,7 @@ def write_safetensors(path, tensors):
 
 
 class Graph:
-    """Nodes one after another; each method takes the name of a value and returns that of its result."""
+    """A list of nodes; each method takes the name of a value and returns the name of its result."""
 
     def __init__(self, tensors):
         self.tensors, self.nodes, self.constants, self.used = tensors, [], [], set()
@@ -115,7 +115,7 @@ NETWORKS = {"lrn": tutorial, "resnet44": resnet44}
 
 
 def random_weights(network):
-    """Such that activations neither grow nor vanish, and none of the layers is without effect."""
+    """Random weights with which activations neither grow nor vanish and every layer has an effect."""
     random = np.random.RandomState(1)
     tensors = {}
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer's side of the conversation with turns.py: it says what it is, then runs so many steps for each line it gets.
+"""The peer's side of the protocol of turns.py: the program describes itself, then runs the number of steps in each line that it reads.
 
-Start-up, building a graph and the first steps (WARM_UP of them, 5 if the environment says nothing) happen before the first answer, so
-they are not among the steps timed. Between two lines the program waits in a read of its standard input.
+The start, the construction of a graph and the first steps (the environment variable WARM_UP, default 5) come before the first answer, so
+they are not timed. Between two lines the program waits in a read of its standard input.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 
 def serve(description, step):
-    """`step(i)` runs training step i to its end and returns its loss as a number."""
+    """`step(i)` runs training step i and returns its loss as a number."""
     done = 0
     for _ in range(int(os.environ.get("WARM_UP", "5"))):
         step(done)
@@ -31,8 +31,8 @@ def serve(description, step):
 
 
 def serve_queued(description, programs):
-    """The same for a device that works by itself on what is queued. `programs[key]` is (queue, wait): `queue(i)` queues training step
-    i, `wait()` returns the last loss when all is done. A line is a key and a number of steps; the answer holds their mean time."""
+    """The same for a device with a queue. `programs[key]` is (queue, wait): `queue(i)` queues training step i, `wait()` waits for all
+    steps and returns the last loss. A line is a key and a number of steps; the answer has their mean time."""
     done = dict.fromkeys(programs, 0)
     print(json.dumps(description), flush=True)
     for line in sys.stdin:

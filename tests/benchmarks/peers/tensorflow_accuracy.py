@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorial's whole recipe in TensorFlow: what precision does it reach on a copy of CIFAR-10?
+"""The precision that the tutorial's whole recipe reaches on CIFAR-10 in TensorFlow.
 
     tensorflow_accuracy.py DATA_DIR OUT_DIR [--steps N] [--threads N]
 
-DATA_DIR holds cifar-10-batches-bin. Batch 128, one replica, plain SGD at rate 0.1, decay 0.004 on local3 and local4, averages
+DATA_DIR contains cifar-10-batches-bin. Batch 128, one replica, plain SGD at rate 0.1, decay 0.004 on local3 and local4, averages
 of the parameters by min(0.9999, (1 + n) / (10 + n)) after each update, images cropped to 24 x 24, flipped, changed in contrast
 (brightness has no effect after standardisation) and standardised. The local response normalisation is TensorFlow's formula in
 products of matrices, compared with TensorFlow's own operation at the start. Every 100 steps a line of the loss; every 5,000 the precision on
-the 10,000 test images, with the averages and without, goes to OUT_DIR/precision.csv. A run that is stopped goes on from its
+the 10,000 test images, with the averages and without, is written to OUT_DIR/precision.csv. A run that was stopped continues from its
 last 1,000 steps (with other random numbers: only Cupola's are a function of the step).
 """
 
@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # TensorFlow alone does so on some processors only
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # by default TensorFlow does this only on some processors
 import tensorflow as tf  # noqa: E402
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,7 +45,7 @@ def read(*names):
 
 def parameter(*shape, deviation, bias=0.0):
     values = random.standard_normal(shape)
-    while (outside := np.abs(values) > 2).any():  # a truncated normal draws again what lies beyond two deviations
+    while (outside := np.abs(values) > 2).any():  # values beyond two deviations are drawn again
         values[outside] = random.standard_normal(int(outside.sum()))
     return tf.Variable((deviation * values).astype(np.float32)), tf.Variable(np.full(shape[-1], bias, np.float32))
 

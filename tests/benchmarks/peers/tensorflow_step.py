@@ -5,8 +5,8 @@
 
 NETWORK is lrn (the tutorial's), plain (the same without LRN), resnet44 or mlp; PRECISION is float or bfloat16. The whole step is
 inside: forward, the loss with its decay terms, gradients and the update. It is TensorFlow's best way of running it on a CPU (with XLA it
-is slower). In bfloat16 activations and weights are cast where they are used; LRN and the loss are in float, as TensorFlow has no LRN in
-bfloat16.
+is slower). In bfloat16 activations and weights are cast where they are used; LRN and the loss are in float, because TensorFlow has no LRN
+in bfloat16.
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import numpy as np
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# TensorFlow alone switches oneDNN on for some processors only: without AVX-512 a step took 1.6 times as long.
+# By default TensorFlow uses oneDNN only on some processors: without AVX-512 a step took 1.6 times as long.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 import tensorflow as tf  # noqa: E402
 
@@ -137,7 +137,7 @@ def train(samples, labels):
         if decay is not None:
             loss += decay()
     gradients = tape.gradient(loss, variables)
-    if moments:  # decay of everything is added to the gradient, which is less work than a part of the loss
+    if moments:  # the decay of all parameters is added to the gradient, which takes less time than a part of the loss
         for v, m, g in zip(variables, moments, gradients):
             tf.raw_ops.ResourceApplyMomentum(var=v.handle, accum=m.handle, lr=0.01, grad=g + 2e-4 * v, momentum=0.9)
     else:

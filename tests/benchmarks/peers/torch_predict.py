@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage: torch_predict.py STATE_DICT.pt IMAGE.raw TIMES. The tutorial's network in PyTorch, loaded and run on one image so many
-times: what examples/predict does, for predict.py to time from the start of the process. Without TIMES it writes a state dict of
-random numbers and, beside it, the same as the safetensors file that Cupola reads."""
+"""Usage: torch_predict.py STATE_DICT.pt IMAGE.raw TIMES. Loads the tutorial's network in PyTorch and runs it TIMES times on one image,
+as examples/predict does; predict.py measures the time from the start of the process. Without TIMES it writes a state dict of random
+numbers and the same as the safetensors file that Cupola reads."""
 
 import json
 import struct

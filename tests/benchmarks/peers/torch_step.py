@@ -5,7 +5,7 @@
 
 NETWORK is lrn (the tutorial's), plain (the same without LRN), resnet44 or mlp; PRECISION is float or bfloat16.
 
-PyTorch divides LRN's alpha by the window, so the tutorial's 0.001/9 for each element is 0.001 to it. A pool with ceil_mode is
+PyTorch divides LRN's alpha by the window, so the tutorial's 0.001/9 per element is 0.001 here. A pool with ceil_mode is
 TensorFlow's SAME for these even sizes, without a copy for the padding.
 """
 
@@ -108,7 +108,7 @@ def mlp():
 
 SHAPES = {"lrn": (3, 24, 24), "plain": (3, 24, 24), "resnet44": (3, 32, 32), "mlp": (784,)}
 net, decay = {"lrn": tutorial, "plain": tutorial, "resnet44": resnet44, "mlp": mlp}[network]()
-if network == "resnet44":  # decay of everything is the optimiser's, which is less work than a part of the loss
+if network == "resnet44":  # the optimiser decays all parameters, which takes less time than a part of the loss
     optimiser = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-4, fused=True)
 else:
     optimiser = torch.optim.SGD(net.parameters(), lr=0.01, fused=True)

@@ -3,13 +3,13 @@
 
     torch_step_cuda.py PRECISION BATCH[,BATCH...] SECONDS [DEVICE]
 
-PRECISION is float, tf32 or bfloat16 (autocast). It is ready once all is compiled; after SECONDS, and one program for each
-BATCH, no other way of writing LRN is tried. The programs of protocol.serve_queued are "BATCH compiled" and "BATCH captured".
+PRECISION is float, tf32 or bfloat16 (autocast). The program is ready when everything is compiled; after SECONDS, and with one program
+per BATCH, no other implementation of LRN is tried. The programs of protocol.serve_queued are "BATCH compiled" and "BATCH captured".
 
-LRN is written in several ways, and each program takes the one that was fastest: PyTorch's own (an average pool of three
-dimensions), a sum of shifted slices, and a convolution of 1 x 1 with a band of ones. Batches lie on the device; a captured step
-has a copy into its own before it. Channels are last, cuDNN tries its algorithms, the optimiser is the fused one, and a step waits for
-nothing. PyTorch divides LRN's alpha by the window, so the tutorial's 0.001/9 for each element is 0.001 to it.
+LRN has several implementations, and each program uses the fastest: PyTorch's own (a three-dimensional average pool), a sum of shifted
+slices, and a 1 x 1 convolution with a band of ones. Batches are on the device; a captured step copies a batch to its own first. Channels
+are last, cuDNN tries its algorithms, the optimiser is the fused one, and a step waits for nothing. PyTorch divides LRN's alpha by the
+window, so the tutorial's 0.001/9 per element is 0.001 here.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ class Tutorial(nn.Module):
             nn.init.constant_(layer.bias, bias)
 
     def forward(self, x):
-        def pool(values):  # with ceil_mode TensorFlow's SAME for these even sizes, without a copy for the padding
+        def pool(values):  # ceil_mode gives TensorFlow's SAME for these even sizes, without a copy for the padding
             return F.max_pool2d(values, 3, 2, ceil_mode=True)
 
         x = self.norm1(pool(F.relu(self.conv1(x))))
@@ -72,7 +72,7 @@ class Tutorial(nn.Module):
 
 
 class Training:
-    """A network and its optimiser; `queue(i)` is a step on batch i of those that lie on the device."""
+    """A network and its optimiser; `queue(i)` queues a step with batch i of those on the device."""
 
     def __init__(self, norm, precision, batches, device):
         torch.manual_seed(1)
@@ -108,7 +108,7 @@ class Training:
 
 
 class Captured(Training):
-    """The whole step of another as a CUDA graph, on a batch of its own that is copied to before it."""
+    """The whole step of another program as a CUDA graph, with a batch of its own to which each batch is copied first."""
 
     def __init__(self, training):
         self.net, self.optimiser, self.loss_of = training.net, training.optimiser, training.loss_of
@@ -160,7 +160,7 @@ def step_seconds(training, steps):
 
 
 def prepare(precision, sizes, seconds, device):
-    """The fastest program of each kind and batch size, and a description with what was tried."""
+    """The fastest program of each kind and batch size, and a description of all that were tried."""
     begin, longest = time.monotonic(), 0.0
     programs, described, why = {}, {}, {}
     batches = {size: make_batches(size, device) for size in sizes}
@@ -177,7 +177,7 @@ def prepare(precision, sizes, seconds, device):
                 if device == "cuda":
                     kinds["captured"] = Captured(training)
                     took["captured"] = step_seconds(kinds["captured"], 30)
-            except Exception as error:  # one that PyTorch cannot compile must not cost the others
+            except Exception as error:  # an implementation that PyTorch cannot compile must not end the others
                 why[f"{size} {name}"] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
                 continue
             longest = max(longest, time.monotonic() - begun)
@@ -199,7 +199,7 @@ def main():
         raise SystemExit("PyTorch sees no GPU")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    # Each batch size and norm is compiled for itself, of one function's code.
+    # One function is compiled separately for each batch size and norm.
     torch._dynamo.config.cache_size_limit = 64
     programs, described, why = prepare(precision, sizes, seconds, device)
     if not programs:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the CUDA build of PyTorch importable on a machine without CUDA and without its gigabytes of libraries.
 
-The wheel's libtorch_cuda.so names cuBLAS, cuDNN, NCCL and others as libraries that must be there at import, though a CPU run
-never calls them. This writes one small library that defines every symbol which is missing, each of them aborting, and gives
-it the names that are asked for. The CUDA runtime and CUPTI, which are called at import, are the real ones (small wheels).
+The wheel's libtorch_cuda.so needs cuBLAS, cuDNN, NCCL and others at import, although a run on the CPU never calls them. This script
+writes one small library that defines every missing symbol as a function that aborts, under the names of these libraries. The CUDA
+runtime and CUPTI, which are called at import, are the real ones (small wheels).
 """
 
 import pathlib
