@@ -180,6 +180,13 @@ namespace impl {
 /// Metrics of any types.
 class Metrics {
 public:
+    Metrics();
+    Metrics(const Metrics& other);
+    Metrics(Metrics&& other) noexcept;
+    Metrics& operator=(const Metrics& other);
+    Metrics& operator=(Metrics&& other) noexcept;
+    ~Metrics();
+
     /// Refers to a variable, and owns a temporary.
     template <class M>
     void push_back(M&& metric) {
@@ -194,7 +201,7 @@ public:
             entry.owned = std::make_shared<Type>(std::forward<M>(metric));
             entry.object = entry.owned.get();
         }
-        entries_.push_back(std::move(entry));
+        add(std::move(entry));
     }
 
     [[nodiscard]] bool empty() const { return entries_.empty(); }
@@ -214,6 +221,8 @@ private:
         void (*add)(void*, const MetricBatch&) = nullptr;
         void (*report)(const void*, MetricResults&) = nullptr;
     };
+    void add(Entry entry);
+
     std::vector<Entry> entries_;
 };
 
@@ -240,6 +249,15 @@ CUPOLA_INLINE MetricTask MetricTask::at(std::string_view output_name, std::strin
 }
 
 namespace impl {
+
+CUPOLA_INLINE Metrics::Metrics() = default;
+CUPOLA_INLINE Metrics::Metrics(const Metrics& other) = default;
+CUPOLA_INLINE Metrics::Metrics(Metrics&& other) noexcept = default;
+CUPOLA_INLINE Metrics& Metrics::operator=(const Metrics& other) = default;
+CUPOLA_INLINE Metrics& Metrics::operator=(Metrics&& other) noexcept = default;
+CUPOLA_INLINE Metrics::~Metrics() = default;
+
+CUPOLA_INLINE void Metrics::add(Entry entry) { entries_.push_back(std::move(entry)); }
 
 CUPOLA_INLINE void Metrics::begin(std::span<const LayerInfo> layers, std::span<const RequiredColumn> columns) const {
     const NetworkOutputs outputs(layers);

@@ -31,19 +31,6 @@ public:
     }
 
     [[nodiscard]] const impl::Metrics& all() const { return metrics_; }
-    /// Begins an evaluation.
-    void begin([[maybe_unused]] const Training& training) const {
-        if constexpr (requires { training.required_columns(); })
-            metrics_.begin(Training::NetworkType::layers, training.required_columns());
-    }
-    /// The results before an evaluation: their names, and what is better.
-    [[nodiscard]] std::vector<MetricValue> begun_values([[maybe_unused]] const Training& training) const {
-        if constexpr (requires { training.required_columns(); }) {
-            return metrics_.begun_values(Training::NetworkType::layers, training.required_columns());
-        } else {
-            return {};
-        }
-    }
 
 private:
     template <class M>
@@ -73,17 +60,28 @@ template <class Training, class Batches>
     return training.evaluate(batches, batches.count(), weights);
 }
 
+namespace impl {
+
+/// The same with metrics for the training, whose results are in `metrics` of the Evaluation.
+template <class Training, class Batches>
+[[nodiscard]] Evaluation evaluate_with(Training& training, Batches& batches, Weights weights, const Metrics& metrics) {
+    if (metrics.empty()) return evaluate(training, batches, weights);
+    if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
+    if constexpr (requires { training.required_columns(); })
+        metrics.begin(Training::NetworkType::layers, training.required_columns());
+    Evaluation result =
+        training.evaluate(batches, batches.count(), weights, [&](const MetricBatch& batch) { metrics.add(batch); });
+    result.metrics = metrics.values();
+    return result;
+}
+
+}  // namespace impl
+
 /// The same with metrics, whose results are in `metrics` of the Evaluation.
 template <class Training, class Batches>
 [[nodiscard]] Evaluation evaluate(Training& training, Batches&& batches, Weights weights,
                                   const MetricList<Training>& metrics) {
-    if (metrics.all().empty()) return evaluate(training, batches, weights);
-    if constexpr (requires { batches.provide_slots(1); }) batches.provide_slots(training.options.devices);
-    metrics.begin(training);
-    Evaluation result = training.evaluate(batches, batches.count(), weights,
-                                          [&](const MetricBatch& batch) { metrics.all().add(batch); });
-    result.metrics = metrics.all().values();
-    return result;
+    return impl::evaluate_with(training, batches, weights, metrics.all());
 }
 template <class Training, class Batches, class First, class... More>
     requires(!std::same_as<std::remove_cvref_t<First>, MetricList<Training>>)

@@ -26,9 +26,9 @@
 // step. Lvalues are not copied: the results of a callback are available afterwards.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -41,7 +41,8 @@
 #include <cupola/tensor/require_batch.hpp>
 #include <cupola/train/fit_options.hpp>
 #include <cupola/train/history.hpp>
-#include <cupola/train/impl/fit_recorder.hpp>
+#include <cupola/train/impl/fit_loop.hpp>
+#include <cupola/train/impl/fit_plan.hpp>
 #include <cupola/train/run.hpp>
 
 namespace cupola::inline CUPOLA_ABI {
@@ -145,6 +146,29 @@ template <class Training>
     }
 }
 
+/// The hooks of a callback, which has to outlive them.
+template <class C>
+[[nodiscard]] CallbackHooks hooks_of(C& callback) {
+    CallbackHooks hooks{.callback = const_cast<void*>(static_cast<const void*>(std::addressof(callback)))};
+    if constexpr (HasOnBegin<C>) hooks.on_begin = [](void* of, Run& run) { static_cast<C*>(of)->on_begin(run); };
+    if constexpr (HasOnStep<C>)
+        hooks.on_step = [](void* of, const StepReport& report, Run& run) { static_cast<C*>(of)->on_step(report, run); };
+    if constexpr (HasOnRecord<C>)
+        hooks.on_record = [](void* of, const HistoryRecord& record, Run& run) {
+            static_cast<C*>(of)->on_record(record, run);
+        };
+    if constexpr (HasOnEnd<C>) hooks.on_end = [](void* of, Run& run) { static_cast<C*>(of)->on_end(run); };
+    if constexpr (HasShouldInspect<C>)
+        hooks.should_inspect = [](void* of, std::int64_t step) -> bool {
+            return static_cast<C*>(of)->should_inspect(step);
+        };
+    if constexpr (HasSynchronizeAfter<C>)
+        hooks.synchronize_after = [](void* of, std::int64_t step) -> bool {
+            return static_cast<C*>(of)->synchronize_after(step);
+        };
+    return hooks;
+}
+
 }  // namespace impl
 
 /// Trains `options.steps` steps or `options.epochs` epochs, or until the patience is over or a callback stops the run.
@@ -160,120 +184,53 @@ History fit(Training& training, Batches&& batches, const FitOptions<Training>& o
                       training.options.replicas;
                   })
         require_batches(batches, training.required_columns(), training.options.replicas);
-    options.validation.require_fitting(training, options.weights);
-    impl::FitRecorder recorder({.steps = options.steps,
+    impl::FitTask task{.plan = {.steps = options.steps,
                                 .epochs = options.epochs,
                                 .every = options.every,
                                 .patience = options.patience,
                                 .min_delta = options.min_delta,
                                 .quantity = options.quantity,
-                                .validates = static_cast<bool>(options.validation),
-                                .restores = static_cast<bool>(options.restore_best),
                                 .several_processes = impl::has_several_processes(training),
-                                .metrics = options.metrics.begun_values(training),
                                 .losses = impl::losses_of<Training>()},
-                               impl::epochs_of(training, batches), training.step(),
-                               short_type_name<std::remove_cvref_t<Batches>>());
-    Run& run = recorder.run();
-    /// The state of the training at the best record.
-    std::shared_ptr<const void> best;
-    [[maybe_unused]] const auto begin = [&](auto& callback) {
-        if constexpr (requires { callback.on_begin(run); }) callback.on_begin(run);
-    };
-    /// The first exception of an on_step or on_record.
-    std::exception_ptr thrown;
-    [[maybe_unused]] const auto after = [&](auto& callback, const StepReport& report) {
-        if constexpr (requires { callback.on_step(report, run); }) {
-            try {
-                callback.on_step(report, run);
-            } catch (...) {
-                if (thrown == nullptr) thrown = std::current_exception();
-            }
-        }
-    };
-    const auto record = [&] {
-        using Validate = impl::FitRecorder::Validate;
-        const auto validate = [&] { return options.validation(training, options.weights, options.metrics); };
-        const bool is_best = recorder.record(options.validation ? Validate(validate) : Validate());
-        if (is_best && options.restore_best) best = options.restore_best.copy(training);
-        [[maybe_unused]] const auto tell = [&](auto& callback) {
-            if constexpr (requires { callback.on_record(recorder.last(), run); }) {
-                try {
-                    callback.on_record(recorder.last(), run);
-                } catch (...) {
-                    if (thrown == nullptr) thrown = std::current_exception();
-                }
-            }
-        };
-        (tell(callbacks), ...);
-    };
-    [[maybe_unused]] const auto end = [&](auto& callback) {
-        if constexpr (requires { callback.on_end(run); }) callback.on_end(run);
-    };
-    (begin(callbacks), ...);
-    [[maybe_unused]] const auto inspect = [&](const auto& inspection) {
-        [[maybe_unused]] const auto show = [&](auto& callback) {
-            if constexpr (requires { callback.inspect(inspection); }) {
-                if (callback.should_inspect(inspection.step())) callback.inspect(inspection);
-            }
-        };
-        (show(callbacks), ...);
-    };
-    [[maybe_unused]] const auto should_inspect = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasShouldInspect<C>)
-            return static_cast<bool>(callback.should_inspect(step));
-        else
-            return false;
-    };
-    [[maybe_unused]] const auto synchronize_after = []<class C>(C& callback, std::int64_t step) {
-        if constexpr (HasSynchronizeAfter<C>)
-            return static_cast<bool>(callback.synchronize_after(step));
-        else
-            return false;
-    };
-    [[maybe_unused]] const auto report_all = [&](std::int64_t max_in_flight) {
-        while (const StepReport* const report = training.poll_report(max_in_flight)) {
-            recorder.add(*report);
-            (after(callbacks, *report), ...);
-        }
-    };
-    try {
-        while (training.step() < run.last_step && !run.stop && thrown == nullptr) {
-            const bool probed = (should_inspect(callbacks, training.step()) || ...);
-            if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
-                if (probed) {
-                    training.queue(batches, inspect);
-                } else {
-                    training.queue(batches);
-                }
-            } else if constexpr (requires { training.queue(batches); }) {
-                training.queue(batches);
-            }
-            // The report of an inspected step comes before another step is inspected.
-            const bool due = recorder.is_due(training.step());
-            const bool stands = probed || due || (synchronize_after(callbacks, training.step() - 1) || ...);
-            report_all(stands ? 0 : Training::max_steps_in_flight - 1);
-            if (due && thrown == nullptr) record();
-        }
-        report_all(0);
-        if (thrown == nullptr && recorder.has_steps()) record();
-        if (thrown != nullptr) std::rethrow_exception(thrown);
-    } catch (...) {
-        // The first error is thrown; a later error of a callback's on_end (a full disk) is not.
-        [[maybe_unused]] const auto end_quietly = [&](auto& callback) {
-            try {
-                end(callback);
-            } catch (...) {
-            }
-        };
-        (end_quietly(callbacks), ...);
-        if (thrown != nullptr) std::rethrow_exception(thrown);
-        throw;
+                       .epochs = impl::epochs_of(training, batches),
+                       .source = short_type_name<std::remove_cvref_t<Batches>>(),
+                       .validation = &options.validation.calls(),
+                       .restore_best = &options.restore_best.calls(),
+                       .weights = options.weights,
+                       .metrics = &options.metrics.all()};
+    if constexpr (requires { training.required_columns(); }) {
+        task.layers = Training::NetworkType::layers;
+        task.columns = training.required_columns();
     }
-    (end(callbacks), ...);
-    const std::int64_t made = training.step();
-    if (best != nullptr) options.restore_best.restore(training, best.get());
-    return recorder.finish(made);
+    using Source = std::remove_reference_t<Batches>;
+    impl::TrainingCalls calls{.training = &training,
+                              .batches = const_cast<void*>(static_cast<const void*>(std::addressof(batches))),
+                              .step = [](void* of) -> std::int64_t { return static_cast<Training*>(of)->step(); },
+                              .queue =
+                                  []([[maybe_unused]] void* of, [[maybe_unused]] void* from) {
+                                      if constexpr (requires(Training& to, Source& source) { to.queue(source); })
+                                          static_cast<Training*>(of)->queue(*static_cast<Source*>(from));
+                                  },
+                              .poll_report = [](void* of, std::int64_t max) -> const StepReport* {
+                                  return static_cast<Training*>(of)->poll_report(max);
+                              },
+                              .max_steps_in_flight = Training::max_steps_in_flight};
+    const std::array<impl::CallbackHooks, sizeof...(Callbacks)> hooks{impl::hooks_of(callbacks)...};
+    if constexpr ((HasShouldInspect<std::remove_reference_t<Callbacks>> || ...)) {
+        const auto inspect = [&](const auto& inspection) {
+            const auto show = [&](auto& callback) {
+                if constexpr (requires { callback.inspect(inspection); }) {
+                    if (callback.should_inspect(inspection.step())) callback.inspect(inspection);
+                }
+            };
+            (show(callbacks), ...);
+        };
+        const auto queue_inspected = [&] { training.queue(batches, inspect); };
+        calls.queue_inspected = queue_inspected;
+        return impl::run_fit(task, calls, hooks);
+    } else {
+        return impl::run_fit(task, calls, hooks);
+    }
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

@@ -20,6 +20,45 @@
 
 namespace cupola::inline CUPOLA_ABI {
 
+namespace impl {
+
+/// A Validation without the type of its training, whose address the functions get.
+struct ValidationCalls {
+    ValidationCalls();
+    ValidationCalls(const ValidationCalls& other);
+    ValidationCalls(ValidationCalls&& other) noexcept;
+    ValidationCalls& operator=(const ValidationCalls& other);
+    ValidationCalls& operator=(ValidationCalls&& other) noexcept;
+    ~ValidationCalls();
+
+    [[nodiscard]] explicit operator bool() const { return evaluate != nullptr; }
+
+    Evaluation (*evaluate)(void* training, void* batches, Weights weights, const Metrics& metrics) = nullptr;
+    /// Throws InvalidArgument if evaluate() would before its first batch.
+    void (*require_fitting)(const void* training, const void* batches, Weights weights) = nullptr;
+    void* batches = nullptr;
+    std::shared_ptr<void> owned{};
+};
+
+/// A RestoreBest without the type of its training, whose address the functions get.
+struct RestoreCalls {
+    [[nodiscard]] explicit operator bool() const { return copy != nullptr; }
+
+    std::shared_ptr<const void> (*copy)(void* training) = nullptr;
+    void (*restore)(void* training, const void* state) = nullptr;
+};
+
+#ifndef CUPOLA_OPS
+CUPOLA_INLINE ValidationCalls::ValidationCalls() = default;
+CUPOLA_INLINE ValidationCalls::ValidationCalls(const ValidationCalls& other) = default;
+CUPOLA_INLINE ValidationCalls::ValidationCalls(ValidationCalls&& other) noexcept = default;
+CUPOLA_INLINE ValidationCalls& ValidationCalls::operator=(const ValidationCalls& other) = default;
+CUPOLA_INLINE ValidationCalls& ValidationCalls::operator=(ValidationCalls&& other) noexcept = default;
+CUPOLA_INLINE ValidationCalls::~ValidationCalls() = default;
+#endif
+
+}  // namespace impl
+
 /// The batches of a validation, as evaluate() takes them; none if it is default-constructed. A variable is referred to, a
 /// temporary is owned.
 template <class Training>
@@ -29,38 +68,31 @@ public:
     template <class Batches>
         requires(!std::same_as<std::remove_cvref_t<Batches>, Validation>)
     // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): the constraint leaves copies to the copy constructor
-    Validation(Batches&& batches)  // implicit: `.validation = test`
-        : evaluate_([](Training& training, void* of, Weights weights, const MetricList<Training>& metrics) {
-              return evaluate(training, *static_cast<std::remove_reference_t<Batches>*>(of), weights, metrics);
-          }),
-          require_([](const Training& training, const void* of, Weights weights) {
-              const auto& given = *static_cast<const std::remove_reference_t<Batches>*>(of);
-              if constexpr (requires { training.require_evaluable(given, given.count(), weights); })
-                  training.require_evaluable(given, given.count(), weights);
-          }) {
+    Validation(Batches&& batches) {  // implicit: `.validation = test`
+        using Type = std::remove_reference_t<Batches>;
+        calls_.evaluate = [](void* training, void* of, Weights weights, const impl::Metrics& metrics) {
+            return impl::evaluate_with(*static_cast<Training*>(training), *static_cast<Type*>(of), weights, metrics);
+        };
+        if constexpr (requires(const Training& training, const Type& given) {
+                          training.require_evaluable(given, given.count(), Weights::trained);
+                      }) {
+            calls_.require_fitting = [](const void* training, const void* of, Weights weights) {
+                const Type& given = *static_cast<const Type*>(of);
+                static_cast<const Training*>(training)->require_evaluable(given, given.count(), weights);
+            };
+        }
         if constexpr (std::is_lvalue_reference_v<Batches>) {
-            batches_ = const_cast<void*>(static_cast<const void*>(std::addressof(batches)));
+            calls_.batches = const_cast<void*>(static_cast<const void*>(std::addressof(batches)));
         } else {
-            owned_ = std::make_shared<Batches>(std::forward<Batches>(batches));
-            batches_ = owned_.get();
+            calls_.owned = std::make_shared<Batches>(std::forward<Batches>(batches));
+            calls_.batches = calls_.owned.get();
         }
     }
 
-    [[nodiscard]] explicit operator bool() const { return evaluate_ != nullptr; }
-    /// Throws InvalidArgument if evaluate() would before its first batch.
-    void require_fitting(const Training& training, Weights weights) const {
-        if (require_ != nullptr) require_(training, batches_, weights);
-    }
-    [[nodiscard]] Evaluation operator()(Training& training, Weights weights,
-                                        const MetricList<Training>& metrics) const {
-        return evaluate_(training, batches_, weights, metrics);
-    }
+    [[nodiscard]] const impl::ValidationCalls& calls() const { return calls_; }
 
 private:
-    Evaluation (*evaluate_)(Training&, void* batches, Weights, const MetricList<Training>&) = nullptr;
-    void (*require_)(const Training&, const void* batches, Weights) = nullptr;
-    void* batches_ = nullptr;
-    std::shared_ptr<void> owned_;
+    impl::ValidationCalls calls_;
 };
 
 /// Whether the best state of a run is kept in memory and restored at its end. A type of its own, so that a program
@@ -72,22 +104,20 @@ public:
     template <std::same_as<bool> Bool>
     RestoreBest(Bool on) {  // implicit: `.restore_best = true`
         if (!on) return;
-        copy_ = [](Training& training) -> std::shared_ptr<const void> {
-            using State = decltype(training.state());
-            return std::make_shared<const State>(training.state());
+        calls_.copy = [](void* training) -> std::shared_ptr<const void> {
+            using State = decltype(std::declval<Training&>().state());
+            return std::make_shared<const State>(static_cast<Training*>(training)->state());
         };
-        restore_ = [](Training& training, const void* state) {
-            training.restore(*static_cast<const decltype(training.state())*>(state));
+        calls_.restore = [](void* training, const void* state) {
+            using State = decltype(std::declval<Training&>().state());
+            static_cast<Training*>(training)->restore(*static_cast<const State*>(state));
         };
     }
 
-    [[nodiscard]] explicit operator bool() const { return copy_ != nullptr; }
-    [[nodiscard]] std::shared_ptr<const void> copy(Training& training) const { return copy_(training); }
-    void restore(Training& training, const void* state) const { restore_(training, state); }
+    [[nodiscard]] const impl::RestoreCalls& calls() const { return calls_; }
 
 private:
-    std::shared_ptr<const void> (*copy_)(Training&) = nullptr;
-    void (*restore_)(Training&, const void* state) = nullptr;
+    impl::RestoreCalls calls_;
 };
 
 template <class Training>

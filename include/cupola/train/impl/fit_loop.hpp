@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop of fit(), without the types of the training, the batches and the callbacks, so that cupola::ops has it compiled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include <cupola/core/function_ref.hpp>
+#include <cupola/metrics/metric.hpp>
+#include <cupola/net/table.hpp>
+#include <cupola/parallel/step_report.hpp>
+#include <cupola/tensor/require_batch.hpp>
+#include <cupola/train/fit_options.hpp>
+#include <cupola/train/history.hpp>
+#include <cupola/train/impl/fit_plan.hpp>
+#include <cupola/train/run.hpp>
+
+#ifndef CUPOLA_OPS
+#include <exception>
+#include <vector>
+
+#include <cupola/train/impl/fit_recorder.hpp>
+#endif
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The hooks of a callback, which get its address; null for one that it lacks.
+struct CallbackHooks {
+    void* callback = nullptr;
+    void (*on_begin)(void*, Run&) = nullptr;
+    void (*on_step)(void*, const StepReport&, Run&) = nullptr;
+    void (*on_record)(void*, const HistoryRecord&, Run&) = nullptr;
+    void (*on_end)(void*, Run&) = nullptr;
+    bool (*should_inspect)(void*, std::int64_t step) = nullptr;
+    bool (*synchronize_after)(void*, std::int64_t step) = nullptr;
+};
+
+/// What the loop calls of a training.
+struct TrainingCalls {
+    void* training = nullptr;
+    void* batches = nullptr;
+    std::int64_t (*step)(void* training) = nullptr;
+    void (*queue)(void* training, void* batches) = nullptr;
+    /// Queues a step that callbacks inspect; nothing where none does.
+    FunctionRef<void()> queue_inspected{};
+    const StepReport* (*poll_report)(void* training, std::int64_t max_in_flight) = nullptr;
+    std::int64_t max_steps_in_flight = 1;
+};
+
+/// A run of fit().
+struct FitTask {
+    /// Its `metrics`, `validates` and `restores` are set by run_fit.
+    FitPlan plan{};
+    Epochs epochs{};
+    /// The name of the batches' type.
+    std::string_view source{};
+    const ValidationCalls* validation = nullptr;
+    const RestoreCalls* restore_best = nullptr;
+    Weights weights = Weights::trained;
+    const Metrics* metrics = nullptr;
+    /// What the metrics begin with; empty for a training without required_columns().
+    std::span<const LayerInfo> layers{};
+    std::span<const RequiredColumn> columns{};
+};
+
+/// Runs `task` on `training`; see fit().
+[[nodiscard, gnu::cold]] History run_fit(const FitTask& task, const TrainingCalls& training,
+                                         std::span<const CallbackHooks> callbacks);
+
+#ifndef CUPOLA_OPS
+
+class FitLoop {
+public:
+    FitLoop(const FitTask& task, const TrainingCalls& training, std::span<const CallbackHooks> callbacks,
+            std::span<const MetricValue> metrics)
+        : task_(task),
+          training_(training),
+          callbacks_(callbacks),
+          recorder_(plan_of(task, metrics), task.epochs, step(), task.source) {}
+
+    [[nodiscard]] History run() {
+        for (const CallbackHooks& each : callbacks_) {
+            if (each.on_begin != nullptr) each.on_begin(each.callback, run_);
+        }
+        try {
+            make_steps();
+        } catch (...) {
+            end_quietly();
+            if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+            throw;
+        }
+        for (const CallbackHooks& each : callbacks_) end(each);
+        const std::int64_t made = step();
+        if (best_ != nullptr) task_.restore_best->restore(training_.training, best_.get());
+        return recorder_.finish(made);
+    }
+
+private:
+    [[nodiscard]] static FitPlan plan_of(const FitTask& task, std::span<const MetricValue> metrics) {
+        FitPlan plan = task.plan;
+        plan.validates = static_cast<bool>(*task.validation);
+        plan.restores = static_cast<bool>(*task.restore_best);
+        plan.metrics = metrics;
+        return plan;
+    }
+    [[nodiscard]] std::int64_t step() const { return training_.step(training_.training); }
+
+    void make_steps() {
+        while (step() < run_.last_step && !run_.stop && thrown_ == nullptr) {
+            const bool probed = any(&CallbackHooks::should_inspect, step());
+            if (probed) {
+                training_.queue_inspected();
+            } else {
+                training_.queue(training_.training, training_.batches);
+            }
+            // The report of an inspected step comes before another step is inspected.
+            const bool due = recorder_.is_due(step());
+            const bool stands = probed || due || any(&CallbackHooks::synchronize_after, step() - 1);
+            report_all(stands ? 0 : training_.max_steps_in_flight - 1);
+            if (due && thrown_ == nullptr) record();
+        }
+        report_all(0);
+        if (thrown_ == nullptr && recorder_.has_steps()) record();
+        if (thrown_ != nullptr) std::rethrow_exception(thrown_);
+    }
+
+    /// Whether a callback says so of this step.
+    [[nodiscard]] bool any(bool (*CallbackHooks::*hook)(void*, std::int64_t), std::int64_t at_step) const {
+        for (const CallbackHooks& each : callbacks_) {
+            if (each.*hook != nullptr && (each.*hook)(each.callback, at_step)) return true;
+        }
+        return false;
+    }
+
+    void report_all(std::int64_t max_in_flight) {
+        while (const StepReport* const report = training_.poll_report(training_.training, max_in_flight)) {
+            recorder_.add(*report);
+            for (const CallbackHooks& each : callbacks_) {
+                if (each.on_step == nullptr) continue;
+                try {
+                    each.on_step(each.callback, *report, run_);
+                } catch (...) {
+                    keep_exception();
+                }
+            }
+        }
+    }
+
+    void record() {
+        const ValidationCalls& validation = *task_.validation;
+        const auto evaluate = [&] {
+            return validation.evaluate(training_.training, validation.batches, task_.weights, *task_.metrics);
+        };
+        const bool is_best = recorder_.record(validation ? FitRecorder::Validate(evaluate) : FitRecorder::Validate());
+        if (is_best && *task_.restore_best) best_ = task_.restore_best->copy(training_.training);
+        for (const CallbackHooks& each : callbacks_) {
+            if (each.on_record == nullptr) continue;
+            try {
+                each.on_record(each.callback, recorder_.last(), run_);
+            } catch (...) {
+                keep_exception();
+            }
+        }
+    }
+
+    void keep_exception() {
+        if (thrown_ == nullptr) thrown_ = std::current_exception();
+    }
+    void end(const CallbackHooks& callback) {
+        if (callback.on_end != nullptr) callback.on_end(callback.callback, run_);
+    }
+    /// The first error is thrown; a later error of a callback's on_end (a full disk) is not.
+    void end_quietly() {
+        for (const CallbackHooks& each : callbacks_) {
+            try {
+                end(each);
+            } catch (...) {
+            }
+        }
+    }
+
+    const FitTask& task_;
+    const TrainingCalls& training_;
+    std::span<const CallbackHooks> callbacks_;
+    FitRecorder recorder_;
+    Run& run_ = recorder_.run();
+    /// The state of the training at the best record.
+    std::shared_ptr<const void> best_;
+    /// The first exception of an on_step or on_record.
+    std::exception_ptr thrown_;
+};
+
+CUPOLA_INLINE History run_fit(const FitTask& task, const TrainingCalls& training,
+                              std::span<const CallbackHooks> callbacks) {
+    const ValidationCalls& validation = *task.validation;
+    if (validation.require_fitting != nullptr)
+        validation.require_fitting(training.training, validation.batches, task.weights);
+    const std::vector<MetricValue> metrics =
+        task.columns.empty() ? std::vector<MetricValue>() : task.metrics->begun_values(task.layers, task.columns);
+    return FitLoop(task, training, callbacks, metrics).run();
+}
+
+#endif
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FitPlan and Epochs: the options of a run of fit() without their types.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include <cupola/loss/several_outputs.hpp>
+#include <cupola/parallel/step_report.hpp>
+
+namespace cupola::inline CUPOLA_ABI {
+
+namespace impl {
+
+/// The epochs of a stream of samples, of which step s takes [s * per_step, (s + 1) * per_step). `samples` is 0 where the
+/// source of the batches has no epoch.
+struct Epochs {
+    std::int64_t samples = 0, per_step = 1;
+
+    /// The complete epochs after this many steps.
+    [[nodiscard]] std::int64_t complete_after(std::int64_t steps) const;
+    /// The steps after which this many epochs are complete.
+    [[nodiscard]] std::int64_t steps_of(std::int64_t epochs) const;
+};
+
+/// The options of a run without their types; see FitOptions.
+struct FitPlan {
+    std::optional<std::int64_t> steps{}, epochs{};
+    std::int64_t every = 0, patience = 0;
+    double min_delta = 0;
+    std::string_view quantity{};
+    bool validates = false, restores = false, several_processes = false;
+    /// The names of the metrics' results, and what is better.
+    std::span<const MetricValue> metrics{};
+    /// The losses of the data.
+    std::span<const LossEntry> losses{};
+};
+
+#ifndef CUPOLA_OPS
+
+CUPOLA_INLINE std::int64_t Epochs::complete_after(std::int64_t steps) const {
+    // steps * per_step / samples, without a product that could overflow.
+    return steps / samples * per_step + steps % samples * per_step / samples;
+}
+
+CUPOLA_INLINE std::int64_t Epochs::steps_of(std::int64_t epochs) const {
+    return epochs / per_step * samples + (epochs % per_step * samples + per_step - 1) / per_step;
+}
+
+#endif
+
+}  // namespace impl
+
+}  // namespace cupola::inline CUPOLA_ABI
