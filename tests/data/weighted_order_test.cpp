@@ -13,6 +13,7 @@
 #include <cupola/data/batches.hpp>
 #include <cupola/data/in_memory.hpp>
 #include <cupola/data/prefetch.hpp>
+#include <cupola/data/split.hpp>
 
 #include "support.hpp"
 
@@ -34,6 +35,19 @@ std::vector<int> frequencies(const std::vector<double>& weights, int draws, std:
 std::string refusal(const std::vector<double>& weights) {
     return message_of<InvalidArgument>([&] { WeightedOrder(weights, 1); });
 }
+
+/// A data set of three classes with a label that is none of them.
+struct Wrong {
+    std::vector<float> values = std::vector<float>(3);
+    [[nodiscard]] std::string_view name() const { return "of a wrong label"; }
+    [[nodiscard]] std::int64_t size() const { return 3; }
+    [[nodiscard]] Shape sample_shape() const { return {1}; }
+    [[nodiscard]] std::span<const float> sample(std::int64_t i) const {
+        return std::span(values).subspan(static_cast<std::size_t>(i), 1);
+    }
+    [[nodiscard]] std::int32_t label(std::int64_t i) const { return static_cast<std::int32_t>(i + 1); }
+    [[nodiscard]] std::int64_t class_count() const { return 3; }
+};
 
 }  // namespace
 
@@ -106,6 +120,20 @@ TEST_CASE("weights of classes become those of the samples") {
     CHECK(message_of<InvalidArgument>([&] {
               static_cast<void>(class_weights(data, std::vector<double>{1, -1, 1}));
           }) == "the weight of class 1 must be finite and at least 0, not -1");
+}
+
+TEST_CASE("a label may be any number without memory for the classes below it, and must be a class of the data set") {
+    const std::vector<float> samples(3);
+    const std::vector<std::int32_t> labels{7, 2'000'000'000, 7};
+    const InMemory any(Shape{1}, samples, {{target_column, {1}, labels}});
+    CHECK(balanced_weights(any) == std::vector<double>{0.5, 1, 0.5});
+    CHECK(split(any, {.validation = 0.4, .stratified = true}).validation.size() == 1);
+    const Wrong wrong;
+    const std::string message =
+        "the data set of a wrong label has label 3 at sample 2; with 3 classes labels are 0 to 2";
+    CHECK(message_of<DataError>([&] { (void)balanced_weights(wrong); }) == message);
+    CHECK(message_of<DataError>([&] { (void)class_weights(wrong, std::vector<double>(9, 1.0)); }) == message);
+    CHECK(message_of<DataError>([&] { (void)split(wrong, {.stratified = true}); }) == message);
 }
 
 TEST_CASE(

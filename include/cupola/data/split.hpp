@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <span>
 #include <string>
@@ -92,14 +93,20 @@ struct Split {
 
 namespace impl {
 
+/// Samples that are split by themselves; the random numbers depend on `number`.
+struct SplitGroup {
+    std::uint32_t number = 0;
+    std::vector<std::uint32_t> samples{};
+};
+
 /// The samples of `groups`, one after another, with those for validation first in each group: `counts` has their numbers.
 /// Throws InvalidArgument for a fraction or a number of samples that leaves a part empty.
-[[nodiscard]] inline std::vector<std::size_t> split_groups(std::span<std::vector<std::uint32_t>> groups,
-                                                           const SplitOptions& options, std::string_view name) {
+[[nodiscard]] inline std::vector<std::size_t> split_groups(std::span<SplitGroup> groups, const SplitOptions& options,
+                                                           std::string_view name) {
     require(options.validation > 0 && options.validation < 1,
             "the fraction of samples for validation must be above 0 and below 1, not ", options.validation);
     std::size_t size = 0;
-    for (const auto& group : groups) size += group.size();
+    for (const SplitGroup& group : groups) size += group.samples.size();
     require(size >= 2, "the data set ", name, " has ", size, size == 1 ? " sample" : " samples",
             ", and a split needs at least 2");
     const auto rounded = [&](std::size_t count) {
@@ -109,7 +116,7 @@ namespace impl {
     std::vector<std::size_t> counts;
     std::size_t passed = 0, taken = 0;
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        auto& group = groups[g];
+        std::vector<std::uint32_t>& group = groups[g].samples;
         // What is lost by rounding in one group comes to the next.
         passed += group.size();
         const std::size_t wanted = g + 1 == groups.size() ? total : std::min(total, rounded(passed));
@@ -117,7 +124,7 @@ namespace impl {
         taken += count;
         counts.push_back(count);
         for (std::size_t i = 0; i < count; ++i) {
-            const auto words = RandomStream(options.seed, RngDomain::split, static_cast<std::uint32_t>(g), i).words(0);
+            const auto words = RandomStream(options.seed, RngDomain::split, groups[g].number, i).words(0);
             const auto left = static_cast<std::uint32_t>(group.size() - i);
             std::swap(group[i], group[i + uniform_below(words[0], left)]);
         }
@@ -128,30 +135,33 @@ namespace impl {
 }  // namespace impl
 
 /// Splits a data set. Throws InvalidArgument for a fraction that is not between 0 and 1, for fewer than two samples, and for
-/// a stratified split of data without classes.
+/// a stratified split of data without classes; DataError where such a split finds a label that is below 0 or no class of the
+/// data set.
 template <Dataset Data>
 [[nodiscard]] Split<Data> split(const Data& data, const SplitOptions& options = {}) {
     constexpr std::int64_t max_size = 0xFFFF'FFFF;
     const auto size = static_cast<std::int64_t>(data.size());
     require(size <= max_size, "the data set ", data.name(), " has ", size, " samples; at most ", max_size,
             " can be split");
-    std::vector<std::vector<std::uint32_t>> groups(1);
+    std::vector<impl::SplitGroup> groups;
     if (options.stratified) {
         const impl::ClassLabels<Data> labels(data, "a stratified split");
-        for (std::int64_t i = 0; i < size; ++i) {
-            groups.resize(std::max(groups.size(), labels[i] + 1));
-            groups[labels[i]].push_back(static_cast<std::uint32_t>(i));
-        }
+        std::map<std::size_t, std::vector<std::uint32_t>>
+            samples;  // of the classes that occur: a label may be any number
+        for (std::int64_t i = 0; i < size; ++i) samples[labels[i]].push_back(static_cast<std::uint32_t>(i));
+        for (auto& [label, of_class] : samples)
+            groups.push_back({static_cast<std::uint32_t>(label), std::move(of_class)});
     } else {
-        groups[0].resize(static_cast<std::size_t>(size));
-        std::iota(groups[0].begin(), groups[0].end(), 0U);
+        groups.push_back({0, std::vector<std::uint32_t>(static_cast<std::size_t>(size))});
+        std::iota(groups[0].samples.begin(), groups[0].samples.end(), 0U);
     }
     const std::vector<std::size_t> counts = impl::split_groups(groups, options, data.name());
     std::vector<std::uint32_t> training, validation;
     for (std::size_t g = 0; g < groups.size(); ++g) {
-        const auto middle = groups[g].begin() + static_cast<std::ptrdiff_t>(counts[g]);
-        validation.insert(validation.end(), groups[g].begin(), middle);
-        training.insert(training.end(), middle, groups[g].end());
+        const std::vector<std::uint32_t>& group = groups[g].samples;
+        const auto middle = group.begin() + static_cast<std::ptrdiff_t>(counts[g]);
+        validation.insert(validation.end(), group.begin(), middle);
+        training.insert(training.end(), middle, group.end());
     }
     std::ranges::sort(training);
     std::ranges::sort(validation);

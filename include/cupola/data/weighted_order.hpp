@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -106,7 +107,8 @@ private:
 };
 
 /// The weight of each sample from those of the classes: `class_weights(data, std::vector{1.0, 5.0})`. Throws InvalidArgument
-/// for data without classes or with a class that has no weight, and for a weight that is negative or not finite.
+/// for data without classes or with a class that has no weight, and for a weight that is negative or not finite; DataError for
+/// a label that is below 0 or no class of the data set.
 template <Dataset Data>
 [[nodiscard]] std::vector<double> class_weights(const Data& data, std::span<const double> weights) {
     const impl::ClassLabels<Data> labels(data, "a weight per class");
@@ -125,17 +127,16 @@ template <Dataset Data>
 }
 
 /// Weights with which every class that has samples comes equally often: 1 / the number of samples of its class. Throws
-/// InvalidArgument for data without classes.
+/// InvalidArgument for data without classes, and DataError for a label that is below 0 or no class of the data set.
 template <Dataset Data>
 [[nodiscard]] std::vector<double> balanced_weights(const Data& data) {
     const impl::ClassLabels<Data> labels(data, "a weight per class");
-    std::vector<double> weights;
-    for (std::int64_t i = 0; i < data.size(); ++i) {
-        weights.resize(std::max(weights.size(), labels[i] + 1));
-        ++weights[labels[i]];
-    }
-    for (double& weight : weights) weight = weight > 0 ? 1 / weight : 0;
-    return class_weights(data, weights);
+    std::map<std::size_t, std::int64_t> counts;  // of the classes that occur: a label may be any number
+    for (std::int64_t i = 0; i < data.size(); ++i) ++counts[labels[i]];
+    std::vector<double> result(static_cast<std::size_t>(data.size()));
+    for (std::size_t i = 0; i < result.size(); ++i)
+        result[i] = 1 / static_cast<double>(counts[labels[static_cast<std::int64_t>(i)]]);
+    return result;
 }
 
 }  // namespace cupola::inline CUPOLA_ABI

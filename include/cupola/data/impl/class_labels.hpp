@@ -34,7 +34,8 @@ public:
         }
     }
 
-    /// Throws DataError for a label below 0.
+    /// Throws DataError for a label below 0, and where the data set states the number of its classes, for one that is none of
+    /// them.
     [[nodiscard]] std::size_t operator[](std::int64_t i) const {
         std::int32_t label = 0;
         if constexpr (HasTargets<Data>) {
@@ -43,6 +44,11 @@ public:
             label = data_.label(i);
         }
         require<DataError>(label >= 0, "the data set ", data_.name(), " has label ", label, " at sample ", i);
+        if constexpr (HasLabels<Data> && !HasTargets<Data>) {
+            const auto classes = static_cast<std::int64_t>(data_.class_count());
+            require<DataError>(label < classes, "the data set ", data_.name(), " has label ", label, " at sample ", i,
+                               "; with ", classes, " classes labels are 0 to ", classes - 1);
+        }
         return static_cast<std::size_t>(label);
     }
 
